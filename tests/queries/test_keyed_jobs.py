@@ -108,7 +108,13 @@ async def test_a_fetch_by_id_passes_them_too(statements: Statements, session: An
     )
     ties = Ties(0, run_at, ids[0] - 1)
     rows = await get_tied_jobs(
-        session, statements.schema, ties=ties, ranges=([], [], []), tasks=statements.tasks, limit=LIMIT
+        session,
+        statements.schema,
+        ties=ties,
+        ranges=([], [], []),
+        tasks=statements.tasks,
+        limit=LIMIT,
+        among_others=True,
     )
     assert [row[ID] for row in rows] == [id_ for n, id_ in enumerate(ids) if n not in (0, 7)]
     assert await free(statements) == [ids[0], ids[7]]
@@ -151,7 +157,13 @@ async def test_none_is_taken_if_too_many_of_them_come_with_the_first(
     assert len(rows) == 30
     ties = Ties(0, last_place(rows).run_at, 0)
     tied = await get_tied_jobs(
-        session, statements.schema, ties=ties, ranges=([], [], []), tasks=statements.tasks, limit=LIMIT
+        session,
+        statements.schema,
+        ties=ties,
+        ranges=([], [], []),
+        tasks=statements.tasks,
+        limit=LIMIT,
+        among_others=True,
     )
     assert tied == []
 

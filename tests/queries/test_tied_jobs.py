@@ -17,6 +17,13 @@ from support.working import SCHEMA, Jobs
 
 COUNT = 3000
 BATCH = 500
+FUTURE = "now() + interval '1 hour'"
+
+
+@pytest.fixture(params=[False, True], ids=["alone", "among others"])
+def among_others(request: pytest.FixtureRequest) -> bool:
+    """Which of the two statements is sent."""
+    return bool(request.param)
 
 
 @pytest.fixture
@@ -47,7 +54,12 @@ async def held(statements: Statements, connection: Any = None, limit: int = BATC
 
 
 async def go_on(
-    statements: Statements, ties: Ties | None, connection: Any = None, within: Ranges | None = None
+    statements: Statements,
+    ties: Ties | None,
+    connection: Any = None,
+    within: Ranges | None = None,
+    *,
+    among_others: bool = False,
 ) -> list[int]:
     assert ties is not None
     rows = await get_tied_jobs(
@@ -57,19 +69,20 @@ async def go_on(
         ranges=ranges_up_to(ties.priority, within),
         tasks=statements.tasks,
         limit=BATCH,
+        among_others=among_others,
     )
     return [row[ID] for row in rows]
 
 
 async def test_a_batch_goes_on_after_the_last_one_and_reads_none_of_its_rows(
-    tied: Statements, other: Any
+    tied: Statements, other: Any, among_others: bool
 ) -> None:
     async with other.transaction():
         rows = await held(tied, other)
         ties = ties_of(rows)
         explaining = ExplainingConnection(tied.connection)
         async with tied.connection.transaction():
-            found = await go_on(tied, ties, explaining)
+            found = await go_on(tied, ties, explaining, among_others=among_others)
     assert found == list(range(rows[-1][ID] + 1, rows[-1][ID] + 1 + BATCH))
     assert explaining.plans[0].touched <= BATCH + 10, explaining.plans[0].describe()
     assert "Seq Scan" not in explaining.plans[0].kinds_of_scans
@@ -124,11 +137,11 @@ async def test_the_rows_are_locked_and_unchanged(tied: Statements, other: Any) -
         pytest.param("set run_at = run_at - interval '1 second'", id="earlier"),
     ],
 )
-async def test_a_job_that_comes_first_ends_it(tied: Statements, change: str) -> None:
+async def test_a_job_that_comes_first_ends_it(tied: Statements, change: str, among_others: bool) -> None:
     rows = await held(tied)
     late = rows[-1][ID] + 1000
     await tied.connection.execute(f"update {SCHEMA}._private_jobs {change} where id = $1", late)
-    assert await go_on(tied, ties_of(rows)) == []
+    assert await go_on(tied, ties_of(rows), among_others=among_others) == []
     assert (await held(tied))[0][ID] == late
 
 
@@ -167,10 +180,29 @@ async def test_dead_rows_below_a_watermark_are_not_read(tied: Statements, other:
     assert above < all_of_them / 4
 
 
-async def test_a_named_queue_that_may_be_next_ends_it(tied: Statements, jobs: Jobs) -> None:
+async def test_a_named_queue_that_may_be_next_ends_it(
+    tied: Statements, jobs: Jobs, among_others: bool
+) -> None:
     ties = ties_of(await held(tied))
     await jobs.add("hello", queue="named")
-    assert await go_on(tied, ties) == []
+    assert await go_on(tied, ties, among_others=among_others) == []
+
+
+@pytest.mark.parametrize("column", ["job_queue_id", "key"])
+async def test_a_job_that_cannot_be_next_ends_it_unless_it_is_looked_at(
+    tied: Statements, column: str, among_others: bool
+) -> None:
+    ties = ties_of(await held(tied))
+    value = f"(select id from {SCHEMA}._private_job_queues)" if column == "job_queue_id" else "'key'"
+    await tied.connection.execute(f"insert into {SCHEMA}._private_job_queues (queue_name) values ('named')")
+    await tied.connection.execute(
+        f"update {SCHEMA}._private_jobs set {column} = {value}, run_at = {FUTURE} "
+        f"where id = (select max(id) from {SCHEMA}._private_jobs)"
+    )
+    explaining = ExplainingConnection(tied.connection)
+    async with tied.connection.transaction():
+        assert len(await go_on(tied, ties, explaining, among_others=among_others)) == among_others * BATCH
+    assert "Seq Scan" not in explaining.plans[0].kinds_of_scans
 
 
 async def test_only_jobs_with_the_same_run_at_are_taken(tied: Statements) -> None:

@@ -47,7 +47,12 @@ class Batches:
         self._statements = statements
         self.tied = TiedJobs(statements.schema)
         self.sent: list[str] = []
-        names = ("get_tied_jobs", "get_held_jobs", "get_held_jobs_above_watermarks")
+        names = (
+            "get_tied_jobs",
+            "get_tied_jobs_among_others",
+            "get_held_jobs",
+            "get_held_jobs_above_watermarks",
+        )
         self._names = {load(f"hold/{name}", statements.schema): name for name in names}
         connection.add_query_logger(self._log)
         self.meanwhile: Callable[[], Awaitable[None]] | None = None
@@ -87,6 +92,30 @@ async def test_each_batch_goes_on_after_the_one_before(batches: Batches) -> None
         assert batches.sent == ["get_tied_jobs"]
         assert found == list(range(last + 1, last + 1 + BATCH))
         last = found[-1]
+
+
+async def test_beside_other_kinds_of_jobs_it_goes_on_after_looking_at_them(
+    batches: Batches, statements: Statements
+) -> None:
+    """As long as no fetch reads from the start: by then they may be gone."""
+    await statements.connection.execute(
+        f"select {SCHEMA}.add_job('hello', queue_name => 'named', run_at => now() + interval '1 hour')"
+    )
+    seen = []
+    for _ in range(4):
+        await batches.fetch()
+        seen.append(batches.sent.copy())
+    assert seen == [
+        ["get_held_jobs"],
+        ["get_tied_jobs", "get_held_jobs"],
+        ["get_tied_jobs_among_others"],
+        ["get_tied_jobs_among_others"],
+    ]
+    await statements.connection.execute(f"delete from {SCHEMA}._private_jobs where job_queue_id is not null")
+    batches.tied.forget()
+    await batches.fetch()
+    await batches.fetch()
+    assert batches.sent == ["get_tied_jobs"]
 
 
 async def test_above_watermarks_too(batches: Batches) -> None:
@@ -196,8 +225,17 @@ async def test_going_on_by_id_pauses_where_it_finds_nothing(batches: Batches, co
     while len(await batches.fetch(size)) == size:
         sent.append(list(batches.sent))
     from_start, in_vain = ["get_held_jobs"], ["get_tied_jobs", "get_held_jobs"]
+    looked = ["get_tied_jobs_among_others", "get_held_jobs"]
     pause = [from_start] * (tied_jobs.UNTIED - 1)
-    expected = [from_start, *[in_vain] * tied_jobs.MOST_IN_VAIN, *pause, in_vain, *pause, in_vain]
+    expected = [
+        from_start,
+        in_vain,
+        *[looked] * (tied_jobs.MOST_IN_VAIN - 1),
+        *pause,
+        in_vain,
+        *pause,
+        in_vain,
+    ]
     assert sent[: len(expected)] == expected
 
 

@@ -132,12 +132,16 @@ async def get_tied_jobs(
     limit: int,
     forbidden_flags: Sequence[str] | None = None,
     now: datetime | None = None,
+    among_others: bool = False,
 ) -> Sequence[Row]:
-    """Like `get_held_jobs`, but go on after the last one; none if a job in these ranges comes before."""
+    """Like `get_held_jobs`, but go on after the last one; none if a job in these ranges comes before.
+
+    None either if a job with a key or of a named queue waits, unless `among_others`: then which of them may
+    be next is looked at.
+    """
+    statement = "hold/get_tied_jobs_among_others" if among_others else "hold/get_tied_jobs"
     terms = limit, task_ids(tasks), flag_list(forbidden_flags), now
-    return await connection.fetch(
-        load("hold/get_tied_jobs", schema), *terms, *msgspec.structs.astuple(ties), *ranges
-    )
+    return await connection.fetch(load(statement, schema), *terms, *msgspec.structs.astuple(ties), *ranges)
 
 
 async def get_held_jobs(

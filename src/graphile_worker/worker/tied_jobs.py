@@ -33,6 +33,7 @@ class TiedJobs:
         self._tasks: Mapping[int, str] = {}
         self._from_start_at = 0.0  # monotonic
         self._changes = 0  # of what is free
+        self._among_others = False  # whether jobs with a key or of a named queue seem to wait too
         self._in_vain = 0  # fetches by id in a row that found nothing
         self._untied = 0  # batches for which nothing is continued by id
 
@@ -59,15 +60,23 @@ class TiedJobs:
         ):
             before = ranges_up_to(ties.priority, ranges)
             rows = await get_tied_jobs(
-                connection, self._schema, ties=ties, ranges=before, tasks=tasks, limit=limit, **terms
+                connection,
+                self._schema,
+                ties=ties,
+                ranges=before,
+                tasks=tasks,
+                limit=limit,
+                among_others=self._among_others,
+                **terms,
             )
             if rows:
                 self._in_vain = 0
                 if len(rows) > limit // 2:  # fewer are not worth a transaction
                     self._ties, self._tasks = Ties(ties.priority, ties.run_at, rows[-1][ID]), tasks
                 return rows, True
+            self._among_others = True
         else:
-            ties = None
+            ties, self._among_others = None, False
         began, changes = time.monotonic(), self._changes
         rows = await get_held_jobs(connection, self._schema, tasks=tasks, limit=limit, ranges=ranges, **terms)
         if ties is not None and rows and is_next(ties, rows[0]):
