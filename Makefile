@@ -5,7 +5,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 
-.PHONY: setup demo observe shop test skipped coverage documents statements libraries stress browser install-browser screenshots scale check format reference docs clusters install-clusters integrations versions interop bench chaos fuzz soak poison clean
+.PHONY: setup demo observe shop test skipped coverage documents statements libraries stress runtimes harness browser install-browser screenshots scale check format reference docs clusters install-clusters integrations versions interop bench chaos fuzz soak poison clean
 
 setup: $(STAMP)
 
@@ -44,7 +44,9 @@ DOCUMENTS := tests/docs tests/examples tests/typing
 STATEMENTS := tests/plans tests/hostile
 LIBRARIES := tests/contrib tests/django_backend
 STRESS := tests/chaos tests/fuzz tests/soak
-OTHERS := tests/browser $(DOCUMENTS) $(STATEMENTS) $(LIBRARIES) $(STRESS)
+RUNTIMES := tests/interop
+HARNESS := tests/harness
+OTHERS := tests/browser $(DOCUMENTS) $(STATEMENTS) $(LIBRARIES) $(STRESS) $(RUNTIMES) $(HARNESS)
 
 # The faults of a change to src/.
 test: $(STAMP)
@@ -74,6 +76,14 @@ libraries: $(STAMP)
 # Faults that only chance finds, in a short form; `make chaos`, `make fuzz` and `make soak` are the long ones.
 stress: $(STAMP)
 	$(BIN)/pytest $(PARALLEL) $(STRESS) $(PYTEST_ARGS)
+
+# Faults beside workers of Node, which npm installs by name; `make interop` has those that take minutes, too.
+runtimes: $(STAMP)
+	$(BIN)/pytest $(PARALLEL) $(RUNTIMES) $(PYTEST_ARGS)
+
+# Faults of the tests: those that hang, depend on time or on programs that a machine may not have.
+harness: $(STAMP)
+	$(BIN)/pytest $(PARALLEL) $(HARNESS) $(PYTEST_ARGS)
 
 # The dashboard in a real browser: the Chromium of the system, or the program that CHROMIUM names.
 BROWSER_STAMP := $(VENV)/.browser

@@ -16,7 +16,7 @@ from support.command_line import INNER_PYTEST
 from support.programs import PACKAGES, find, needed, needed_by
 from support.working import PATIENCE
 
-TESTS = Path(__file__).parent
+TESTS = Path(__file__).parent.parent
 EVERYWHERE = {"/bin/sh", "bash", "git", "rm", "sh", "true", "umount"}  # the last one only after `mount`
 STARTS = {
     "asyncio.create_subprocess_exec",

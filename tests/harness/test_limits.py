@@ -16,7 +16,7 @@ from support.command_line import INNER_PYTEST
 from support.run_guard import PREFIX, marked_processes
 from support.working import PATIENCE
 
-TESTS = Path(__file__).parent
+TESTS = Path(__file__).parent.parent
 
 HANGS = """
 import asyncio, subprocess, sys

@@ -20,7 +20,7 @@ import pytest
 
 from support.working import PATIENCE, SELDOM
 
-TESTS = Path(__file__).parent
+TESTS = Path(__file__).parent.parent
 MARK = "# timing: "
 CLOCKS = {"monotonic", "perf_counter", "process_time", "thread_time", "time"}
 """Of `time`, and of an event loop."""
