@@ -209,7 +209,7 @@ async def workers(database_url: str) -> AsyncIterator[Workers]:
 @pytest.fixture
 def look_often(monkeypatch: pytest.MonkeyPatch) -> None:
     """Workers that were not told of a pause or a cancelled job look for it several times a second."""
-    monkeypatch.setattr("graphile_worker.worker.control.LOOK_INTERVAL", 0.2)
+    monkeypatch.setattr("graphile_worker.worker.control.watch.LOOK_INTERVAL", 0.2)
 
 
 @pytest.fixture

@@ -36,7 +36,7 @@
     ├── PluginError                  a plugin failed to start
     ├── LifespanError                the lifespan of an app failed
     ├── WorkerStoppedError           the worker stopped, by an error or a forced shutdown
-    │   ├── TasksLeftBehindError     it stopped, but some tasks did not end even when cancelled
+    │   ├── LeakedTasksError         it stopped, but some tasks did not end even when cancelled
     │   └── WorkerUnhealthyError     it stopped because too many tasks ran on after their jobs were ended
     ├── WorkerNotFoundError          no running Python worker has this id
     ├── StackUnavailableError        the stack of a job cannot be had
@@ -319,14 +319,14 @@ class WorkerStoppedError(GraphileWorkerError):
     """The worker stopped, by an error or a forced shutdown."""
 
 
-class TasksLeftBehindError(WorkerStoppedError):
+class LeakedTasksError(WorkerStoppedError):
     """The worker stopped and returned all jobs, but some tasks did not end; `jobs`: their names and ids."""
 
     def __init__(self, message: str, jobs: Sequence[tuple[str, int]]) -> None:
         self.jobs = tuple(jobs)
         names = ", ".join(f"{name} (job {job_id})" for name, job_id in self.jobs)
         super().__init__(
-            f"{message}; these tasks did not end even when cancelled; they are left behind and their jobs "
+            f"{message}; these tasks did not end even when cancelled; they leaked, and their jobs "
             f"were returned to the queue: {names}"
         )
 
@@ -340,7 +340,7 @@ class WorkerUnhealthyError(WorkerStoppedError):
         number = f"{len(tasks)} task{'' if len(tasks) == 1 else 's'}"
         super().__init__(
             f"{number} did not end when asked to and still run{'s' if len(tasks) == 1 else ''} "
-            f"(max_tasks_left_behind is {allowed}): {', '.join(self.tasks)}"
+            f"(max_leaked_tasks is {allowed}): {', '.join(self.tasks)}"
         )
 
 

@@ -21,11 +21,11 @@ ORDERS: tuple[str, ...] = get_args(Order)
 FAIR: Order = "fair"
 
 
-class _Named(msgspec.Struct, frozen=True):
+class _NamedLane(msgspec.Struct, frozen=True):
     name: str
 
 
-class Lane(_Named, frozen=True, kw_only=True):
+class Lane(_NamedLane, frozen=True, kw_only=True):
     """Slots for some of the tasks of a worker: `Lane("video", tasks=[transcode], concurrency=2)`.
 
     Each worker process runs at most `concurrency` jobs of these tasks at a time, beside the jobs of its other

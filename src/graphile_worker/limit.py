@@ -18,11 +18,11 @@ SHORTEST = 0.001  # seconds
 LONGEST_NAME = 128
 
 
-class _Named(msgspec.Struct, frozen=True):
+class _NamedLimit(msgspec.Struct, frozen=True):
     name: str
 
 
-class Limit(_Named, frozen=True, kw_only=True):
+class Limit(_NamedLimit, frozen=True, kw_only=True):
     """`Limit("openai", concurrency=20, rate=(500, timedelta(minutes=1)), burst=50)`, for `@task(limit=…)`.
 
     All tasks with a limit of this name share it, in all Python workers of the database.

@@ -45,7 +45,7 @@ class WorkerOptionValues(ClientOptionValues, total=False):
     interrupted_job_retry_delay: Duration | None
     job_timeout: Duration | None
     timeout_grace: Duration | None
-    max_tasks_left_behind: int | None
+    max_leaked_tasks: int | None
     handle_signals: bool | None
     executables_inherit_database: bool | None
     history: str | None

@@ -117,9 +117,9 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
     job_timeout: float | None = None
     """Time limit of one attempt, for jobs that have none of their own and whose task has none."""
     timeout_grace: float = 5.0
-    """How long a task may take to end when its time limit has passed; then it is left behind."""
-    max_tasks_left_behind: int = 3
-    """Shut down when more tasks than this were left behind and still run; a supervisor starts another."""
+    """How long a task may take to end when its time limit has passed; then it leaks."""
+    max_leaked_tasks: int = 3
+    """Shut down when more leaked tasks than this still run; a supervisor starts another."""
     handle_signals: bool = True
     """Shut down gracefully on SIGINT, SIGTERM, SIGHUP, SIGUSR2 and SIGABRT."""
     executables_inherit_database: bool = True
@@ -180,7 +180,7 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
             raise ConfigError(f"hold: must be at most {MOST_HOLD:.0f} seconds; others wait for held jobs")
         if self.job_timeout == 0:
             raise ConfigError("job_timeout: must be more than 0 seconds")
-        _at_least(self.max_tasks_left_behind, 0, "max_tasks_left_behind")
+        _at_least(self.max_leaked_tasks, 0, "max_leaked_tasks")
         self._check_recovery()
         check_history_mode(self.history)
         if not 0 < self.history_retention <= MAX_KEEP.total_seconds():

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from graphile_worker import JobHelpers
-from graphile_worker.errors import ConfigError, TasksLeftBehindError
+from graphile_worker.errors import ConfigError, LeakedTasksError
 from graphile_worker.hooks.events import JobFailed, JobInterrupted, PoolGracefulShutdownWorkerError
 from graphile_worker.options import WorkerOptions
 from graphile_worker.testing.recorder import EventRecorder
@@ -169,7 +169,7 @@ async def test_a_task_that_swallows_cancellation_is_left_behind_and_its_job_give
     runner = await workers.start({"swallow": swallow}, grace=0)
     try:
         await asyncio.wait_for(started.wait(), PATIENCE)
-        with pytest.raises(TasksLeftBehindError, match=rf"swallow \(job {job_id}\)") as caught:
+        with pytest.raises(LeakedTasksError, match=rf"swallow \(job {job_id}\)") as caught:
             await workers.stop(runner)
         assert caught.value.jobs == (("swallow", job_id),)
         assert interrupted(await jobs.one())
@@ -195,7 +195,7 @@ async def test_a_thread_that_cannot_be_ended_is_left_behind_with_a_warning_that_
         await until(started.is_set)
         with caplog.at_level(logging.WARNING, "graphile_worker"):
             await workers.stop(runner)
-        assert f"task stuck (job {job_id}) is left behind: it runs in a thread" in caplog.text
+        assert f"task stuck (job {job_id}) leaked: it runs in a thread" in caplog.text
         assert interrupted(await jobs.one())
     finally:
         release.set()
@@ -222,9 +222,9 @@ async def test_a_process_ends_although_tasks_swallow_cancellation_or_are_stuck_i
     worker.send(signal.SIGTERM)
     assert worker.ended() == 143
     assert worker.was_killed_by() is signal.SIGTERM
-    assert "task stuck_thread (job 2) is left behind: it runs in a thread" in worker.output
+    assert "task stuck_thread (job 2) leaked: it runs in a thread" in worker.output
     assert (
-        "these tasks did not end even when cancelled; they are left behind and their jobs were returned to "
+        "these tasks did not end even when cancelled; they leaked, and their jobs were returned to "
         "the queue: swallow (job 1)" in worker.output
     )
     rows = {row["identifier"]: row for row in await jobs.all()}

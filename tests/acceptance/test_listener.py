@@ -24,7 +24,7 @@ from graphile_worker.hooks.events import (
 )
 from graphile_worker.testing.fake_clock import FakeClock
 from graphile_worker.testing.recorder import EventRecorder
-from graphile_worker.worker.listener import (
+from graphile_worker.worker.fetch.listener import (
     Listener,
     ListenUnavailableError,
     announced_jobs,

@@ -17,7 +17,7 @@ PROGRAM = """
 import asyncio, logging, sys
 from graphile_worker import Events, run
 from graphile_worker.runner import end_by_signal
-from graphile_worker.worker.signals import SignalHandling
+from graphile_worker.runner.signals import SignalHandling
 
 logging.basicConfig(level="INFO")
 SignalHandling.ignore_for = 0.0

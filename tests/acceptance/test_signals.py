@@ -9,7 +9,7 @@ from pathlib import Path
 import asyncpg
 import pytest
 
-from graphile_worker.worker.signals import SignalHandling
+from graphile_worker.runner.signals import SignalHandling
 from support.worker_process import Start, let_go, until_disconnected
 from support.working import Jobs, until
 

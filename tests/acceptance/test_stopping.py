@@ -19,8 +19,8 @@ from graphile_worker.hooks.events import (
     PoolReleased,
     Stopped,
 )
+from graphile_worker.runner.signals import SIGNALS, SignalHandling
 from graphile_worker.testing.recorder import EventRecorder
-from graphile_worker.worker.signals import SIGNALS, SignalHandling
 from support.worker_process import until_disconnected
 from support.working import PATIENCE, SELDOM, Gate, Jobs, Workers, until
 

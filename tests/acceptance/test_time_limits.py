@@ -93,7 +93,7 @@ async def test_the_worker_goes_on_says_so_and_ends_in_time(
     if kind == "ignore":  # its own output may be missing: a busy machine may not get that far in time
         await until(lambda: not processes_of(folder / "endless" / kind))
     else:
-        worker.wait_for(f"task {kind} (job {job_id}) is left behind")
+        worker.wait_for(f"task {kind} (job {job_id}) leaked")
     await until(lambda: is_unlocked(jobs, job_id))
     assert headline(await jobs.one()) == "the task ran longer than its time limit of 0.2 s"
     await jobs.add("hello")
@@ -109,7 +109,7 @@ async def test_a_worker_with_too_many_such_tasks_exits_with_a_status_of_its_own(
 ) -> None:
     for _ in range(2):
         await jobs.add(kind, max_attempts=1)
-    worker = begin("--grace", GRACE, GRAPHILE_WORKER_MAX_TASKS_LEFT_BEHIND="1")
+    worker = begin("--grace", GRACE, GRAPHILE_WORKER_MAX_LEAKED_TASKS="1")
     assert worker.ended() == 58
     last = worker.output.strip().splitlines()[-1]
     assert "graphile-worker: error: 2 tasks did not end when asked to and still run" in worker.output, last
@@ -122,7 +122,7 @@ async def test_the_health_file_tells_that_the_worker_must_be_replaced(
     await jobs.add("busy")
     await jobs.add("stuck", max_attempts=1)
     path = folder / "health"
-    worker = begin("-j", 2, "--health-file", path, GRAPHILE_WORKER_MAX_TASKS_LEFT_BEHIND="0")
+    worker = begin("-j", 2, "--health-file", path, GRAPHILE_WORKER_MAX_LEAKED_TASKS="0")
 
     def problem() -> str:
         records = read_health_files(str(path))
@@ -136,7 +136,7 @@ async def test_the_health_file_tells_that_the_worker_must_be_replaced(
 
 
 async def test_a_parent_replaces_a_worker_with_too_many_such_tasks(begin: Begin, jobs: Jobs) -> None:
-    worker = begin("--processes", 2, "--grace", GRACE, GRAPHILE_WORKER_MAX_TASKS_LEFT_BEHIND="0")
+    worker = begin("--processes", 2, "--grace", GRACE, GRAPHILE_WORKER_MAX_LEAKED_TASKS="0")
     worker.wait_for("ready: graphile-worker", times=2)
     await jobs.add("stuck", max_attempts=1)
     worker.wait_for("stopped because too many of its tasks did not end; starting another")

@@ -10,7 +10,7 @@ import pytest
 from markupsafe import Markup
 
 from graphile_worker.admin import charts
-from graphile_worker.admin.charts import Marker, Series
+from graphile_worker.admin.charts import ChartMarker, ChartSeries
 from graphile_worker.admin.charts.marker_labels import NARROWEST, place
 from graphile_worker.admin.charts.scales import time_ticks, value_ticks
 
@@ -26,7 +26,7 @@ def drawn(markup: Markup) -> ElementTree.Element:
 
 
 def test_a_time_chart_has_a_text_alternative_and_values_for_the_pointer() -> None:
-    series = [Series("completed", [1, 2, None, 4]), Series("failed", [0, 0, 3, 1], "c-fail")]
+    series = [ChartSeries("completed", [1, 2, None, 4]), ChartSeries("failed", [0, 0, 3, 1], "c-fail")]
     chart = drawn(charts.time_chart(series, start=START, step=60, label="Jobs per minute", unit="/min"))
     svg = chart.find(".//svg[@role='img']")
     assert svg is not None
@@ -40,14 +40,14 @@ def test_a_time_chart_has_a_text_alternative_and_values_for_the_pointer() -> Non
 @pytest.mark.parametrize("values", [[], [0], [None], [5], [None, None], [0.0, 1e12], [float("inf"), 1.0]])
 def test_any_values_can_be_drawn(values: list[float | None]) -> None:
     for stacked in (True, False):
-        drawn(charts.time_chart([Series("a", values)], start=START, step=60, label="a", stacked=stacked))
+        drawn(charts.time_chart([ChartSeries("a", values)], start=START, step=60, label="a", stacked=stacked))
     drawn(charts.sparkline(values, label="a"))
     drawn(charts.bars(values, label="a"))
 
 
 def test_texts_are_escaped() -> None:
-    series = [Series(ATTACK, [1, 2])]
-    markers = [Marker(START, ATTACK, "deploy")]
+    series = [ChartSeries(ATTACK, [1, 2])]
+    markers = [ChartMarker(START, ATTACK, "deploy")]
     whole = charts.time_chart(series, start=START, step=60, label=ATTACK, unit=ATTACK, markers=markers)
     found = drawn(whole)
     assert "<script" not in whole
@@ -58,7 +58,7 @@ def test_texts_are_escaped() -> None:
 
 def test_marker_texts_do_not_collide() -> None:
     markers = [
-        Marker(START + timedelta(minutes=minute), f"event number {minute}", "action")
+        ChartMarker(START + timedelta(minutes=minute), f"event number {minute}", "action")
         for minute in (0, 3, 5, 9, 30, 31, 58, 59, 60)
     ]
     placed = place(markers, START.timestamp(), 3600)
@@ -74,16 +74,16 @@ def test_marker_texts_do_not_collide() -> None:
 
 def test_a_few_markers_all_have_texts() -> None:
     markers = [
-        Marker(START + timedelta(minutes=33), "1.4.2 was deployed", "deploy"),
-        Marker(START + timedelta(minutes=44), "retry job 48213420 by ada", "action"),
-        Marker(START + timedelta(minutes=52), "pause queue invoices by ada", "pause"),
-        Marker(START + timedelta(minutes=58), "the server was restarted", "restart"),
+        ChartMarker(START + timedelta(minutes=33), "1.4.2 was deployed", "deploy"),
+        ChartMarker(START + timedelta(minutes=44), "retry job 48213420 by ada", "action"),
+        ChartMarker(START + timedelta(minutes=52), "pause queue invoices by ada", "pause"),
+        ChartMarker(START + timedelta(minutes=58), "the server was restarted", "restart"),
     ]
     assert all(each.label for each in place(markers, START.timestamp(), 3600))
 
 
 def test_markers_outside_of_the_period_are_left_out() -> None:
-    assert place([Marker(START - timedelta(seconds=1), "early")], START.timestamp(), 60) == []
+    assert place([ChartMarker(START - timedelta(seconds=1), "early")], START.timestamp(), 60) == []
 
 
 def test_days_begin_at_midnight_of_the_zone_also_when_clocks_change() -> None:

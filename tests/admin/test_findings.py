@@ -9,7 +9,7 @@ import pytest
 from graphile_worker.admin.models.common import Count
 from graphile_worker.admin.models.overview import Rates, Sample
 from graphile_worker.admin.models.tasks import RunningLine, TaskRow
-from graphile_worker.admin.service.findings import Facts, find
+from graphile_worker.admin.service.findings import OverviewFacts, find
 from graphile_worker.admin.service.forecast import forecast
 from graphile_worker.admin.service.series import RANGES, TaskSeries, Timeline
 from graphile_worker.pauses import Pause
@@ -17,7 +17,7 @@ from graphile_worker.pauses import Pause
 NOW = datetime(2026, 11, 16, 3, 30, tzinfo=UTC)
 
 
-def facts(**values: object) -> Facts:
+def facts(**values: object) -> OverviewFacts:
     """A quiet queue, with what the test changes."""
     given = {
         "ready": Count(0), "scheduled": Count(0), "failed": Count(0), "running": Count(0),
@@ -26,7 +26,7 @@ def facts(**values: object) -> Facts:
     of_sample = {name: values.pop(name) for name in list(values) if name in given or name == "unreachable"}
     sample = Sample(at=NOW, **(given | of_sample))  # type: ignore[arg-type]
     hour = Timeline(RANGES["1h"], RANGES["1h"].start(NOW), NOW)
-    return Facts(sample, hour, Rates(completed=312.0), **values)  # type: ignore[arg-type]
+    return OverviewFacts(sample, hour, Rates(completed=312.0), **values)  # type: ignore[arg-type]
 
 
 def series(failed: list[float], completed: float = 10.0) -> TaskSeries:
@@ -34,7 +34,7 @@ def series(failed: list[float], completed: float = 10.0) -> TaskSeries:
     return TaskSeries([completed] * 60, [0.0] * before + failed, [1.0] * 60)
 
 
-def title(found: Facts) -> str:
+def title(found: OverviewFacts) -> str:
     return find(found)[0].title
 
 

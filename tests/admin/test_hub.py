@@ -21,7 +21,7 @@ from graphile_worker.admin.hub import (
     Hub,
     hubs_of,
 )
-from graphile_worker.admin.stream import Event, Stream
+from graphile_worker.admin.stream import Stream, StreamEvent
 from support.working import until
 
 
@@ -114,7 +114,7 @@ async def test_a_reader_that_was_away_hears_that_all_may_have_changed(admin: Adm
 async def test_a_slow_reader_gets_the_latest_only() -> None:
     stream = Stream(["jobs", "overview"])
     for number in range(1000):
-        stream.put(Event("overview", number, number))
+        stream.put(StreamEvent("overview", number, number))
         stream.put_changed(["jobs", "queues"], number)
     found = await stream.next(1)
     assert [(event.name, event.data) for event in found] == [

@@ -13,7 +13,7 @@ import pytest
 from graphile_worker.admin import AdminApp, SignIn
 from graphile_worker.admin.auth import FailedSignIn
 from graphile_worker.admin.database import Database
-from graphile_worker.admin.limits import MAX_ENTRIES, Attempts, address_key
+from graphile_worker.admin.limits import MAX_ENTRIES, SignInAttempts, address_key
 from graphile_worker.admin.login import safe_path
 from graphile_worker.admin.passwords import (
     check_password_hash,
@@ -382,7 +382,7 @@ async def test_two_passwords_are_checked_at_a_time(sign_in: SignIn, monkeypatch:
 
 
 def test_failures_are_counted_by_address_and_by_user_in_bounded_memory(clock: FakeClock) -> None:
-    attempts = Attempts(clock)
+    attempts = SignInAttempts(clock)
     for number in range(MAX_ENTRIES + 10):
         attempts.begin([f"user {number}"])
     assert len(attempts._failures) == MAX_ENTRIES

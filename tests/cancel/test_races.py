@@ -380,7 +380,7 @@ async def test_what_is_left_is_ended_by_the_next_look(
 
 
 async def test_no_handler_is_told_of_a_cancelled_job(utils: WorkerUtils, jobs: Jobs) -> None:
-    """A Node worker has failed both; a duty tells the handlers of such failures."""
+    """A Node worker has failed both; a maintenance task tells the handlers of such failures."""
     handlers = TellHandlers(SchemaName(), {"work": FailureHandler("alert", {})})
     await handlers.run(jobs.connection)  # from now on
     cancelled, failed = [await jobs.add("work", {"n": n}) for n in range(2)]

@@ -169,7 +169,7 @@ async def test_a_coroutine_that_ignores_it_is_left_behind(
     await until_settled(jobs)
     await jobs.add("other")
     await asyncio.wait_for(ran.wait(), PATIENCE)
-    assert f"task stubborn (job {job_id}) is left behind" in caplog.text
+    assert f"task stubborn (job {job_id}) leaked" in caplog.text
     go_on.set()
 
 

@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 
 from chaos.plan import CUTS, Action
-from graphile_worker.worker.holds import Holds
-from graphile_worker.worker.lost_batches import LostBatches
-from graphile_worker.worker.watermarks import Watermarks
+from graphile_worker.worker.held.batches import HeldBatches
+from graphile_worker.worker.held.reconcile import BatchReconciler
+from graphile_worker.worker.session.watermarks import Watermarks
 
 CUT_BEFORE = tuple(Action(at=3.0 + 1.5 * n, kind="cut", how=CUTS[0], slot=n % 2) for n in range(6))
 CUT_AFTER = tuple(Action(at=3.0 + 1.5 * n, kind="cut", how=CUTS[1], slot=n % 2) for n in range(4))
@@ -28,41 +28,41 @@ class BrokenHold(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _forget_commits() -> None:
-    add = LostBatches.add
+    add = BatchReconciler.add
 
     def broken(self: Any, finished: Any, running: Any, *, may_be_committed: bool) -> None:
         add(self, finished, running, may_be_committed=False)
 
-    LostBatches.add = broken  # type: ignore[method-assign]
+    BatchReconciler.add = broken  # type: ignore[method-assign]
 
 
 def _forget_outcomes() -> None:
-    add = LostBatches.add
+    add = BatchReconciler.add
 
     def broken(self: Any, finished: Any, running: Any, *, may_be_committed: bool) -> None:
         add(self, (), running, may_be_committed=may_be_committed)
 
-    LostBatches.add = broken  # type: ignore[method-assign]
+    BatchReconciler.add = broken  # type: ignore[method-assign]
 
 
 def _delete_released() -> None:
-    commit = Holds._commit
+    commit = HeldBatches._commit
 
     async def broken(self: Any, batch: Any, completed: Any, outlasting: Any, connection: Any) -> None:
         released = [job.id for job in batch.jobs if job.id not in batch.ids]
         await connection.execute("delete from graphile_worker._private_jobs where id = any ($1)", released)
         await commit(self, batch, completed, outlasting, connection)
 
-    Holds._commit = broken  # type: ignore[method-assign]
+    HeldBatches._commit = broken  # type: ignore[method-assign]
 
 
 def _keep_one() -> None:
-    commit = Holds._commit
+    commit = HeldBatches._commit
 
     async def broken(self: Any, batch: Any, completed: Any, outlasting: Any, connection: Any) -> None:
         await commit(self, batch, completed[1:], outlasting, connection)
 
-    Holds._commit = broken  # type: ignore[method-assign]
+    HeldBatches._commit = broken  # type: ignore[method-assign]
 
 
 BROKEN_HOLDS = [

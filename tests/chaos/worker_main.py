@@ -116,18 +116,23 @@ class HeldSessions:
         """A batch was fetched."""
         for runner in self.runners:
             pool: Any = runner._pool
-            for seat in pool._holds._seats.all if pool._holds is not None else ():
-                batch = seat.batch
+            for batch_session in (
+                pool._held_batches._batch_sessions.all if pool._held_batches is not None else ()
+            ):
+                batch = batch_session.batch
                 if batch is not None and not is_gone(batch.connection):
-                    self._known[runner.pool_id, batch.seat] = batch, batch.connection.get_server_pid()
+                    self._known[runner.pool_id, batch.batch_session] = (
+                        batch,
+                        batch.connection.get_server_pid(),
+                    )
 
     def of(self, job_id: int) -> int | None:
         """The process for a job; None if it is not held."""
         for runner in self.runners:
             pool: Any = runner._pool
-            batch = pool._holds.by_id.get(job_id) if pool._holds is not None else None
+            batch = pool._held_batches.by_id.get(job_id) if pool._held_batches is not None else None
             if batch is not None:
-                known, pid = self._known.get((runner.pool_id, batch.seat), (None, 0))
+                known, pid = self._known.get((runner.pool_id, batch.batch_session), (None, 0))
                 return pid if known is batch else 0
         return None
 

@@ -15,10 +15,10 @@ import pytest
 from graphile_worker.cli.bench.chart import growth_chart
 from graphile_worker.cli.bench.results import (
     Adding,
+    BenchReport,
     Growth,
     Latency,
     Rate,
-    Report,
     Throughput,
     percentile,
 )
@@ -227,7 +227,7 @@ def test_people_get_tables(capsys: pytest.CaptureFixture[str]) -> None:
     options = {"concurrency": 10, "prefetch": 0.0}
     server = {"version": "18.0", "fsync": "on", "synchronous_commit": "on"}
     print_report(
-        Report(
+        BenchReport(
             environment={"postgresql": server, "cpus": 2, "python": "3.12.1", "event_loop": "uvloop"},
             throughput=[
                 Throughput(

@@ -10,7 +10,7 @@ from rich.console import Console
 from graphile_worker.cli.live_view.activity import MOST_ERRORS, MOST_RUNNING, Activity, Snapshot, error_of
 from graphile_worker.cli.live_view.feed import ATOMIC_WRITE, decode, encode
 from graphile_worker.cli.live_view.render import render
-from graphile_worker.cli.live_view.state import Rate, ViewState
+from graphile_worker.cli.live_view.state import ShownRate, ViewState
 from graphile_worker.pauses import Pause
 from graphile_worker.queries.inspection import JobCounts
 from support.cases import looped
@@ -58,7 +58,7 @@ def test_a_report_fits_into_one_write_and_arrives_as_it_was() -> None:
 
 
 def test_a_rate_is_that_of_the_last_seconds() -> None:
-    rate = Rate(10.0)
+    rate = ShownRate(10.0)
     assert rate.per_second() == 0.0
     rate.add(0.0, 0)
     rate.add(2.0, 10)

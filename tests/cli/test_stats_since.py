@@ -10,7 +10,7 @@ import pytest
 
 from figures.tables import Tables, figures_of, table_of
 from graphile_worker.cli.support.chart import BLOCKS, PLAIN_BLOCKS, bar_chart
-from graphile_worker.cli.support.figure_report import Rate, Time
+from graphile_worker.cli.support.figure_report import ReportedRate, Time
 from support.cases import looped
 from support.command_line import Call, Result
 from support.server import DatabaseServer
@@ -167,4 +167,9 @@ def test_times_have_a_fitting_unit(seconds: float, text: str) -> None:
 
 
 def test_rates_have_three_digits() -> None:
-    assert [str(Rate(value)) for value in (0, 0.01234, 12.34, 12345.6)] == ["0", "0.0123", "12.3", "12,346"]
+    assert [str(ReportedRate(value)) for value in (0, 0.01234, 12.34, 12345.6)] == [
+        "0",
+        "0.0123",
+        "12.3",
+        "12,346",
+    ]

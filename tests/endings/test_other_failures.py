@@ -28,11 +28,11 @@ async def utils(database_url: str) -> AsyncIterator[WorkerUtils]:
 
 
 @pytest.fixture
-async def duty(jobs: Jobs) -> TellHandlers:
+async def notifier(jobs: Jobs) -> TellHandlers:
     """It has run once, so that failures count from now on."""
-    duty = TellHandlers(SchemaName(), HANDLERS)
-    assert await duty.run(jobs.connection) is False
-    return duty
+    notifier = TellHandlers(SchemaName(), HANDLERS)
+    assert await notifier.run(jobs.connection) is False
+    return notifier
 
 
 async def fail_as_node_does(jobs: Jobs, job_id: int, error: str = "node failed") -> None:
@@ -61,37 +61,37 @@ async def alerts(jobs: Jobs) -> list[Any]:
     return sorted((json.loads(row["payload"]) for row in rows), key=lambda payload: payload["job_id"])
 
 
-async def test_a_failure_that_node_wrote_is_told_once(jobs: Jobs, duty: TellHandlers) -> None:
+async def test_a_failure_that_node_wrote_is_told_once(jobs: Jobs, notifier: TellHandlers) -> None:
     retried = await jobs.add("charge", {"n": 1})
     final = await jobs.add("charge", {"n": 2}, key="k", max_attempts=1)
     other = await jobs.add("another task", max_attempts=1)
     for job_id in (retried, final, other):
         await fail_as_node_does(jobs, job_id)
-    assert await duty.run(jobs.connection) is False
+    assert await notifier.run(jobs.connection) is False
     (told,) = await alerts(jobs)
     assert (told["job_id"], told["task_identifier"], told["payload"]) == (final, "charge", {"n": 2})
     assert (told["error"], told["attempts"], told["max_attempts"]) == ("node failed", 1, 1)
     assert told["key"] == "k"
-    await duty.run(jobs.connection)
+    await notifier.run(jobs.connection)
     assert await alerts(jobs) == []
 
 
 async def test_a_job_that_was_cancelled_while_node_ran_it_has_not_failed(
-    jobs: Jobs, duty: TellHandlers
+    jobs: Jobs, notifier: TellHandlers
 ) -> None:
     job_id = await jobs.add("charge", max_attempts=1)
     await jobs.connection.execute(f"insert into {SCHEMA}._private_py_cancels (job_id) values ($1)", job_id)
     await fail_as_node_does(jobs, job_id)
-    await duty.run(jobs.connection)
+    await notifier.run(jobs.connection)
     assert await alerts(jobs) == []
 
 
-async def test_a_job_that_is_failed_by_hand(jobs: Jobs, utils: WorkerUtils, duty: TellHandlers) -> None:
+async def test_a_job_that_is_failed_by_hand(jobs: Jobs, utils: WorkerUtils, notifier: TellHandlers) -> None:
     reason, none = [await jobs.add("charge") for _ in range(2)]
     await utils.permanently_fail_jobs([reason], "wrong input")
     await utils.permanently_fail_jobs([none])
     await jobs.connection.execute(f"update {SCHEMA}._private_jobs set last_error = null where id = $1", none)
-    await duty.run(jobs.connection)
+    await notifier.run(jobs.connection)
     assert [(told["job_id"], told["error"]) for told in await alerts(jobs)] == [
         (reason, "wrong input"),
         (none, NO_ERROR),
@@ -99,15 +99,15 @@ async def test_a_job_that_is_failed_by_hand(jobs: Jobs, utils: WorkerUtils, duty
 
 
 async def test_a_redriven_job_that_fails_again_is_told_again(
-    jobs: Jobs, utils: WorkerUtils, duty: TellHandlers
+    jobs: Jobs, utils: WorkerUtils, notifier: TellHandlers
 ) -> None:
     job_id = await jobs.add("charge", max_attempts=1)
     for _ in range(2):
         await fail_as_node_does(jobs, job_id)
-        await duty.run(jobs.connection)
+        await notifier.run(jobs.connection)
         assert [told["job_id"] for told in await alerts(jobs)] == [job_id]
         assert (await utils.redrive("charge")).changed == 1
-    await duty.run(jobs.connection)
+    await notifier.run(jobs.connection)
     assert await alerts(jobs) == []
     assert await jobs.connection.fetchval(f"select count(*) from {TOLD}") == 0  # it may run again
 
@@ -115,22 +115,22 @@ async def test_a_redriven_job_that_fails_again_is_told_again(
 async def test_failures_before_there_was_a_handler_are_not_told(jobs: Jobs) -> None:
     job_id = await jobs.add("charge", max_attempts=1)
     await fail_as_node_does(jobs, job_id)
-    duty = TellHandlers(SchemaName(), HANDLERS)
-    await duty.run(jobs.connection)
-    await duty.run(jobs.connection)
+    notifier = TellHandlers(SchemaName(), HANDLERS)
+    await notifier.run(jobs.connection)
+    await notifier.run(jobs.connection)
     assert await alerts(jobs) == []
     # A task without a handler for more than a week begins again.
     since = "now() - interval '9 days'"
     await jobs.connection.execute(f"update {FOLLOWED} set since = {since}, checked_at = {since}")
-    await duty.run(jobs.connection)
+    await notifier.run(jobs.connection)
     assert await alerts(jobs) == []
     await jobs.connection.execute(f"update {FOLLOWED} set since = {since}")
-    await duty.run(jobs.connection)
+    await notifier.run(jobs.connection)
     assert [told["job_id"] for told in await alerts(jobs)] == [job_id]
 
 
 async def test_what_a_worker_told_is_not_told_again(
-    jobs: Jobs, workers: Workers, utils: WorkerUtils, duty: TellHandlers
+    jobs: Jobs, workers: Workers, utils: WorkerUtils, notifier: TellHandlers
 ) -> None:
     @task(on_failure="alert")
     async def charge(payload: dict[str, str], helpers: Any) -> object:
@@ -144,14 +144,14 @@ async def test_what_a_worker_told_is_not_told_again(
         await jobs.add("charge", {"how": "snooze"}, key="k")
         await workers.once([charge])
         assert [row["identifier"] for row in await jobs.all()].count("alert") == 1
-        await duty.run(jobs.connection)
+        await notifier.run(jobs.connection)
         rows = [row for row in await jobs.all() if row["identifier"] == "alert"]
         assert [json.loads(row["payload"])["job_id"] for row in rows] == [failed]
         await jobs.connection.execute(f"delete from {SCHEMA}._private_jobs")
 
 
 async def test_two_pools_at_the_same_time_tell_once(
-    jobs: Jobs, database_url: str, duty: TellHandlers
+    jobs: Jobs, database_url: str, notifier: TellHandlers
 ) -> None:
     """The second one has read the failure before the first one commits."""
     job_id = await jobs.add("charge", max_attempts=1)
@@ -160,7 +160,7 @@ async def test_two_pools_at_the_same_time_tell_once(
     try:
         first = jobs.connection.transaction()
         await first.start()
-        await duty.run(jobs.connection)
+        await notifier.run(jobs.connection)
         second = asyncio.ensure_future(TellHandlers(SchemaName(), HANDLERS).run(other))
 
         async def is_waiting() -> bool:
@@ -179,11 +179,13 @@ async def test_two_pools_at_the_same_time_tell_once(
     assert [told["job_id"] for told in await alerts(jobs)] == [job_id]
 
 
-async def test_many_failures_take_several_steps(jobs: Jobs, utils: WorkerUtils, duty: TellHandlers) -> None:
+async def test_many_failures_take_several_steps(
+    jobs: Jobs, utils: WorkerUtils, notifier: TellHandlers
+) -> None:
     await jobs.add_many("charge", 250)
     await utils.permanently_fail_jobs(filter=JobFilter(task_identifier="charge"))
-    assert await duty.run(jobs.connection) is True
-    assert await duty.run(jobs.connection) is False
+    assert await notifier.run(jobs.connection) is True
+    assert await notifier.run(jobs.connection) is False
     assert len(await alerts(jobs)) == 250
 
 
@@ -211,7 +213,7 @@ async def test_a_worker_without_handlers_looks_for_nothing(jobs: Jobs, workers: 
     async def charge() -> None: ...
 
     runner = await workers.start([charge])
-    assert not any("failures" in duty.name for duty in runner._recovery._duties)  # type: ignore[union-attr]
+    assert not any("failures" in notifier.name for notifier in runner._recovery._maintenance_tasks)  # type: ignore[union-attr]
 
 
 async def test_without_the_tables_workers_still_tell(jobs: Jobs, workers: Workers) -> None:

@@ -16,13 +16,13 @@ from graphile_worker.errors import InvalidArgumentError, TaskLoadError
 from graphile_worker.outcome import Failed, Snoozed
 from graphile_worker.tasks.batch import BatchFailure
 from graphile_worker.tasks.failure_rules import FailureRules, failure_rules
-from graphile_worker.worker.verdict import (
+from graphile_worker.worker.run.retry_decision import (
     GAVE_UP,
     NOT_RETRIED,
     TOO_LATE,
-    judged,
     outcome_of,
     outcome_of_batch,
+    with_retry_rules,
 )
 from support.cases import looped
 from support.finished import a_job
@@ -41,7 +41,7 @@ def verdict(error: BaseException, age: float = 0.0, attempts: int = 1, **options
     job = msgspec.structs.replace(a_job(), raw_run_at=NOW.timestamp() - age, attempts=attempts)
     outcome = outcome_of(error)
     assert isinstance(outcome, Failed | Snoozed)
-    return judged(job, outcome, rules(**options), NOW)
+    return with_retry_rules(job, outcome, rules(**options), NOW)
 
 
 # -- what the task raised ----------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from executors import heavy_tasks as tasks
 from graphile_worker import Hooks, make_worker_utils, run, task
 from graphile_worker.errors import ConfigError, TaskLoadError
 from graphile_worker.executors import ProcessExecutor
-from graphile_worker.executors.pace import UNKNOWN, Pace
+from graphile_worker.executors.pace import UNKNOWN, ProcessPace
 from support.command_line import clean_environment
 from support.worker_process import WorkerProcess
 from support.working import PATIENCE, Jobs, Workers, headline, until
@@ -326,7 +326,7 @@ async def test_wrong_settings_stop_the_start(
 
 
 def test_the_pace_of_a_task_follows_slow_runs_faster_than_fast_ones() -> None:
-    pace = Pace()
+    pace = ProcessPace()
     assert pace.expected("a") == UNKNOWN
     pace.ran("a", 0.0)
     for _ in range(3):

@@ -13,7 +13,7 @@ from faults.scene import Log
 from graphile_worker.db.errors import explained
 from graphile_worker.schema_name import SchemaName
 from graphile_worker.testing.fake_clock import FakeClock
-from graphile_worker.worker.failure_log import FailureLog
+from graphile_worker.worker.session.session import FailureLog
 
 PAGE = Path(__file__).parents[2] / "docs" / "reliability.md"
 

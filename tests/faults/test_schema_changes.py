@@ -78,9 +78,11 @@ async def test_a_schema_that_is_replaced_at_one_stroke_does_not_mix_up_tasks_or_
 
     Nor does one wait for the change: that one would see the new tables before it is heard of.
     """
-    monkeypatch.setattr("graphile_worker.worker.watermarks.SLOW", SELDOM)  # else another fetch comes later
-    monkeypatch.setattr("graphile_worker.worker.control.IDLE_INTERVAL", SELDOM)
-    monkeypatch.setattr("graphile_worker.recovery.service.DUTIES_AFTER", SELDOM)
+    monkeypatch.setattr(
+        "graphile_worker.worker.session.watermarks.SLOW", SELDOM
+    )  # else another fetch comes later
+    monkeypatch.setattr("graphile_worker.worker.control.watch.IDLE_INTERVAL", SELDOM)
+    monkeypatch.setattr("graphile_worker.recovery.service.MAINTENANCE_AFTER", SELDOM)
     monkeypatch.setattr("graphile_worker.recovery.unknown_tasks.FIRST_DELAY", SELDOM)
     monkeypatch.setattr("graphile_worker.recovery.rust_heartbeat.HEARTBEAT_INTERVAL", SELDOM)
     monkeypatch.setattr("graphile_worker.recovery.stale_locks.StaleLocks.start", lambda self: None)
@@ -110,8 +112,8 @@ async def test_a_fetch_that_waits_for_a_new_schema_does_not_mix_up_jobs(
     workers: Workers, jobs: Jobs, recorder: EventRecorder, monkeypatch: pytest.MonkeyPatch, database_url: str
 ) -> None:
     """It locks a job with the id of the one that runs, before anybody has heard of the change."""
-    monkeypatch.setattr("graphile_worker.worker.control.IDLE_INTERVAL", SELDOM)
-    monkeypatch.setattr("graphile_worker.recovery.service.DUTIES_AFTER", SELDOM)
+    monkeypatch.setattr("graphile_worker.worker.control.watch.IDLE_INTERVAL", SELDOM)
+    monkeypatch.setattr("graphile_worker.recovery.service.MAINTENANCE_AFTER", SELDOM)
     monkeypatch.setattr("graphile_worker.recovery.unknown_tasks.FIRST_DELAY", SELDOM)
     monkeypatch.setattr("graphile_worker.recovery.rust_heartbeat.HEARTBEAT_INTERVAL", SELDOM)
     monkeypatch.setattr("graphile_worker.recovery.stale_locks.StaleLocks.start", lambda self: None)

@@ -19,12 +19,12 @@ from graphile_worker.db import open as opening
 from graphile_worker.embedded import EmbeddedPostgres
 from graphile_worker.hooks.events import PoolListenError, PoolListenSuccess, WorkerGetJobError
 from graphile_worker.recovery.lease import Lease
-from graphile_worker.runner import lending
+from graphile_worker.runner import connection_budget
 from graphile_worker.schema_name import SchemaName
 from graphile_worker.testing.recorder import EventRecorder
-from graphile_worker.worker import session
-from graphile_worker.worker.listener import Listener
-from graphile_worker.worker.session import Sessions
+from graphile_worker.worker.fetch.listener import Listener
+from graphile_worker.worker.session import session
+from graphile_worker.worker.session.session import Sessions
 from support.proxy import proxy_to
 from support.working import SCHEMA, Gate, Jobs, Workers, until, workers_of
 
@@ -218,7 +218,7 @@ async def test_recurring_jobs_go_on_after_a_connection_has_gone_silent(
     monkeypatch: pytest.MonkeyPatch,
     log: Log,
 ) -> None:
-    monkeypatch.setattr(lending, "CRON_TIMEOUT", 1.0)
+    monkeypatch.setattr(connection_budget, "CRON_TIMEOUT", 1.0)
     async with proxy_to(database_url, short_folder) as (proxy, url):
         await workers.start(
             {"note": print},

@@ -40,11 +40,11 @@ class Tables:
         await write_minutes(self.connection, NAME, pool, [row])
 
     async def fold(self, **arguments: Any) -> bool:
-        """Fold as a duty does; whether there is more to do."""
+        """Fold as a maintenance task does; whether there is more to do."""
         return await FoldMinutes(NAME, **arguments).run(self.connection)
 
     async def fold_days(self, **arguments: Any) -> None:
-        """Fold hours as a duty does, until there is no more to do."""
+        """Fold hours as a maintenance task does, until there is no more to do."""
         while await FoldHours(NAME, **arguments).run(self.connection):
             pass
 

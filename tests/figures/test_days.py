@@ -77,8 +77,8 @@ async def test_figures_that_come_late_are_folded_the_next_time(tables: Tables) -
 async def test_it_is_done_in_steps_over_long_pauses(tables: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(upkeep, "FOLDED_DAYS", 3 * DAY)
     await write_days(tables, 1, 2, 30, 31, 60, 61, 62, 63, 64, tasks=1)
-    duty = FoldHours(NAME, after=AT_ONCE)
-    assert [await duty.run(tables.connection) for _ in range(4)] == [True, True, True, False]
+    maintenance_task = FoldHours(NAME, after=AT_ONCE)
+    assert [await maintenance_task.run(tables.connection) for _ in range(4)] == [True, True, True, False]
     assert await tables.sums("days") == await tables.sums("hours")
 
 

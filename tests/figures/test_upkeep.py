@@ -110,8 +110,8 @@ async def test_what_is_old_is_deleted_in_steps(tables: Tables, monkeypatch: pyte
     while await tables.fold():
         pass
     await add_samples(tables, ("3 days", 25), ("1 hour", 3))
-    duty = DeleteOldFigures(NAME)
-    assert [await duty.run(tables.connection) for _ in range(3)] == [True, True, False]
+    maintenance_task = DeleteOldFigures(NAME)
+    assert [await maintenance_task.run(tables.connection) for _ in range(3)] == [True, True, False]
     assert await tables.rows("minutes") == 1
     hours = [row[0] for row in await tables.connection.fetch(f"select hour from {table_of('hours')}")]
     assert min(hours) > NOW - timedelta(days=4)  # only the hour of a hundred days ago is gone
@@ -238,34 +238,34 @@ async def test_a_worker_takes_samples(workers: Any, utils: WorkerUtils) -> None:
 
 async def test_samples_are_rare_while_nothing_happens(tables: Tables, jobs: Jobs) -> None:
     is_active = True
-    duty = SampleJobs(NAME, lambda: is_active)
-    assert duty.interval == 10
-    await duty.run(tables.connection)
+    maintenance_task = SampleJobs(NAME, lambda: is_active)
+    assert maintenance_task.interval == 10
+    await maintenance_task.run(tables.connection)
     is_active = False
-    assert duty.interval == 10  # the first sample cannot tell whether anything has changed
+    assert maintenance_task.interval == 10  # the first sample cannot tell whether anything has changed
 
     async def is_quiet() -> bool:
-        await duty.run(tables.connection)  # the server's counters lag behind
-        return duty.interval == 60
+        await maintenance_task.run(tables.connection)  # the server's counters lag behind
+        return maintenance_task.interval == 60
 
     await until(is_quiet)
     await jobs.add("work")  # also by other runtimes
 
     async def is_noticed() -> bool:
-        await duty.run(tables.connection)
-        return duty.interval == 10
+        await maintenance_task.run(tables.connection)
+        return maintenance_task.interval == 10
 
     await until(is_noticed)
 
 
 async def test_folding_is_rare_while_there_is_nothing_to_fold(tables: Tables) -> None:
-    duty = FoldMinutes(NAME, lambda: False)
-    assert duty.interval == 300
+    maintenance_task = FoldMinutes(NAME, lambda: False)
+    assert maintenance_task.interval == 300
     await tables.write(OLD, figures_of())
-    await duty.run(tables.connection)
-    assert duty.interval == 60
-    await duty.run(tables.connection)
-    assert duty.interval == 300
+    await maintenance_task.run(tables.connection)
+    assert maintenance_task.interval == 60
+    await maintenance_task.run(tables.connection)
+    assert maintenance_task.interval == 300
     assert FoldMinutes(NAME, lambda: True).interval == 60
 
 

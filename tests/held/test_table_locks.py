@@ -43,13 +43,13 @@ async def test_a_change_of_the_table_never_deadlocks_with_a_batch(
     change: str, holding: HoldingWorker, jobs: Jobs, operator: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     first, *others = CHANGES[change]
-    is_begun, may_go_on = asyncio.Event(), asyncio.Event()
+    is_begun, can_continue_queue = asyncio.Event(), asyncio.Event()
 
     async def alter() -> None:
         async with operator.transaction():
             await operator.execute(first)
             is_begun.set()
-            await may_go_on.wait()
+            await can_continue_queue.wait()
             for statement in others:
                 await operator.execute(statement)
 
@@ -64,7 +64,7 @@ async def test_a_change_of_the_table_never_deadlocks_with_a_batch(
         while holding.gate.inside:
             holding.gate.open()
         await until(lambda: _is_ending(jobs, operator))
-        may_go_on.set()
+        can_continue_queue.set()
         await altering
     await jobs.until_gone()
     assert sorted(set(ids)) == sorted(id_ for id_ in holding.ran if id_ in ids)

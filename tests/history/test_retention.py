@@ -69,7 +69,7 @@ async def test_expired_partitions_are_dropped_and_made_while_jobs_are_written(
     dropped = 0
 
     async def retain() -> None:
-        """All the time what a duty does every few minutes; the day that expires is made again and again."""
+        """Do all the time what maintenance does every few minutes; the day that expires is made again."""
         nonlocal dropped
         connection = await asyncpg.connect(database_url)
         try:
@@ -206,7 +206,7 @@ async def test_days_are_those_of_utc(jobs: Jobs, zone: str, moment: str, seconds
 
 
 async def test_a_clock_that_jumps_makes_the_partitions_of_other_days(jobs: Jobs, workers: Workers) -> None:
-    """Seen from a server whose clock was set, rows expire on days that no duty has foreseen."""
+    """Seen from a server whose clock was set, rows expire on days that no maintenance task has foreseen."""
     await workers.start([kept])
     days = [1, 12, 30, 90, 400, 3000]
     ids = [await jobs.add("kept", {"n": day}, flags=[f"py:keep={day * DAY:.0f}"]) for day in days]

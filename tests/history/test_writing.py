@@ -12,7 +12,7 @@ import pytest
 
 from graphile_worker import Hooks, WorkerOptions, task
 from graphile_worker.history.partitions import drop_expired
-from graphile_worker.history.upkeep import MoveFailed, history_duties
+from graphile_worker.history.upkeep import MoveFailed, history_maintenance
 from graphile_worker.hooks.events import JobFailed
 from graphile_worker.keep import Keep, KeepPolicy
 from graphile_worker.schema_name import SchemaName
@@ -312,7 +312,7 @@ async def test_failed_jobs_move_to_the_history_after_a_while(jobs: Jobs, workers
     assert (ends[1]["error"], ends[1]["queue_name"]) == ("Node said no", "serial")
 
 
-async def test_duties_keep_the_history_in_order(jobs: Jobs, workers: Workers) -> None:
+async def test_maintenance_keeps_the_history_in_order(jobs: Jobs, workers: Workers) -> None:
     await jobs.connection.execute(
         f"select {SCHEMA}._private_py_add_partition('{HISTORY}'::regclass, current_date - 9)"
     )
@@ -320,8 +320,8 @@ async def test_duties_keep_the_history_in_order(jobs: Jobs, workers: Workers) ->
         f"insert into {SCHEMA}._private_py_progress (job_id, note, updated_at) values (1, 'x', '2020-01-01')"
     )
     policy = KeepPolicy("all", default=Keep(3 * 86_400.0))
-    for duty in history_duties(WorkerOptions(), policy):
-        assert not await duty.run(jobs.connection)
+    for maintenance_task in history_maintenance(WorkerOptions(), policy):
+        assert not await maintenance_task.run(jobs.connection)
     days = await jobs.connection.fetch(
         f"select inhrelid::regclass::text as name from pg_inherits where inhparent = '{HISTORY}'::regclass"
     )

@@ -87,17 +87,17 @@ async def test_a_failure_that_node_writes_reaches_our_handler(either_database: S
         told.append(failed)
 
     await run_once(connection_string=database.url, task_list=[alert])  # installs our tables
-    duty = TellHandlers(SchemaName(), {"echo": FailureHandler("alert", {})})
-    await duty.run(database.connection)
+    notifier = TellHandlers(SchemaName(), {"echo": FailureHandler("alert", {})})
+    await notifier.run(database.connection)
     async with make_worker_utils(connection_string=database.url) as utils:
         failed = await utils.add_job("echo", {"fail": "no"}, max_attempts=1, job_key="k")
         await utils.add_job("echo", {"fail": "no"})
         async with database.node.worker("echo", pollInterval=50):
             await database.runs.wait_until(ENDED, 2)
             await database.runs.wait_until_idle()
-        await duty.run(database.connection)
+        await notifier.run(database.connection)
         await run_once(connection_string=database.url, task_list=[alert])
-        await duty.run(database.connection)
+        await notifier.run(database.connection)
         await run_once(connection_string=database.url, task_list=[alert])
     assert [(each.job_id, each.task_identifier, each.key) for each in told] == [(failed.id, "echo", "k")]
     assert told[0].payload == {"fail": "no"}

@@ -50,7 +50,7 @@ class ReleasedWorker:
         self._held: Any = None
 
     async def __aenter__(self) -> ReleasedWorker:
-        self._proof, self._session, self._holds = [await self._connect() for _ in range(3)]
+        self._proof, self._session, self._held_batches = [await self._connect() for _ in range(3)]
         await self._session.fetchrow(statement("session/tune_session"))
         await self._session.fetchval(
             statement("recovery/register_worker"), self.pool_id, "somewhere", 1, "0.1.0", list(self._tasks),
@@ -58,8 +58,8 @@ class ReleasedWorker:
         )  # fmt: skip
         await self._proof.fetchrow(statement("recovery/tune_heartbeat_session"))
         assert await self._proof.fetchval(statement("recovery/lock_worker"), SCHEMA, self.pool_id)
-        await self._holds.fetchrow(statement("session/tune_session"))
-        await self._holds.fetchrow(statement("session/tune_hold_session"), SCHEMA, self.pool_id)
+        await self._held_batches.fetchrow(statement("session/tune_session"))
+        await self._held_batches.fetchrow(statement("session/tune_hold_session"), SCHEMA, self.pool_id)
         assert await self.beat()
         return self
 
@@ -75,7 +75,7 @@ class ReleasedWorker:
 
     def die(self) -> None:
         """Lose all sessions at once, without a goodbye."""
-        for connection in (self._proof, self._session, self._holds):
+        for connection in (self._proof, self._session, self._held_batches):
             connection.terminate()
 
     async def beat(self, running: Sequence[int] = ()) -> bool:
@@ -156,15 +156,17 @@ class ReleasedWorker:
     async def hold(self, *tasks: str, limit: int = 10) -> list[int]:
         """Begin a transaction that locks the rows of jobs; their ids."""
         ids = await self._ids_of(tasks)
-        self._held = self._holds.transaction()
+        self._held = self._held_batches.transaction()
         await self._held.start()
-        rows = await self._holds.fetch(statement("hold/get_held_jobs"), limit, ids, None, None)
+        rows = await self._held_batches.fetch(statement("hold/get_held_jobs"), limit, ids, None, None)
         return [row["id"] for row in rows]
 
     async def end_batch(self, completed: Sequence[int], outlasting: Sequence[int]) -> None:
         """Delete the jobs that have ended, lock those that run on, and commit."""
-        deleted = await self._holds.execute(statement("hold/delete_jobs"), list(completed))
-        locked = await self._holds.execute(statement("hold/lock_jobs"), self.pool_id, list(outlasting), None)
+        deleted = await self._held_batches.execute(statement("hold/delete_jobs"), list(completed))
+        locked = await self._held_batches.execute(
+            statement("hold/lock_jobs"), self.pool_id, list(outlasting), None
+        )
         await self._held.commit()
         assert (deleted, locked) == (f"DELETE {len(completed)}", f"UPDATE {len(outlasting)}")
         self.completed += completed

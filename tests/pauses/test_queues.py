@@ -355,9 +355,9 @@ async def test_a_queue_that_another_session_resumes_is_left_to_it(
         async with other.transaction():
             await other.execute("select from graphile_worker._private_py_queue_holds for update")
             async with asyncio.timeout(PATIENCE):
-                assert await pauses.end_due_holds(jobs.connection, SCHEMA) == 0
+                assert await pauses.end_due_pauses(jobs.connection, SCHEMA) == 0
             assert await jobs.connection.fetchval(HOLDS) == 1
-        await pauses.end_due_holds(jobs.connection, SCHEMA)
+        await pauses.end_due_pauses(jobs.connection, SCHEMA)
         assert await jobs.connection.fetchval(HOLDS) == 0
     finally:
         other.terminate()

@@ -31,8 +31,8 @@ from graphile_worker.queries.hold import ID, end_batch, get_held_jobs
 from graphile_worker.queries.write import Written, return_jobs, write
 from graphile_worker.queries.write_plan import Continuation, Failure, Outcomes, WritePlanner
 from graphile_worker.spec import JobSpec
-from graphile_worker.worker import watermarks
-from graphile_worker.worker.watermarks import Watermarks, reach_of
+from graphile_worker.worker.session import watermarks
+from graphile_worker.worker.session.watermarks import Watermarks, reach_of
 from plans.backlogs import (
     BACKLOGS,
     BETTER,

@@ -76,7 +76,7 @@ async def now(desk: Desk) -> datetime:
 
 @pytest.fixture(params=STATISTICS)
 async def tuned_desk(request: pytest.FixtureRequest, databases: dict[str, str]) -> AsyncIterator[Desk]:
-    """With the settings of the connection that duties run on."""
+    """With the settings of the connection that maintenance tasks run on."""
     async with desk_in(databases[request.param]) as desk:
         yield desk
 

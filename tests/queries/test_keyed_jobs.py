@@ -11,15 +11,15 @@ import pytest
 from graphile_worker.queries.hold import (
     ID,
     KEYED_SHARE,
+    CursorPosition,
     Place,
-    Ties,
     first_keyed,
     get_held_jobs,
     get_keyed_jobs,
     get_tied_jobs,
     last_place,
 )
-from graphile_worker.worker.watermarks import FROM_START, ranges
+from graphile_worker.worker.session.watermarks import FROM_START, ranges
 from plans.backlogs import FOREIGN, LATER, OURS, SIZE, jobs
 from plans.desks import STATISTICS, Desk, desk_in, filled_databases
 from plans.explaining import tune
@@ -106,7 +106,7 @@ async def test_a_fetch_by_id_passes_them_too(statements: Statements, session: An
     run_at = await statements.connection.fetchval(
         f"select date_part('epoch', run_at) from {SCHEMA}._private_jobs limit 1"
     )
-    ties = Ties(0, run_at, ids[0] - 1)
+    ties = CursorPosition(0, run_at, ids[0] - 1)
     rows = await get_tied_jobs(
         session,
         statements.schema,
@@ -155,7 +155,7 @@ async def test_none_is_taken_if_too_many_of_them_come_with_the_first(
     assert await held(statements, session) == []
     rows = await held(statements, session, limit=400)
     assert len(rows) == 30
-    ties = Ties(0, last_place(rows).run_at, 0)
+    ties = CursorPosition(0, last_place(rows).run_at, 0)
     tied = await get_tied_jobs(
         session,
         statements.schema,

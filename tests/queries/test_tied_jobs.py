@@ -9,8 +9,8 @@ import asyncpg
 import pytest
 
 from graphile_worker.queries.fetch import Ranges
-from graphile_worker.queries.hold import ID, RUN_AT, Ties, get_held_jobs, get_tied_jobs, ties_of
-from graphile_worker.worker.watermarks import ranges, ranges_up_to
+from graphile_worker.queries.hold import ID, RUN_AT, CursorPosition, get_held_jobs, get_tied_jobs, ties_of
+from graphile_worker.worker.session.watermarks import ranges, ranges_up_to
 from plans.explaining import ExplainingConnection, tune
 from queries.statements import Statements, statements_on
 from support.working import SCHEMA, Jobs
@@ -55,7 +55,7 @@ async def held(statements: Statements, connection: Any = None, limit: int = BATC
 
 async def go_on(
     statements: Statements,
-    ties: Ties | None,
+    ties: CursorPosition | None,
     connection: Any = None,
     within: Ranges | None = None,
     *,
@@ -96,7 +96,7 @@ async def test_what_other_workers_have_taken_since_is_passed(tied: Statements, o
         f"delete from {SCHEMA}._private_jobs where id > $1 and id <= $1 + $2::integer", ties.last_id, BATCH
     )
     async with other.transaction():
-        taken = await go_on(tied, Ties(ties.priority, ties.run_at, ties.last_id + BATCH), other)
+        taken = await go_on(tied, CursorPosition(ties.priority, ties.run_at, ties.last_id + BATCH), other)
         explaining = ExplainingConnection(tied.connection)
         async with tied.connection.transaction():
             found = await go_on(tied, ties, explaining)
@@ -110,7 +110,7 @@ async def test_jobs_between_those_of_others_are_found(tied: Statements, other: A
     assert ties is not None
     async with other.transaction():
         await go_on(tied, ties, other)
-        await go_on(tied, Ties(ties.priority, ties.run_at, ties.last_id + 2 * BATCH), other)
+        await go_on(tied, CursorPosition(ties.priority, ties.run_at, ties.last_id + 2 * BATCH), other)
         found = await go_on(tied, ties)
     between = range(ties.last_id + BATCH + 1, ties.last_id + 2 * BATCH + 1)
     assert found == list(between)
@@ -217,7 +217,7 @@ async def test_only_jobs_with_the_same_run_at_are_taken(tied: Statements) -> Non
 
 async def test_rows_that_are_alike_and_close_together_are_ties(tied: Statements) -> None:
     rows = await held(tied, limit=4)
-    assert ties_of(rows) == Ties(0, rows[0][3], rows[3][ID])
+    assert ties_of(rows) == CursorPosition(0, rows[0][3], rows[3][ID])
     other_priority = [*rows[:3], (rows[3][0], None, 1, rows[3][3])]
     other_time = [*rows[:3], (rows[3][0], None, 0, rows[3][3] + 1)]
     far_away = [*rows[:3], (rows[3][0] + 100, None, 0, rows[3][3])]

@@ -24,9 +24,9 @@ from graphile_worker.recovery.lease import Lease
 from graphile_worker.schema_name import SchemaName
 from graphile_worker.testing.recorder import EventRecorder
 from graphile_worker.worker import shutdown
-from graphile_worker.worker.adaptive_source import AdaptiveSource
-from graphile_worker.worker.fetcher import Fetcher
-from graphile_worker.worker.session import Sessions
+from graphile_worker.worker.fetch.adaptive import AdaptiveSource
+from graphile_worker.worker.fetch.fetcher import Fetcher
+from graphile_worker.worker.session.session import Sessions
 from recovery.dead import QUICK, QUICK_ENVIRONMENT, Graveyard
 from recovery.history import History
 from support.worker_process import Start

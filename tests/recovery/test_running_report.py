@@ -29,11 +29,11 @@ async def until_listed(utils: WorkerUtils, condition: Callable[[WorkerSummary], 
     """The only worker, once the condition holds."""
     found: list[WorkerSummary] = []
 
-    async def holds() -> bool:
+    async def held_batches() -> bool:
         found[:] = await utils.list_workers()
         return len(found) == 1 and condition(found[0])
 
-    await until(holds)
+    await until(held_batches)
     return found[0]
 
 

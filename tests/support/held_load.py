@@ -56,13 +56,13 @@ def never_slow(monkeypatch: pytest.MonkeyPatch) -> None:
     Fetches are small too, so that a test needs fewer jobs until it has a batch. Those of the usual size are
     in tests with several workers, with killed processes and in `tests.chaos`.
     """
-    monkeypatch.setattr("graphile_worker.worker.watermarks.SLOW", SELDOM)
-    monkeypatch.setattr("graphile_worker.worker.seats.PATIENCE", SELDOM)
+    monkeypatch.setattr("graphile_worker.worker.session.watermarks.SLOW", SELDOM)
+    monkeypatch.setattr("graphile_worker.worker.held.sessions.PATIENCE", SELDOM)
     monkeypatch.setattr("graphile_worker.queries.hold.LOOK", "600000")
-    monkeypatch.setattr("graphile_worker.worker.adaptive_source.MAX_FETCH", MAX_FETCH)
-    monkeypatch.setattr("graphile_worker.worker.adaptive_source.MAX_PREFETCH", 2 * MAX_FETCH)
-    monkeypatch.setattr("graphile_worker.worker.hold_policy.FIRST", MAX_FETCH)
-    monkeypatch.setattr("graphile_worker.worker.hold_policy.WARMING", WARMING)
+    monkeypatch.setattr("graphile_worker.worker.fetch.adaptive.MAX_FETCH", MAX_FETCH)
+    monkeypatch.setattr("graphile_worker.worker.fetch.adaptive.MAX_PREFETCH", 2 * MAX_FETCH)
+    monkeypatch.setattr("graphile_worker.worker.held.policy.FIRST", MAX_FETCH)
+    monkeypatch.setattr("graphile_worker.worker.held.policy.WARMING", WARMING)
 
 
 async def quick() -> None:

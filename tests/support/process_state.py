@@ -15,7 +15,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from graphile_worker.worker.signals import SignalHandling
+from graphile_worker.runner.signals import SignalHandling
 
 TEMPORARY = os.path.realpath(tempfile.gettempdir()) + os.sep
 SIGNALS = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)

@@ -24,7 +24,7 @@ TASKS = TESTS / "acceptance" / "tasks_to_stop.py"
 IMPATIENT = """
 import sys
 from graphile_worker.worker import shutdown
-from graphile_worker.worker import signals
+from graphile_worker.runner import signals
 signals.SignalHandling.ignore_for = {ignore_for}
 shutdown.FORCED_WAIT = {forced_wait}
 shutdown.LAST_WRITE = {last_write}

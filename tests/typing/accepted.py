@@ -401,7 +401,7 @@ async def limited(payload: Letter) -> None: ...
 async def with_limits(utils: WorkerUtils) -> None:
     await utils.add_job(limited, Letter("a"), timeout=30)
     await utils.add_jobs([limited.spec(Letter("a"), timeout=timedelta(seconds=0.5))])
-    run(job_timeout=60, timeout_grace=timedelta(seconds=1), max_tasks_left_behind=0)
+    run(job_timeout=60, timeout_grace=timedelta(seconds=1), max_leaked_tasks=0)
 
 
 # -- results -----------------------------------------------------------------------------------------------

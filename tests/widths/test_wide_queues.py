@@ -11,7 +11,7 @@ import pytest
 from graphile_worker import JobFilter, JobHelpers, JobSpec, task
 from graphile_worker.client import WorkerUtils
 from graphile_worker.errors import GraphileWorkerError, InvalidArgumentError, TaskLoadError
-from graphile_worker.worker import wide_queues
+from graphile_worker.worker.fetch import wide_queues
 from support.working import PATIENCE, SCHEMA, Gate, Jobs, Workers, until
 
 TRACKS = f"""

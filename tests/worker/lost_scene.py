@@ -191,7 +191,7 @@ class LostScene:
     def is_lost(self, runner: Runner, job_id: int) -> bool:
         """Whether the worker knows that the batch of this job is lost, and not yet what became of it."""
         pool: Any = runner._pool
-        return job_id in pool._holds._lost.jobs
+        return job_id in pool._held_batches._lost.jobs
 
     def forget_watermarks(self, runner: Runner) -> None:
         """Make the next fetch look for jobs that are due since long."""
@@ -202,7 +202,10 @@ class LostScene:
     def has_noticed(self, runner: Runner) -> bool:
         """Whether the worker's end of the connection of an open batch is closed."""
         pool: Any = runner._pool
-        return any(seat.batch and not seat.session.is_connected for seat in pool._holds._seats.all)
+        return any(
+            batch_session.batch and not batch_session.session.is_connected
+            for batch_session in pool._held_batches._batch_sessions.all
+        )
 
     def fetch_session(self, runner: Runner) -> int:
         """The server's process that the worker fetches with."""

@@ -15,9 +15,9 @@ from graphile_worker.recovery.lease import Lease
 from graphile_worker.schema_name import SchemaName
 from graphile_worker.tasks.registry import build_registry
 from graphile_worker.testing.recorder import EventRecorder
-from graphile_worker.worker import watermarks
-from graphile_worker.worker.fetcher import Fetcher
-from graphile_worker.worker.session import Sessions
+from graphile_worker.worker.fetch.fetcher import Fetcher
+from graphile_worker.worker.session import watermarks
+from graphile_worker.worker.session.session import Sessions
 from support.working import Gate, Jobs, Workers, until_listening
 
 

@@ -9,8 +9,8 @@ from typing import Literal
 
 import pytest
 
-from graphile_worker.worker import deadline as module
-from graphile_worker.worker.deadline import Deadline
+from graphile_worker.worker.session import session as module
+from graphile_worker.worker.session.session import Deadline
 from support.working import PATIENCE
 
 SOON, NEVER = 0.01, 600.0

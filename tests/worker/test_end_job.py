@@ -1,4 +1,4 @@
-"""Ending one running job for a cause: its task ends or is left behind, and the jobs beside it go on."""
+"""Ending one running job for a cause: its task ends or leaks, and the jobs beside it go on."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from graphile_worker.hooks.events import JobErrored, JobFailed, JobInterrupted, 
 from graphile_worker.outcome import Interrupted, Outcome
 from graphile_worker.tasks import load_tasks
 from graphile_worker.testing.recorder import EventRecorder
-from graphile_worker.worker import early_end
-from graphile_worker.worker.causes import TAKEN_AWAY, Cause, TimedOut
-from graphile_worker.worker.slots import Slots
+from graphile_worker.worker.run import termination
+from graphile_worker.worker.run.end_reason import TAKEN_AWAY, EndReason, TimedOut
+from graphile_worker.worker.run.slots import Slots
 from support.working import PATIENCE, Gate, Jobs, Workers, until
 
 LATE = TimedOut(7)
@@ -27,7 +27,7 @@ MESSAGE = "the task ran longer than its time limit of 7 s"
 LONG = 3600.0
 
 
-class Unwanted(Cause, frozen=True):
+class Unwanted(EndReason, frozen=True):
     """A cause that returns the job."""
 
     rank = 2
@@ -39,7 +39,7 @@ class Unwanted(Cause, frozen=True):
 
 @pytest.fixture(autouse=True)
 def short_last_chance(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(early_end, "LAST_CHANCE", 0.01)
+    monkeypatch.setattr(termination, "LAST_CHANCE", 0.01)
 
 
 def slots_of(runner: Runner) -> Slots:
@@ -48,8 +48,8 @@ def slots_of(runner: Runner) -> Slots:
     return slots._all[0]
 
 
-def left_behind(runner: Runner) -> list[str]:
-    return runner._running_pool._left_behind.names
+def leaked_tasks(runner: Runner) -> list[str]:
+    return runner._running_pool._leaked_tasks.names
 
 
 async def two_jobs(
@@ -93,16 +93,16 @@ async def test_a_coroutine_is_cancelled_and_its_neighbour_does_not_notice(
     gate.open()
     await recorder.wait_for(JobSucceeded)
     await has_timed_out(jobs, recorder, first)
-    assert not left_behind(runner)
+    assert not leaked_tasks(runner)
 
 
 async def test_a_thread_ends_when_it_notices(jobs: Jobs, workers: Workers, recorder: EventRecorder) -> None:
     started: list[int] = []
-    go_on = threading.Event()
+    resume = threading.Event()
 
     def job1(payload: Any, helpers: JobHelpers) -> None:
         started.append(helpers.job.id)
-        while not go_on.is_set():
+        while not resume.is_set():
             helpers.abort_signal.wait_blocking(0.001)
             helpers.raise_if_aborted()
 
@@ -113,7 +113,7 @@ async def test_a_thread_ends_when_it_notices(jobs: Jobs, workers: Workers, recor
         await recorder.wait_for(JobErrored)
         assert recorder.count(JobSucceeded) == 0
     finally:
-        go_on.set()
+        resume.set()
     await recorder.wait_for(JobSucceeded)
     await has_timed_out(jobs, recorder, first)
 
@@ -121,12 +121,12 @@ async def test_a_thread_ends_when_it_notices(jobs: Jobs, workers: Workers, recor
 async def test_a_thread_that_does_not_end_is_left_behind(
     jobs: Jobs, workers: Workers, recorder: EventRecorder, caplog: pytest.LogCaptureFixture
 ) -> None:
-    go_on = threading.Event()
+    resume = threading.Event()
     started: list[int] = []
 
     def job1(payload: Any, helpers: JobHelpers) -> None:
         started.append(helpers.job.id)
-        go_on.wait(PATIENCE)
+        resume.wait(PATIENCE)
 
     (first,) = await jobs.add_many("job1", 1, max_attempts=1)
     runner = await workers.start({"job1": job1}, events=recorder.events)
@@ -134,15 +134,15 @@ async def test_a_thread_that_does_not_end_is_left_behind(
         await until(lambda: started == [first])
         assert slots_of(runner).end_job(first, LATE, 0.1)
         await has_timed_out(jobs, recorder, first)
-        assert left_behind(runner) == [f"job1 (job {first})"]
-        assert f"task job1 (job {first}) is left behind: it runs in a thread" in caplog.text
-        assert "go_on.wait(PATIENCE)" in caplog.text  # where it is
+        assert leaked_tasks(runner) == [f"job1 (job {first})"]
+        assert f"task job1 (job {first}) leaked: it runs in a thread" in caplog.text
+        assert "resume.wait(PATIENCE)" in caplog.text  # where it is
         (second,) = await jobs.add_many("job1", 1)
         await until(lambda: started == [first, second])
     finally:
-        go_on.set()
+        resume.set()
     await recorder.wait_for(JobSucceeded)
-    await until(lambda: not left_behind(runner))
+    await until(lambda: not leaked_tasks(runner))
     assert recorder.count(JobSucceeded) == 1
     assert (await jobs.one())["id"] == first
 
@@ -150,16 +150,16 @@ async def test_a_thread_that_does_not_end_is_left_behind(
 async def test_a_coroutine_that_ignores_its_cancellation_is_left_behind(
     jobs: Jobs, workers: Workers, recorder: EventRecorder, caplog: pytest.LogCaptureFixture
 ) -> None:
-    go_on = asyncio.Event()
+    resume = asyncio.Event()
     started: list[int] = []
     cancelled = 0
 
     async def job1(payload: Any, helpers: JobHelpers) -> None:
         nonlocal cancelled
         started.append(helpers.job.id)
-        while not go_on.is_set():
+        while not resume.is_set():
             try:
-                await go_on.wait()
+                await resume.wait()
             except asyncio.CancelledError:
                 cancelled += 1
 
@@ -169,28 +169,28 @@ async def test_a_coroutine_that_ignores_its_cancellation_is_left_behind(
     await until(lambda: started == [first])
     assert slots.end_job(first, LATE, 0.01)
     await has_timed_out(jobs, recorder, first)
-    assert left_behind(runner) == [f"job1 (job {first})"]
+    assert leaked_tasks(runner) == [f"job1 (job {first})"]
     assert cancelled >= 2
     (second,) = await jobs.add_many("job1", 1)
     await until(lambda: started == [first, second])
-    go_on.set()
+    resume.set()
     await recorder.wait_for(JobSucceeded)
-    await until(lambda: not left_behind(runner))
+    await until(lambda: not leaked_tasks(runner))
     assert recorder.count(JobSucceeded) == 1
-    assert f"task job1 (job {first}) is left behind" in caplog.text
-    assert "await go_on.wait()" in caplog.text  # where it is
-    assert f"task job1 (job {first}), which was left behind, has ended" in caplog.text
+    assert f"task job1 (job {first}) leaked" in caplog.text
+    assert "await resume.wait()" in caplog.text  # where it is
+    assert f"task job1 (job {first}), which leaked, has ended" in caplog.text
 
 
 async def test_a_worker_stops_beside_a_task_that_was_left_behind(
     jobs: Jobs, workers: Workers, recorder: EventRecorder
 ) -> None:
-    go_on = asyncio.Event()
+    resume = asyncio.Event()
 
     async def job1(payload: Any, helpers: JobHelpers) -> None:
-        while not go_on.is_set():
+        while not resume.is_set():
             with suppress(asyncio.CancelledError):
-                await go_on.wait()
+                await resume.wait()
 
     (first,) = await jobs.add_many("job1", 1, max_attempts=1)
     runner = await workers.start({"job1": job1}, events=recorder.events)
@@ -201,18 +201,18 @@ async def test_a_worker_stops_beside_a_task_that_was_left_behind(
         async with asyncio.timeout(PATIENCE):
             await runner.stop()
     finally:
-        go_on.set()
+        resume.set()
 
 
 async def test_a_task_is_left_behind_while_the_worker_stops(
     jobs: Jobs, workers: Workers, recorder: EventRecorder
 ) -> None:
-    go_on = asyncio.Event()
+    resume = asyncio.Event()
 
     async def job1(payload: Any, helpers: JobHelpers) -> None:
-        while not go_on.is_set():
+        while not resume.is_set():
             with suppress(asyncio.CancelledError):
-                await go_on.wait()
+                await resume.wait()
 
     (first,) = await jobs.add_many("job1", 1, max_attempts=1)
     runner = await workers.start({"job1": job1}, events=recorder.events, grace=LONG)
@@ -226,7 +226,7 @@ async def test_a_task_is_left_behind_while_the_worker_stops(
             await stop
         await has_timed_out(jobs, recorder, first)
     finally:
-        go_on.set()
+        resume.set()
 
 
 async def test_an_executable_gets_a_signal(
@@ -256,7 +256,7 @@ async def test_an_executable_gets_a_signal(
 async def test_an_executable_that_ignores_the_signal_is_killed(
     jobs: Jobs, workers: Workers, recorder: EventRecorder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(early_end, "LAST_CHANCE", PATIENCE)  # it ends in time, but how soon is open
+    monkeypatch.setattr(termination, "LAST_CHANCE", PATIENCE)  # it ends in time, but how soon is open
     script = tmp_path / "job1"
     script.write_text(
         f"#!/bin/sh\ntrap '' TERM\necho $$ > {tmp_path}/pid.new\nmv {tmp_path}/pid.new {tmp_path}/pid\n"
@@ -271,7 +271,7 @@ async def test_an_executable_that_ignores_the_signal_is_killed(
         await has_timed_out(jobs, recorder, first)
         pid = int((tmp_path / "pid").read_text())
         assert not Path(f"/proc/{pid}").exists()
-        assert not left_behind(runner)
+        assert not leaked_tasks(runner)
     finally:
         (tmp_path / "go-on").touch()
 
@@ -361,7 +361,7 @@ async def test_a_task_may_decide_its_ending_after_it_was_cancelled(
 
 @pytest.mark.parametrize("order", [(LATE, Unwanted()), (Unwanted(), LATE)])
 async def test_of_two_causes_the_one_with_the_higher_rank_holds(
-    jobs: Jobs, workers: Workers, recorder: EventRecorder, order: tuple[Cause, Cause]
+    jobs: Jobs, workers: Workers, recorder: EventRecorder, order: tuple[EndReason, EndReason]
 ) -> None:
     gate = Gate()
 
@@ -401,12 +401,12 @@ async def test_the_slot_takes_the_next_job(jobs: Jobs, workers: Workers, recorde
 async def test_no_timer_is_left_when_the_job_has_ended(
     jobs: Jobs, workers: Workers, recorder: EventRecorder
 ) -> None:
-    go_on = threading.Event()
+    resume = threading.Event()
     started: list[Job] = []
 
     def job1(payload: Any, helpers: JobHelpers) -> None:
         started.append(helpers.job)
-        go_on.wait(PATIENCE)
+        resume.wait(PATIENCE)
 
     (first,) = await jobs.add_many("job1", 1, max_attempts=1)
     runner = await workers.start({"job1": job1}, events=recorder.events)
@@ -420,7 +420,7 @@ async def test_no_timer_is_left_when_the_job_has_ended(
         # The timer of the grace: at the one before it, a thread that has only just ended would be cancelled.
         await until(lambda: ending._timer is not None and ending._timer.when() > loop.time() + LONG / 2)
     finally:
-        go_on.set()
+        resume.set()
     await recorder.wait_for(JobSucceeded)
     assert slot.early_end is None
     assert ending._timer is None

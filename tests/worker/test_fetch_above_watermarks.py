@@ -11,8 +11,8 @@ import pytest
 from graphile_worker.hooks.events import JobSucceeded
 from graphile_worker.queries.fetch import MANY_PRIORITIES
 from graphile_worker.testing.recorder import EventRecorder
-from graphile_worker.worker import watermarks
-from graphile_worker.worker.watermarks import Watermarks, reach_of
+from graphile_worker.worker.session import watermarks
+from graphile_worker.worker.session.watermarks import Watermarks, reach_of
 from support.working import SCHEMA, Gate, Jobs, Workers, until, until_listening
 
 

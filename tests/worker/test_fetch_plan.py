@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from graphile_worker import Job
-from graphile_worker.queries.fetch import MANY_PRIORITIES, Listing, Ranges
-from graphile_worker.worker.fetch_plan import (
+from graphile_worker.queries.fetch import MANY_PRIORITIES, PriorityListing, Ranges
+from graphile_worker.worker.fetch.plan import (
     ANNOUNCED,
     EXAMINE_AGAIN_AFTER,
     HELD,
@@ -27,7 +27,7 @@ from graphile_worker.worker.fetch_plan import (
     FetchPlan,
     ListPriorities,
 )
-from graphile_worker.worker.watermarks import (
+from graphile_worker.worker.session.watermarks import (
     FEWEST_COSTS,
     FROM_START,
     FULL_FETCH_AFTER,
@@ -108,7 +108,7 @@ class Play:
             return self.may_queues_be_next
         if isinstance(step, ListPriorities):
             seconds = self.seconds.get(PLAIN, FAST) if step.limit else FAST
-            return Listing(self.priorities, SERVER_TIME + self.now, seconds, is_cut=False)
+            return PriorityListing(self.priorities, SERVER_TIME + self.now, seconds, is_cut=False)
         assert step.limit == LIMIT
         self.ranges = step.ranges
         return self.found.get(step.kind, ())
@@ -337,7 +337,7 @@ def test_what_is_forgotten_while_a_fetch_is_in_flight_stays_forgotten(play: Play
     steps.send((False, play.now + COST))
     play.plan.forget_watermarks()
     with pytest.raises(StopIteration):
-        steps.send((Listing([0], SERVER_TIME + play.now, COST, is_cut=False), play.now + 2 * COST))
+        steps.send((PriorityListing([0], SERVER_TIME + play.now, COST, is_cut=False), play.now + 2 * COST))
     assert play.fetch() == [*FULL, MEASURE]
 
 
@@ -393,7 +393,7 @@ def test_beside_very_many_rows_the_measurement_stops_early(play: Play) -> None:
         steps.send(((), ended))
         steps.send((False, ended))
         with pytest.raises(StopIteration):
-            steps.send((Listing([0], SERVER_TIME + ended, 0.01, is_cut=True), ended))
+            steps.send((PriorityListing([0], SERVER_TIME + ended, 0.01, is_cut=True), ended))
         assert play.plan._watermarks.cost == pytest.approx(cost)
         play.now = ended
 
@@ -479,7 +479,7 @@ def test_jobs_that_are_freed_during_a_full_fetch_are_found_by_the_next(slow: Pla
     steps.send(((), slow.now + COST))
     steps.send((False, slow.now + COST))
     with pytest.raises(StopIteration):
-        steps.send((Listing([0], SERVER_TIME + slow.now, FAST, is_cut=False), slow.now + COST))
+        steps.send((PriorityListing([0], SERVER_TIME + slow.now, FAST, is_cut=False), slow.now + COST))
     assert slow.fetch(after=COST) == ABOVE
     assert slow.fetch(after=COST * FULL_FETCH_AFTER_AWAITED)[:2] == FULL
 

@@ -11,8 +11,8 @@ import pytest
 from graphile_worker import Lane, Limit, task
 from graphile_worker.options import LocalQueueOptions, WorkerOptions
 from graphile_worker.tasks.registry import build_registry
-from graphile_worker.worker.adaptive_source import MAX_PREFETCH, PACE_SAMPLE, Pace
-from graphile_worker.worker.hold_policy import (
+from graphile_worker.worker.fetch.adaptive import MAX_PREFETCH, PACE_SAMPLE, Pace
+from graphile_worker.worker.held.policy import (
     FEWEST,
     FEWEST_SKIPPED,
     FIRST,
@@ -22,7 +22,7 @@ from graphile_worker.worker.hold_policy import (
     is_worth_holding,
 )
 from graphile_worker.worker.lane_plan import plan_lanes
-from graphile_worker.worker.make_holds import can_hold
+from graphile_worker.worker.make_held_batches import can_hold
 
 HOLD = 0.05
 

@@ -29,7 +29,9 @@ from graphile_worker.schema_name import SchemaName
 from graphile_worker.sql import load
 from graphile_worker.testing.fake_clock import FakeClock
 from graphile_worker.testing.recorder import EventRecorder
-from graphile_worker.worker import fetcher, tied_jobs, watermarks
+from graphile_worker.worker.fetch import fetcher
+from graphile_worker.worker.held import cursor
+from graphile_worker.worker.session import watermarks
 from support.held_load import ROUNDS, Holding
 from support.working import PATIENCE, SCHEMA, SELDOM, Gate, Jobs, Workers, headline, until
 
@@ -502,7 +504,7 @@ async def test_after_jobs_were_released_a_fetch_reads_from_the_start(
     never_slow: None, jobs: Jobs, workers: Workers, database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Those that wait behind a slow job are free when its batch ends; a fetch by id would pass them."""
-    monkeypatch.setattr(tied_jobs, "FROM_START_AFTER", SELDOM)
+    monkeypatch.setattr(cursor, "FROM_START_AFTER", SELDOM)
     names = {load(f"hold/{name}", SchemaName()): name for name in ("get_held_jobs", "get_tied_jobs")}
     sent: list[str] = []
     entered, opened = asyncio.Event(), asyncio.Event()

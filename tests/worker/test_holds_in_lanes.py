@@ -1,4 +1,4 @@
-"""Held batches of several lanes: each lane runs its own jobs, in their order, with the seats of the pool."""
+"""Held batches of several lanes: each runs its own jobs, in their order, with the sessions of the pool."""
 
 from __future__ import annotations
 
@@ -87,11 +87,11 @@ async def test_a_lane_does_not_go_on_where_the_batch_of_another_lane_ended(
         f"{SCHEMA}.add_job(lane) job",
         2 * COUNT,
     )
-    holds = runner._pool._holds
+    held_batches = runner._pool._held_batches
     for name in ("left", "right"):
         own = [row for row in rows if row["lane"] == name]
-        await holds.free_seat({}, lambda: False)
-        fetched = await holds.fetch(
+        await held_batches.free_session({}, lambda: False)
+        fetched = await held_batches.fetch(
             tasks={own[0]["task_id"]: name}, limit=COUNT, forbidden_flags=None, now=None
         )
         assert sorted(job.id for job in fetched) == [row["id"] for row in own]

@@ -84,7 +84,7 @@ async def test_trouble_that_passes_costs_no_outcome_and_does_not_end_holding(
     assert not holding.recorder.of(JobOutcomeDiscarded)
     assert len(gate.started) == 3
     assert "holds no more batches" not in caplog.text
-    lost = runner._pool._holds._lost
+    lost = runner._pool._held_batches._lost
     assert not lost.is_busy
     assert not lost._one_at_a_time  # the next one is settled as a whole
     await holding.warm_up()

@@ -27,7 +27,7 @@ from graphile_worker.recovery.reclaim import reclaim_jobs
 from graphile_worker.schema_name import SchemaName
 from graphile_worker.sql import load
 from graphile_worker.testing.recorder import EventRecorder
-from graphile_worker.worker import watermarks
+from graphile_worker.worker.session import watermarks
 from support.command_line import clean_environment
 from support.worker_process import WorkerProcess
 from support.working import SCHEMA, Jobs, Workers, until, until_listening
@@ -42,7 +42,7 @@ WAITING = (
 PROCESS = """
 import asyncio, sys
 from graphile_worker import run
-from graphile_worker.worker import watermarks
+from graphile_worker.worker.session import watermarks
 
 watermarks.SLOW = 1.0
 

@@ -17,7 +17,7 @@ from graphile_worker.queries.fetch import Ranges
 from graphile_worker.queries.limits import ready_tasks
 from graphile_worker.queries.names import register_tasks
 from graphile_worker.schema_name import SchemaName
-from graphile_worker.worker.watermarks import FROM_START, ranges
+from graphile_worker.worker.session.watermarks import FROM_START, ranges
 from support.working import PATIENCE, SCHEMA, SELDOM, Gate, Jobs, Workers, until
 
 FEW, MANY = 5, 60
@@ -152,7 +152,7 @@ async def test_jobs_beyond_what_one_question_reads_are_found(
     jobs: Jobs, workers: Workers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first task has more ready jobs than are read at once; it must not hide the others."""
-    monkeypatch.setattr("graphile_worker.worker.ready_tasks.MANY", 3)
+    monkeypatch.setattr("graphile_worker.worker.fetch.limited.MANY", 3)
     gate = Gate()
     await jobs.add_many("limited 0", 10)
     for number in (1, 2, 3):
@@ -225,8 +225,8 @@ async def test_jobs_are_found_while_questions_begin_at_watermarks(
     jobs: Jobs, workers: Workers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Every fetch and every question counts as slow; one limit is full, and another job of it is waiting."""
-    monkeypatch.setattr("graphile_worker.worker.watermarks.SLOW", -1.0)
-    monkeypatch.setattr("graphile_worker.worker.watermarks.SLOW_PER_JOB", 0.0)
+    monkeypatch.setattr("graphile_worker.worker.session.watermarks.SLOW", -1.0)
+    monkeypatch.setattr("graphile_worker.worker.session.watermarks.SLOW_PER_JOB", 0.0)
     gate = Gate()
     await jobs.add("of others")
     await workers.start(tasks_with_limits(FEW, gate), poll_interval=0.1, concurrency=4)

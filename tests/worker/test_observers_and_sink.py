@@ -122,6 +122,6 @@ async def test_an_observer_that_never_ends_does_not_hold_up_the_end(
     async with asyncio.timeout(60):
         await asyncio.wait((stopping,))
     assert stopping.done()
-    assert "an observer did not finish in time and is left behind" in caplog.text
+    assert "an observer did not finish in time and is abandoned" in caplog.text
     assert "wait_forever" in caplog.text
     never.set()

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from graphile_worker import Job
-from graphile_worker.worker.prefetched_jobs import PrefetchedJobs
+from graphile_worker.worker.fetch.source import PrefetchedJobs
 from support.properties import examples
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from graphile_worker.options import RefetchDelayOptions
-from graphile_worker.worker.refetch_delay import RefetchDelay
+from graphile_worker.worker.fetch.local_queue import RefetchDelay
 
 
 def make(share: float = 0.5, size: int = 10, **options: Any) -> RefetchDelay:

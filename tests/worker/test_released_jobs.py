@@ -80,10 +80,10 @@ class Scene:
 
         await until(is_free)
         (row,) = [row for row in await self.rows() if row["id"] == job_id]
-        holds = self.runner._pool._holds
-        await holds.free_seat({}, lambda: False)
+        held_batches = self.runner._pool._held_batches
+        await held_batches.free_session({}, lambda: False)
         tasks = {row["task_id"]: row["identifier"]}
-        jobs = list(await holds.fetch(tasks=tasks, limit=1, forbidden_flags=None, now=None))
+        jobs = list(await held_batches.fetch(tasks=tasks, limit=1, forbidden_flags=None, now=None))
         assert [job.id for job in jobs] == [job_id]
         return jobs
 
@@ -112,7 +112,7 @@ class Scene:
 
     def release(self, jobs: list[Job]) -> None:
         """As a source does that returns them; the end of their batch begins, if it has not."""
-        assert self.runner._pool._holds.release(jobs) == []
+        assert self.runner._pool._held_batches.release(jobs) == []
 
     async def delay_the_lock(self, job_id: int) -> None:
         """Make the statement that locks this job wait for `let_it_lock`."""
@@ -230,7 +230,7 @@ async def test_a_paused_job_leaves_its_batch_in_the_same_step_of_the_event_loop(
     pool = scene.runner._pool
     source = pool._lanes[0].source
     source.withhold(lambda job: job.id == paused)
-    assert paused not in pool._holds.by_id
+    assert paused not in pool._held_batches.by_id
     source.withhold(None)
     await scene.run_all()
 
@@ -244,7 +244,7 @@ async def test_jobs_that_another_thread_locks_after_their_batch_was_lost_are_ret
     await scene.start()
     waiting = await scene.hold()
     pool = scene.runner._pool
-    pool.allow_holds(after=SELDOM)
+    pool.allow_held_batches(after=SELDOM)
     await scene.delay_the_lock(waiting[-1])
     batches = blocked_batches.BlockedBatches(SchemaName(SCHEMA), pool.id, pool.open_batches)
     keeper, changer = await asyncpg.connect(database_url), await asyncpg.connect(database_url)
@@ -255,9 +255,9 @@ async def test_jobs_that_another_thread_locks_after_their_batch_was_lost_are_ret
         ending = asyncio.create_task(batches.end(keeper, timeout=PATIENCE))
         await scene.until_it_ends()
         scene.release(scene.keep_out(*waiting))
-        seats = pool._holds._seats
-        await until(lambda: all(seat.batch is None for seat in seats.all))
-        await until(lambda: not pool._sessions.holdings.in_doubt)
+        batch_sessions = pool._held_batches._batch_sessions
+        await until(lambda: all(batch_session.batch is None for batch_session in batch_sessions.all))
+        await until(lambda: not pool._sessions.locked_jobs.in_doubt)
         await scene.let_it_lock()
         await ending
         await changing
@@ -265,7 +265,7 @@ async def test_jobs_that_another_thread_locks_after_their_batch_was_lost_are_ret
         await keeper.close(timeout=60)
         await changer.close(timeout=60)
     await scene.run_all()
-    assert not pool._sessions.holdings.kept
+    assert not pool._sessions.locked_jobs.kept
 
 
 async def is_waiting_for(jobs: Jobs, lock: str) -> bool:
@@ -327,7 +327,7 @@ async def test_a_job_that_is_released_while_others_are_reclaimed_is_returned_too
         )
     await scene.delay(f"old.id = {unknown} and old.locked_at is not null")
     sessions = scene.runner._pool._sessions
-    sessions.holdings.doubt()  # as after a lost answer
+    sessions.locked_jobs.doubt()  # as after a lost answer
     reclaiming = asyncio.create_task(sessions.reclaim())
     await scene.until_it_ends()
     scene.ids.append(unknown)
@@ -341,7 +341,7 @@ async def test_a_return_that_is_repeated_leaves_out_jobs_that_were_fetched_again
     scene: Scene, utils: WorkerUtils, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A pause frees a held job and returns an ordinary one, which fails once."""
-    monkeypatch.setattr("graphile_worker.worker.source.RETRY_DELAYS", Delays(1.0, 1.0))
+    monkeypatch.setattr("graphile_worker.worker.fetch.source.RETRY_DELAYS", Delays(1.0, 1.0))
     await scene.start()
     held = (await scene.hold())[-1]
     ordinary = await scene.jobs.add("other", key="k")  # not held
@@ -359,7 +359,7 @@ async def test_a_return_that_is_repeated_leaves_out_jobs_that_were_fetched_again
     again = await scene.hold_one(held)
     await scene.holding.recorder.wait_for(PoolJobsReturned)
     assert await scene.has_returned(2)
-    assert held in scene.runner._pool._holds.by_id
+    assert held in scene.runner._pool._held_batches.by_id
     assert await scene.holding.row_locked([held]) == [held]
     await utils.resume_task("other")
     await until(lambda: scene.is_locked(ordinary))
@@ -371,7 +371,7 @@ async def test_a_return_without_an_answer_leaves_out_jobs_that_were_fetched_agai
     scene: Scene, utils: WorkerUtils, network: tuple[Proxy, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The server has unlocked the job, and the worker does not know."""
-    for module in ("db.retry", "worker.session"):
+    for module in ("db.retry", "worker.session.session"):
         monkeypatch.setattr(f"graphile_worker.{module}.BROKEN_CONNECTION", Delays(1.0, 1.0))
     proxy, url = network
     await scene.start(connection_string=url)
@@ -433,7 +433,7 @@ async def test_a_wait_for_outcomes_leaves_batches_alone_that_begin_meanwhile(sce
     await scene.let_it_lock()
     await writing
     assert await scene.is_locked(scene.gate.started[0])
-    assert later in runner._pool._holds.by_id
+    assert later in runner._pool._held_batches.by_id
 
 
 # -- taken by other workers ----------------------------------------------------------------------------------
@@ -469,7 +469,7 @@ async def test_a_job_of_a_lost_batch_that_is_still_in_its_source_is_dropped_when
 
 async def end_session_of(runner: Any, job_id: int, jobs: Jobs) -> None:
     """End the session that holds this job on the server; others may have an empty transaction just now."""
-    pid = runner._pool._holds.by_id[job_id].connection.get_server_pid()
+    pid = runner._pool._held_batches.by_id[job_id].connection.get_server_pid()
     assert await jobs.connection.fetchval("select pg_terminate_backend($1)", pid)
 
     async def is_gone() -> bool:
@@ -501,7 +501,7 @@ async def test_a_fetch_that_finds_own_jobs_goes_on_to_the_rest(
     holding: Holding, jobs: Jobs, gate: Gate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The batch is lost while a job runs. A fetch that finds little but its jobs is not the last."""
-    monkeypatch.setattr("graphile_worker.worker.adaptive_source.MAX_FETCH", LIMIT)
+    monkeypatch.setattr("graphile_worker.worker.fetch.adaptive.MAX_FETCH", LIMIT)
     runner = await holding.start({"step": gate.__call__}, concurrency=10)
     async with jobs.connection.transaction():
         await holding.add_load(LOAD)

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from graphile_worker import task
 from graphile_worker.hooks.events import JobCompleted, PoolJobsFetched, PoolListenNotification
 from graphile_worker.testing.recorder import EventRecorder
-from graphile_worker.worker import adaptive_source
-from graphile_worker.worker.prefetched_jobs import NO_CEILING
+from graphile_worker.worker.fetch import adaptive
+from graphile_worker.worker.session.watermarks import NO_CEILING
 from support.properties import examples
 from support.working import SCHEMA, Gate, Jobs, Workers, until, until_listening
 
@@ -30,8 +30,8 @@ MAX_PREFETCH = 400
 @pytest.fixture
 def small_fetches(monkeypatch: pytest.MonkeyPatch) -> None:
     """A tenth of what is usual, so that a test needs fewer jobs until enough are prefetched."""
-    monkeypatch.setattr(adaptive_source, "MAX_FETCH", MAX_PREFETCH // 2)
-    monkeypatch.setattr(adaptive_source, "MAX_PREFETCH", MAX_PREFETCH)
+    monkeypatch.setattr(adaptive, "MAX_FETCH", MAX_PREFETCH // 2)
+    monkeypatch.setattr(adaptive, "MAX_PREFETCH", MAX_PREFETCH)
 
 
 @dataclass(frozen=True)
@@ -260,9 +260,9 @@ async def test_what_is_held_back_is_let_go_when_queues_have_become_wide_meanwhil
 
     runner: Any = await workers.start({"step": step}, concurrency=1)
     (lane,) = runner._pool._lanes
-    lane.source.hold_back(-5)  # as while the job of a queue is written
+    lane.source.cap_priority(-5)  # as while the job of a queue is written
     lane.fetcher.is_wide = True
-    lane.source.hold_back(NO_CEILING)
+    lane.source.cap_priority(NO_CEILING)
     assert lane.source._ceiling == NO_CEILING
     await add_kinds(jobs, "plain", 10, priority=0)
     await jobs.until_gone()

@@ -12,7 +12,7 @@ from graphile_worker.migrate.state import SchemaState
 from graphile_worker.schema_name import SchemaName
 from graphile_worker.testing.fake_clock import FakeClock
 from graphile_worker.worker.background import BackgroundTasks
-from graphile_worker.worker.schema_watch import MIN_INTERVAL, SchemaWatch
+from graphile_worker.worker.control.schema_watch import MIN_INTERVAL, SchemaWatch
 
 
 def state(*, jobs_table: int = 1, revision: int = 20, breaking: int | None = 16) -> SchemaState:

@@ -8,7 +8,7 @@ import pytest
 
 from graphile_worker import task
 from graphile_worker.hooks.events import JobStarted
-from graphile_worker.worker.seats import PATIENCE, SEATS
+from graphile_worker.worker.held.sessions import PATIENCE, SESSIONS
 from support.held_load import LOAD, Holding
 from support.working import SCHEMA, Gate, Jobs, until
 
@@ -26,7 +26,7 @@ select job.id from generate_series(1, {QUICK}) n,
 @pytest.fixture
 def holding(holding: Holding, monkeypatch: pytest.MonkeyPatch) -> Holding:
     """With the patience of a real worker."""
-    monkeypatch.setattr("graphile_worker.worker.seats.PATIENCE", PATIENCE)
+    monkeypatch.setattr("graphile_worker.worker.held.sessions.PATIENCE", PATIENCE)
     return holding
 
 
@@ -53,22 +53,24 @@ async def test_batches_of_one_lane_leave_no_slot_of_another_idle(
         pass
 
     runner: Any = await holding.start(
-        {"slow": gate.__call__, "side": side}, concurrency=SEATS, lanes={"side": 2}
+        {"slow": gate.__call__, "side": side}, concurrency=SESSIONS, lanes={"side": 2}
     )
     await holding.warm_up(task="side")
-    main, seats = runner._pool._lanes[0].source, runner._pool._holds._seats
-    seats.open_all()
-    await until(lambda: all(seat.is_warm for seat in seats.all))
+    main, batch_sessions = runner._pool._lanes[0].source, runner._pool._held_batches._batch_sessions
+    batch_sessions.open_all()
+    await until(lambda: all(batch_session.is_warm for batch_session in batch_sessions.all))
 
     def are_taken() -> bool:
         """Whether every session has a batch with a slow job that is not about to end."""
         return all(
-            seat.batch is not None and seat.batch.left == 1 and seat.batch.ending is None
-            for seat in seats.all
+            batch_session.batch is not None
+            and batch_session.batch.left == 1
+            and batch_session.batch.ending is None
+            for batch_session in batch_sessions.all
         )
 
     while not are_taken():
-        if gate.inside == SEATS:  # a batch has ended, perhaps because a slot was idle
+        if gate.inside == SESSIONS:  # a batch has ended, perhaps because a slot was idle
             gate.open_all()
             await jobs.until_gone()
         before = gate.inside

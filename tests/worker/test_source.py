@@ -17,7 +17,8 @@ from graphile_worker.hooks.events import (
 )
 from graphile_worker.queries.fetch import list_priorities
 from graphile_worker.testing.recorder import EventRecorder
-from graphile_worker.worker import fetcher, watermarks
+from graphile_worker.worker.fetch import fetcher
+from graphile_worker.worker.session import watermarks
 from support.working import SCHEMA, Gate, Jobs, Workers, until, until_listening
 
 LOCKED = f"select count(*) from {SCHEMA}._private_jobs where locked_at is not null"

@@ -27,8 +27,8 @@ from graphile_worker.options import WorkerOptions
 from graphile_worker.outcome import Failed, Outcome
 from graphile_worker.testing.recorder import EventRecorder
 from graphile_worker.time_limit import TimeLimit
-from graphile_worker.worker import early_end
-from graphile_worker.worker.slots import Slot, Slots
+from graphile_worker.worker.run import termination
+from graphile_worker.worker.run.slots import Slot, Slots
 from support.working import PATIENCE, Jobs, Workers, headline, until
 
 LONG = 3600.0
@@ -89,11 +89,11 @@ async def test_a_limit_of_the_task_the_job_or_the_worker(
 async def test_the_limit_of_the_job_holds_instead_of_that_of_the_task(
     workers: Workers, utils: WorkerUtils, recorder: EventRecorder
 ) -> None:
-    go_on = asyncio.Event()
+    resume = asyncio.Event()
 
     @task(timeout=SHORT)
     async def wait() -> None:
-        await go_on.wait()
+        await resume.wait()
 
     await utils.add_job(wait, timeout=LONG, max_attempts=1)
     runner = await workers.start([wait], events=recorder.events)
@@ -102,7 +102,7 @@ async def test_the_limit_of_the_job_holds_instead_of_that_of_the_task(
     assert ending is not None
     assert ending._timer is not None
     assert ending._timer.when() > asyncio.get_running_loop().time() + LONG / 2
-    go_on.set()
+    resume.set()
     await recorder.wait_for(JobSucceeded)
 
 
@@ -128,10 +128,10 @@ async def test_a_flag_that_is_no_limit_is_logged_and_ignored(
 async def test_a_job_without_a_limit_has_no_timer(
     jobs: Jobs, workers: Workers, recorder: EventRecorder
 ) -> None:
-    go_on = asyncio.Event()
+    resume = asyncio.Event()
 
     async def wait() -> None:
-        await go_on.wait()
+        await resume.wait()
 
     @task(timeout=1)
     async def other() -> None:
@@ -141,7 +141,7 @@ async def test_a_job_without_a_limit_has_no_timer(
     runner = await workers.start({"wait": wait, "other": other}, events=recorder.events)
     await recorder.wait_for(JobStarted)
     assert only_slot(runner).early_end is None
-    go_on.set()
+    resume.set()
     await recorder.wait_for(JobSucceeded)
 
 
@@ -171,7 +171,7 @@ def test_an_unknown_choice_is_refused() -> None:
     [
         ({"job_timeout": 0}, "job_timeout: must be more than 0 seconds"),
         ({"timeout_grace": -1}, "timeout_grace: must be a finite number"),
-        ({"max_tasks_left_behind": -1}, "max_tasks_left_behind: must be at least 0"),
+        ({"max_leaked_tasks": -1}, "max_leaked_tasks: must be at least 0"),
     ],
 )
 def test_options_are_checked(options: dict[str, Any], message: str) -> None:
@@ -258,19 +258,19 @@ async def test_a_named_queue_goes_on(jobs: Jobs, workers: Workers, recorder: Eve
 
 
 async def test_a_task_in_a_shield_is_ended(jobs: Jobs, workers: Workers, recorder: EventRecorder) -> None:
-    go_on = asyncio.Event()
+    resume = asyncio.Event()
     inner: list[asyncio.Future[Any]] = []
 
     @task(timeout=SHORT)
     async def hang() -> None:
-        inner.append(asyncio.ensure_future(go_on.wait()))
+        inner.append(asyncio.ensure_future(resume.wait()))
         await asyncio.shield(inner[0])
 
     await jobs.add("hang", max_attempts=1)
     await workers.start([hang], events=recorder.events)
     await recorder.wait_for(JobFailed)
     assert not inner[0].done()
-    go_on.set()
+    resume.set()
     await inner[0]
 
 
@@ -391,7 +391,7 @@ async def test_interceptors_are_within_the_limit(
 async def test_a_job_that_is_being_returned_does_not_time_out(
     jobs: Jobs, workers: Workers, recorder: EventRecorder
 ) -> None:
-    cancelled, go_on = asyncio.Event(), asyncio.Event()
+    cancelled, resume = asyncio.Event(), asyncio.Event()
 
     @task(timeout=LONG)
     async def hang() -> None:
@@ -399,7 +399,7 @@ async def test_a_job_that_is_being_returned_does_not_time_out(
             await forever()
         except asyncio.CancelledError:
             cancelled.set()
-            await go_on.wait()
+            await resume.wait()
             raise
 
     await jobs.add("hang", max_attempts=1)
@@ -410,7 +410,7 @@ async def test_a_job_that_is_being_returned_does_not_time_out(
     killing = asyncio.ensure_future(runner.kill())
     await cancelled.wait()
     slots_of(runner)._time_is_up(ending, TimeLimit(LONG))
-    go_on.set()
+    resume.set()
     async with asyncio.timeout(PATIENCE):
         await asyncio.wait((killing,))
     assert recorder.count(JobInterrupted) == 1
@@ -444,14 +444,14 @@ async def test_a_slot_may_wait_for_its_task(
     monkeypatch: pytest.MonkeyPatch,
     is_async: bool,
 ) -> None:
-    monkeypatch.setattr(early_end, "LAST_CHANCE", 0.0)
-    go_on = threading.Event()
+    monkeypatch.setattr(termination, "LAST_CHANCE", 0.0)
+    resume = threading.Event()
     runs: list[int] = []
 
     @task("hang", timeout=SHORT, on_timeout="wait")
     async def hang() -> None:
         runs.append(1)
-        while not go_on.is_set():
+        while not resume.is_set():
             with suppress(asyncio.CancelledError):
                 await asyncio.sleep(0.005)
         raise ValueError("late")
@@ -459,7 +459,7 @@ async def test_a_slot_may_wait_for_its_task(
     @task("hang", timeout=SHORT, on_timeout="wait")
     def hang_in_thread() -> None:
         runs.append(1)
-        go_on.wait(PATIENCE)
+        resume.wait(PATIENCE)
         raise ValueError("late")
 
     await jobs.add("hang", max_attempts=1)
@@ -471,7 +471,7 @@ async def test_a_slot_may_wait_for_its_task(
         assert len(slots_of(runner).running) == 1
         assert recorder.count(JobErrored) == 0
     finally:
-        go_on.set()
+        resume.set()
     error = (await recorder.wait_for(JobFailed)).error
     assert isinstance(error, JobTimeoutError)
     assert isinstance(error.__cause__, ValueError)
@@ -486,25 +486,25 @@ async def test_a_worker_with_too_many_tasks_that_do_not_end_shuts_down(
     monkeypatch: pytest.MonkeyPatch,
     is_async: bool,
 ) -> None:
-    monkeypatch.setattr(early_end, "LAST_CHANCE", 0.0)
-    go_on = threading.Event()
+    monkeypatch.setattr(termination, "LAST_CHANCE", 0.0)
+    resume = threading.Event()
 
     @task("hang", timeout=SHORT)
     async def hang() -> None:
-        while not go_on.is_set():
+        while not resume.is_set():
             with suppress(asyncio.CancelledError):
                 await asyncio.sleep(0.005)
 
     @task("hang", timeout=SHORT)
     def hang_in_thread() -> None:
-        go_on.wait(PATIENCE)
+        resume.wait(PATIENCE)
 
     first, second, third = await jobs.add_many("hang", 3, max_attempts=1)
     runner = await workers.start(
         [hang if is_async else hang_in_thread],
         events=recorder.events,
         timeout_grace=0.01,
-        max_tasks_left_behind=1,
+        max_leaked_tasks=1,
         prefetch=0,
     )
     try:
@@ -512,9 +512,9 @@ async def test_a_worker_with_too_many_tasks_that_do_not_end_shuts_down(
             with pytest.raises(WorkerUnhealthyError) as caught:
                 await runner.wait()
     finally:
-        go_on.set()
+        resume.set()
     assert str(caught.value) == (
-        "2 tasks did not end when asked to and still run (max_tasks_left_behind is 1): "
+        "2 tasks did not end when asked to and still run (max_leaked_tasks is 1): "
         f"hang (job {first}), hang (job {second})"
     )
     assert await jobs.locked() == 0

@@ -14,8 +14,8 @@ from graphile_worker.error_parts import MAX_MESSAGE
 from graphile_worker.hooks.events import JobErrored, JobSucceeded
 from graphile_worker.outcome import Finished, failed
 from graphile_worker.testing.recorder import EventRecorder
-from graphile_worker.worker import sink, unwritten
-from graphile_worker.worker.unwritten import MAX_BATCH_BYTES, batch_size
+from graphile_worker.worker.write import unwritten
+from graphile_worker.worker.write.unwritten import MAX_WRITE_BYTES, write_size
 from support.working import MODES, PATIENCE, SCHEMA, SELDOM, Jobs, Workers, until
 
 PROCESS = Path(__file__).with_name("failing_process.py")
@@ -26,8 +26,8 @@ MAX_UNWRITTEN_BYTES = 4_000_000  # a sixteenth of what is usual, like the size o
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Little is too much, so that tests need not send hundreds of megabytes."""
-    monkeypatch.setattr(sink, "MAX_UNWRITTEN_BYTES", MAX_UNWRITTEN_BYTES)
-    monkeypatch.setattr(unwritten, "MAX_BATCH_BYTES", MAX_UNWRITTEN_BYTES // 4)
+    monkeypatch.setattr(unwritten, "MAX_UNWRITTEN_BYTES", MAX_UNWRITTEN_BYTES)
+    monkeypatch.setattr(unwritten, "MAX_WRITE_BYTES", MAX_UNWRITTEN_BYTES // 4)
 
 
 SLOW_WRITES = (
@@ -111,11 +111,11 @@ async def test_a_worker_takes_no_jobs_while_too_much_is_unwritten(
     """Nothing can be written while the test holds a lock; the other jobs run after that."""
     message = "x" * (MAX_UNWRITTEN_BYTES // 5)
     ran: list[int] = []
-    unwritten: list[int] = []
+    waiting: list[int] = []
 
     async def fail(payload: Any) -> None:
         ran.append(payload["n"])
-        unwritten.append(len(ran) - recorder.count(JobErrored))
+        waiting.append(len(ran) - recorder.count(JobErrored))
         raise ValueError(message)
 
     await jobs.add_many("fail", 40, max_attempts=1)  # on a slow machine, retries would come due
@@ -126,7 +126,7 @@ async def test_a_worker_takes_no_jobs_while_too_much_is_unwritten(
     await jobs.connection.execute("select pg_advisory_unlock(42)")
     await recorder.wait_for(JobErrored, count=40)
     assert sorted(ran) == list(range(40))
-    assert max(unwritten) <= 5 + 2
+    assert max(waiting) <= 5 + 2
 
 
 @pytest.mark.parametrize("delay", [None, SELDOM])
@@ -183,13 +183,13 @@ def _failure(size: int) -> Any:
         ([10] * 8, 5, 5),
         ([10] * 3, 5, 3),
         ([10] * 3, 0, 0),
-        ([MAX_BATCH_BYTES // 2 - 100] * 3, 5, 2),
-        ([2 * MAX_BATCH_BYTES, 10], 5, 1),
-        ([10, 2 * MAX_BATCH_BYTES], 5, 1),
+        ([MAX_WRITE_BYTES // 2 - 100] * 3, 5, 2),
+        ([2 * MAX_WRITE_BYTES, 10], 5, 1),
+        ([10, 2 * MAX_WRITE_BYTES], 5, 1),
     ],
 )
 def test_a_statement_is_bounded_in_size(sizes: list[int], room: int, fit: int) -> None:
-    assert batch_size([_failure(size) for size in sizes], room) == fit
+    assert write_size([_failure(size) for size in sizes], room) == fit
 
 
 async def test_batches_with_much_left_to_do_are_written(

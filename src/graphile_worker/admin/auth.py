@@ -15,10 +15,10 @@ from starlette.requests import Request
 from ..clock import Clock, SystemClock
 from ..errors import ConfigError
 from .identity import Identity
-from .limits import Attempts, Computations
+from .limits import Computations, SignInAttempts
 from .passwords import check_password_hash, check_token_hash, hash_password, hash_token, new_token
 from .permissions import ROLES
-from .sessions import Session, Sessions
+from .sessions import SignInSession, SignInSessions
 from .signing import Signer
 
 SIMPLE_USER = "admin"
@@ -67,8 +67,8 @@ class SignIn:
         """
         self.clock: Clock = clock if clock is not None else SystemClock()
         self.signer = Signer(secret)
-        self.sessions = Sessions(self.signer, self.clock)
-        self.attempts = Attempts(self.clock)
+        self.sessions = SignInSessions(self.signer, self.clock)
+        self.attempts = SignInAttempts(self.clock)
         self.computations = Computations()
         self.header = header.lower()
         self.on_failure: Callable[[FailedSignIn], None] | None = None  # set by the dashboard, for its audit
@@ -155,7 +155,7 @@ class SignIn:
         self._link = None
         return self._linked
 
-    def begin_session(self, credential: Credential, how: str) -> Session:
+    def begin_session(self, credential: Credential, how: str) -> SignInSession:
         return self.sessions.begin(credential.name, how, credential.fingerprint)
 
     def _by_token(self, authorization: str) -> Identity | None:

@@ -26,7 +26,7 @@ from .outage import is_outage
 from .redact import Redactor
 from .sampler import Sampler
 from .server_exit import is_server_stopping
-from .stream import Event, Stream
+from .stream import Stream, StreamEvent
 
 if TYPE_CHECKING:
     from .app import AdminApp
@@ -158,9 +158,9 @@ class Hub:
         if self._is_closed:
             stream.close()
             return stream
-        stream.put(Event("hello", {"topics": sorted(stream.topics)}, self._last_id))
+        stream.put(StreamEvent("hello", {"topics": sorted(stream.topics)}, self._last_id))
         if self.down_since is not None:
-            stream.put(Event("down", {"since": self.down_since}, self._last_id))
+            stream.put(StreamEvent("down", {"since": self.down_since}, self._last_id))
         if last_id is not None and last_id != self._last_id:
             stream.put_changed(stream.topics, self._last_id)
         self._streams.add(stream)
@@ -223,7 +223,7 @@ class Hub:
         self._last_id += 1
         for stream in self._streams:
             if topic is None or topic in stream.topics:
-                stream.put(Event(name, data, self._last_id))
+                stream.put(StreamEvent(name, data, self._last_id))
 
     # -- the loop ----------------------------------------------------------------------------------------
 

@@ -29,7 +29,7 @@ Key = tuple[str, ...]
 
 
 @dataclass(slots=True, eq=False)
-class _Entry:
+class _Answer:
     request: str
     """A hash of the body: the same key with another body is a mistake of the client."""
     expires: float
@@ -52,7 +52,7 @@ class KeptAnswers:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._entries: OrderedDict[Key, _Entry] = OrderedDict()
+        self._entries: OrderedDict[Key, _Answer] = OrderedDict()
 
     async def once(self, key: Key, body: bytes, make: Callable[[], Awaitable[Response]]) -> Response:
         """The answer of `make`, or the one that the same request got before.
@@ -74,7 +74,7 @@ class KeptAnswers:
         return await self._first(key, digest, make)
 
     async def _first(self, key: Key, digest: str, make: Callable[[], Awaitable[Response]]) -> Response:
-        entry = _Entry(digest, self._clock.monotonic() + KEPT_FOR)
+        entry = _Answer(digest, self._clock.monotonic() + KEPT_FOR)
         self._entries[key] = entry
         try:
             response = await make()
@@ -88,7 +88,7 @@ class KeptAnswers:
             entry.is_done.set()
             self._shrink()
 
-    def _find(self, key: Key) -> _Entry | None:
+    def _find(self, key: Key) -> _Answer | None:
         entry = self._entries.get(key)
         if entry is not None and entry.is_done.is_set() and entry.expires <= self._clock.monotonic():
             del self._entries[key]

@@ -30,7 +30,7 @@ class _Failures:
     until: float = 0.0
 
 
-class Attempts:
+class SignInAttempts:
     """Failures by address and by user, in memory. The oldest entries are dropped when there are too many."""
 
     def __init__(self, clock: Clock) -> None:

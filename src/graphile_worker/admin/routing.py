@@ -15,7 +15,7 @@ from .routes import Route
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundRoute:
     """A route, and the values in its path."""
 
     route: Route
@@ -51,14 +51,14 @@ class RouteTable:
         # A path whose routes all write is known, so that the answer is 405 and not 404.
         self._removed = [_entry(route, route.path) for route in everything if route not in kept]
 
-    def find(self, method: str, path: str) -> Found | None:
+    def find(self, method: str, path: str) -> FoundRoute | None:
         """The route of this method and path. HEAD is served as GET."""
         wanted = "GET" if method == "HEAD" else method
         for entry in self._entries:
             if entry.route.method != wanted or (method == "HEAD" and entry.route.streams):
                 continue
             if (values := entry.values(path)) is not None:
-                return Found(entry.route, values)
+                return FoundRoute(entry.route, values)
         return None
 
     def methods(self, path: str) -> list[str] | None:

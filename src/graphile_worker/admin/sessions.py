@@ -21,7 +21,7 @@ MAX_ENDED = 10_000
 PURPOSE = "session"
 
 
-class Session(msgspec.Struct, frozen=True, kw_only=True):
+class SignInSession(msgspec.Struct, frozen=True, kw_only=True):
     """The content of the cookie."""
 
     id: str
@@ -33,7 +33,7 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
     """Of the credential and the role: when either changes, the session ends."""
 
 
-class Sessions:
+class SignInSessions:
     """Begins, reads and ends sessions."""
 
     def __init__(self, signer: Signer, clock: Clock) -> None:
@@ -41,23 +41,23 @@ class Sessions:
         self._clock = clock
         self._ended: OrderedDict[str, int] = OrderedDict()
 
-    def begin(self, user: str, how: str, fingerprint: str) -> Session:
+    def begin(self, user: str, how: str, fingerprint: str) -> SignInSession:
         now = int(self._clock.now().timestamp())
-        return Session(
+        return SignInSession(
             id=secrets.token_urlsafe(12), user=user, how=how, issued=now, expires=now + LASTS,
             fingerprint=fingerprint,
         )  # fmt: skip
 
-    def read(self, request: Request) -> Session | None:
+    def read(self, request: Request) -> SignInSession | None:
         """The session of the request's cookie, if it is valid; its user may be gone."""
         text = request.cookies.get(cookie_name(request, "session"))
-        session = self._signer.read(PURPOSE, text, Session) if text else None
+        session = self._signer.read(PURPOSE, text, SignInSession) if text else None
         if session is None or session.id in self._ended:
             return None
         now = self._clock.now().timestamp()
         return session if session.issued - 60 <= now < session.expires else None
 
-    def end(self, session: Session) -> None:
+    def end(self, session: SignInSession) -> None:
         """Sign out: the cookie is worth nothing from now on, wherever a copy of it is."""
         now = self._clock.now().timestamp()
         while self._ended and next(iter(self._ended.values())) < now:
@@ -66,7 +66,7 @@ class Sessions:
         while len(self._ended) > MAX_ENDED:
             self._ended.popitem(last=False)
 
-    def set_cookie(self, request: Request, response: Response, session: Session) -> None:
+    def set_cookie(self, request: Request, response: Response, session: SignInSession) -> None:
         set_cookie(request, response, "session", self._signer.sign(PURPOSE, session), max_age=LASTS)
 
 

@@ -12,7 +12,7 @@ RETRY = 2000
 """Milliseconds after which a browser connects again."""
 
 
-class Event(msgspec.Struct, frozen=True):
+class StreamEvent(msgspec.Struct, frozen=True):
     """One event, before it is written."""
 
     name: str
@@ -30,12 +30,12 @@ class Stream:
 
     def __init__(self, topics: Iterable[str]) -> None:
         self.topics = frozenset(topics)
-        self._pending: dict[str, Event] = {}
+        self._pending: dict[str, StreamEvent] = {}
         self._changed: set[str] = set()
         self._wake = asyncio.Event()
         self.is_closed = False
 
-    def put(self, event: Event) -> None:
+    def put(self, event: StreamEvent) -> None:
         """Replace the event of the same name that has not been read yet."""
         self._pending[event.name] = event
         self._wake.set()
@@ -45,14 +45,14 @@ class Stream:
         wanted = self.topics.intersection(topics)
         if wanted:
             self._changed |= wanted
-            self.put(Event("changed", {"topics": sorted(self._changed)}, id))
+            self.put(StreamEvent("changed", {"topics": sorted(self._changed)}, id))
 
     def close(self) -> None:
         """End the stream after what is pending."""
         self.is_closed = True
         self._wake.set()
 
-    async def next(self, timeout: float) -> list[Event]:
+    async def next(self, timeout: float) -> list[StreamEvent]:
         """What is new; empty after the timeout, or when the stream is closed."""
         if not self._pending and not self.is_closed:
             try:

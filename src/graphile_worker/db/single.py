@@ -59,19 +59,19 @@ class SingleConnection:
                 yield self._connection
 
     async def hold(self) -> Token[object]:
-        """Reserve the connection for the calling code until `let_go`."""
+        """Reserve the connection for the calling code until `end_reservation`."""
         await self._free.acquire()
         self._holder = object()
         return _held.set(self._holder)
 
-    def let_go(self, token: Token[object]) -> None:
+    def end_reservation(self, token: Token[object]) -> None:
         self._holder = None
         with suppress(ValueError):  # ended in another context than started
             _held.reset(token)
         self._free.release()
 
     def acquire(self, *, timeout: float | None = None) -> AcquireContext:
-        return _Acquired(_Share(self, self._connection))
+        return _SharedAcquired(_Share(self, self._connection))
 
     async def release(self, connection: Any, *, timeout: float | None = None) -> None:
         """No-op: it stays with the caller."""
@@ -95,7 +95,7 @@ class SingleConnection:
         """No-op: it stays open."""
 
 
-class _Acquired:
+class _SharedAcquired:
     def __init__(self, share: _Share) -> None:
         self._share = share
 
@@ -222,7 +222,7 @@ class _SharedTransaction:
 
     def _let_go(self) -> None:
         if self._token is not None:
-            self._pool.let_go(self._token)
+            self._pool.end_reservation(self._token)
             self._token = None
 
     async def __aenter__(self) -> None:

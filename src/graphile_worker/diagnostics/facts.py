@@ -225,7 +225,7 @@ class Waiting(msgspec.Struct, frozen=True):
     pauses: list[Pause] = []
 
 
-class Failures(msgspec.Struct, frozen=True):
+class FailureFacts(msgspec.Struct, frozen=True):
     """All permanently failed jobs; in a large table the numbers are extrapolated from a sample."""
 
     tasks: list[FailedTask]
@@ -309,11 +309,11 @@ async def failures(
     *,
     has_index: bool = False,
     depth: Depth = Depth(),  # noqa: B008 -- frozen
-) -> Failures:
+) -> FailureFacts:
     """Permanently failed jobs; `pages` is the size of the jobs table, `has_index` if they have an index."""
     if has_index:
         tasks = await FailedTask.load(connection, schema, depth.listed_failures)
-        found = Failures(tasks, is_estimate=False)
+        found = FailureFacts(tasks, is_estimate=False)
         if found.jobs < depth.listed_failures:
             return found
     percentage = 100.0 if pages <= depth.counted_pages else 100.0 * depth.sampled_pages / pages
@@ -322,7 +322,7 @@ async def failures(
         FailedTask(task.task_identifier, round(task.jobs * 100 / percentage), task.last_error)
         for task in sampled
     ]
-    return Failures(tasks, is_estimate=percentage < 100)
+    return FailureFacts(tasks, is_estimate=percentage < 100)
 
 
 async def waiting(

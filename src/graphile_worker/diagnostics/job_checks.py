@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 
 from ..schema_name import SchemaName
-from .facts import Failures, LockHolder, Locks, LostQueue, StuckQueue
+from .facts import FailureFacts, LockHolder, Locks, LostQueue, StuckQueue
 from .finding import Finding, Thresholds, age, some, well
 
 
@@ -80,7 +80,7 @@ def check_lost_queues(queues: Sequence[LostQueue], schema: SchemaName) -> Iterat
     )  # fmt: skip
 
 
-def check_failures(failures: Failures) -> Iterator[Finding]:
+def check_failures(failures: FailureFacts) -> Iterator[Finding]:
     """Permanently failed jobs."""
     if not failures.jobs:
         yield well("failures", "no job has failed permanently")

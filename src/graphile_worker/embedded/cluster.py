@@ -26,7 +26,7 @@ from ..errors import EmbeddedPostgresError
 from . import server
 from .account import Account, choose_account
 from .binaries import Binaries, find_binaries
-from .folder import Connection, DataFolder, Session, is_locked, sweep_sessions
+from .folder import DataFolder, FolderSession, ServerConnection, is_locked, sweep_sessions
 from .keeper import Keeper
 from .postmaster import is_alive, is_there_to_join
 from .reach import reachable_binaries
@@ -68,7 +68,7 @@ class EmbeddedPostgres:
         self._start_timeout = start_timeout
         self._stop_timeout = stop_timeout
         self._binaries: Binaries | None = None
-        self._session: Session | None = None
+        self._session: FolderSession | None = None
         self._keeper: Keeper | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._mutex = threading.RLock()
@@ -124,7 +124,7 @@ class EmbeddedPostgres:
                     self._leave()
                 if self._session is None:
                     self._keeper = Keeper(self.data_dir)
-                    self._session = Session(self._folder)
+                    self._session = FolderSession(self._folder)
                     atexit.register(self.stop)
                 try:
                     self._ensure_running(account)
@@ -218,7 +218,7 @@ class EmbeddedPostgres:
         self._binaries = binaries = reachable_binaries(self._find_binaries(), account)
         durable = self._settings.get("fsync", "on").lower() not in ("off", "false", "no", "0")
         if connection is None:
-            connection = Connection(socket_folder="", password=secrets.token_urlsafe(24))
+            connection = ServerConnection(socket_folder="", password=secrets.token_urlsafe(24))
             if self._folder.is_initialised:
                 server.set_password(self._folder, binaries, account, connection.password)
             self._folder.write_connection(connection)
@@ -234,13 +234,13 @@ class EmbeddedPostgres:
         self._process = server.launch(self._folder, binaries, account, connection, self._settings)
         server.wait_until_ready(self._folder, self._start_timeout)
 
-    def _socket_folder(self, connection: Connection, account: Account) -> str:
+    def _socket_folder(self, connection: ServerConnection, account: Account) -> str:
         # Keep an existing one, so that URLs handed out earlier stay valid.
         if connection.socket_folder and Path(connection.socket_folder).is_dir():
             return connection.socket_folder
         return str(make_socket_folder(self._folder, account))
 
-    def _choose_port(self, connection: Connection) -> int | None:
+    def _choose_port(self, connection: ServerConnection) -> int | None:
         if self._wanted_port is None:
             others = sweep_sessions(self._folder) > 1
             return connection.tcp_port if others else None
@@ -248,7 +248,7 @@ class EmbeddedPostgres:
             return connection.tcp_port or free_port()
         return self._wanted_port
 
-    def _check_port(self, connection: Connection) -> None:
+    def _check_port(self, connection: ServerConnection) -> None:
         if self._wanted_port is None or self._wanted_port == connection.tcp_port:
             return
         if self._wanted_port == 0 and connection.tcp_port is not None:

@@ -28,7 +28,7 @@ POLL_SECONDS = 0.01
 
 
 @dataclass(frozen=True, slots=True)
-class Connection:
+class ServerConnection:
     """The server's address. `tcp_port` is None while it listens on its socket only."""
 
     socket_folder: str
@@ -77,9 +77,9 @@ class DataFolder:
             return (self.cluster / "PG_VERSION").read_text().strip()
         return None
 
-    def read_connection(self) -> Connection | None:
+    def read_connection(self) -> ServerConnection | None:
         try:
-            return Connection(**json.loads(self.connection_file.read_bytes()))
+            return ServerConnection(**json.loads(self.connection_file.read_bytes()))
         except FileNotFoundError:
             return None
         except (ValueError, TypeError) as error:
@@ -87,7 +87,7 @@ class DataFolder:
                 f"{self.connection_file} is damaged ({error}): delete it and start again"
             ) from error
 
-    def write_connection(self, connection: Connection) -> None:
+    def write_connection(self, connection: ServerConnection) -> None:
         fresh = self.connection_file.with_suffix(".new")
         fresh.unlink(missing_ok=True)
         with open(fresh, "x", opener=lambda path, flags: os.open(path, flags, 0o600)) as file:
@@ -118,7 +118,7 @@ class DataFolder:
         return ""
 
 
-class Session:
+class FolderSession:
     """One process that uses the server. Create and end it under the folder's lock."""
 
     def __init__(self, folder: DataFolder) -> None:

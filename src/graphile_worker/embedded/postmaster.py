@@ -15,14 +15,14 @@ from contextlib import suppress
 from pathlib import Path
 
 from ..errors import EmbeddedPostgresError
-from .folder import POLL_SECONDS, Connection, DataFolder, is_locked
+from .folder import POLL_SECONDS, DataFolder, ServerConnection, is_locked
 
 ORPHANS_SECONDS = 10.0
 ANSWER_SECONDS = 5.0
 ASK_FOR_ENCRYPTION = struct.pack("!ii", 8, 80877103)  # the smallest message that every version answers
 
 
-def is_there_to_join(folder: DataFolder, connection: Connection) -> bool:
+def is_there_to_join(folder: DataFolder, connection: ServerConnection) -> bool:
     """Whether a server is running or starting; waits while a dying one is not quite gone."""
     deadline = time.monotonic() + ORPHANS_SECONDS
     while is_locked(folder.server_lock_file):
@@ -37,7 +37,7 @@ def is_there_to_join(folder: DataFolder, connection: Connection) -> bool:
     return False
 
 
-def is_alive(folder: DataFolder, connection: Connection) -> bool:
+def is_alive(folder: DataFolder, connection: ServerConnection) -> bool:
     """Whether the server is running; False while it stops, or while processes of a killed one linger."""
     if not is_locked(folder.server_lock_file) or status(folder) == "stopping":
         return False

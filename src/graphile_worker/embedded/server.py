@@ -21,7 +21,7 @@ from pathlib import Path
 from ..errors import EmbeddedPostgresError
 from .account import Account
 from .binaries import Binaries
-from .folder import POLL_SECONDS, Connection, DataFolder, is_locked, open_lock_file, wait_for_lock
+from .folder import POLL_SECONDS, DataFolder, ServerConnection, is_locked, open_lock_file, wait_for_lock
 from .postmaster import (
     ORPHANS_SECONDS,
     may_be_the_server,
@@ -89,7 +89,7 @@ def launch(
     folder: DataFolder,
     binaries: Binaries,
     account: Account,
-    connection: Connection,
+    connection: ServerConnection,
     settings: Mapping[str, str],
 ) -> subprocess.Popen[bytes]:
     """Start the server without waiting; see `wait_until_ready`."""

@@ -18,7 +18,7 @@ from types import FrameType
 from typing import Any
 
 from ..errors import JobInterruptedError
-from ..history.progress import Report
+from ..history.progress import ProgressReport
 from ..tasks.services import WorkerServices, job_logger
 from ..tasks.stacks import stack_of_task
 from .board import Board
@@ -165,7 +165,7 @@ class Child:
     def _send_record(self, record: dict[str, Any]) -> None:
         self._send(line(LogNote(0 if self._helpers is None else self._number, record)))
 
-    def _send_progress(self, job_id: int, report: Report) -> None:
+    def _send_progress(self, job_id: int, report: ProgressReport) -> None:
         self._send(line(ProgressNote(self._number, report)))
 
 

@@ -34,7 +34,7 @@ from .messages import (
     StackNote,
     StartFailure,
 )
-from .pace import AHEAD, MOST, PATIENCE, UNKNOWN, Pace
+from .pace import AHEAD, MOST, PATIENCE, UNKNOWN, ProcessPace
 from .stack_requests import StackRequests
 
 START_LIMIT = 60.0  # seconds for a process to load its tasks
@@ -55,7 +55,7 @@ class Children:
         self._max_jobs = max_jobs
         self._loop = asyncio.get_running_loop()
         self._context = copy_context()  # nothing here belongs to the job that happens to cause it
-        self._pace = Pace()
+        self._pace = ProcessPace()
         self._waiting: deque[Work] = deque()
         self._number = 0
         self._failures = 0

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from ..history.progress import Report
+from ..history.progress import ProgressReport
 from ..tasks.stacks import TaskStack, stack_of_task
 from .child_memory import memory_of
 from .log_records import SendingHandler
@@ -71,7 +71,7 @@ def run_there(data: bytes, key: str, place: str, send: Send) -> bytes:
     """Run a call here; its answer as JSON. `key` names it for `running_call`."""
     call = msgspec.json.decode(data, type=CallMessage)
 
-    def progress(job_id: int, report: Report) -> None:
+    def progress(job_id: int, report: ProgressReport) -> None:
         send(ProgressNote(call.number, report))
 
     def log(record: dict[str, Any]) -> None:

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from ..history.progress import Report
+from ..history.progress import ProgressReport
 from ..tasks.stacks import TaskStack
 
 RETURNED = -1.0
@@ -73,7 +73,7 @@ class ProgressNote(msgspec.Struct, array_like=True, tag=2, frozen=True):
     """What a task reports about its progress."""
 
     number: int
-    report: Report
+    report: ProgressReport
 
 
 class ReadyNote(msgspec.Struct, array_like=True, tag=3, frozen=True):

@@ -18,7 +18,7 @@ OVERHEAD = 0.00002
 """Seconds that each call costs a process."""
 
 
-class Pace:
+class ProcessPace:
     """The usual run time of each task, by identifier."""
 
     def __init__(self) -> None:

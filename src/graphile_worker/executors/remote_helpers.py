@@ -12,7 +12,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, NoReturn, TypeVar, cast
 
 from ..errors import JobError
-from ..history.progress import Report
+from ..history.progress import ProgressReport
 from ..tasks.extensions import Extensions
 from ..tasks.helpers import JobHelpers
 from ..tasks.progress_sink import ProgressSink
@@ -35,7 +35,9 @@ class RemoteHelpers(JobHelpers):
         return f"<RemoteHelpers of job {self.job.id} ({self.job.task_identifier})>"
 
 
-def remote_services(*, progress: Callable[[int, Report], None], logger: logging.Logger) -> WorkerServices:
+def remote_services(
+    *, progress: Callable[[int, ProgressReport], None], logger: logging.Logger
+) -> WorkerServices:
     """What all tasks of this process share."""
     sink = ProgressSink()
     sink.receive = progress

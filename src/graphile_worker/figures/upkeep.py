@@ -1,6 +1,6 @@
 """What one pool does for all: samples of the backlog, folding minutes and hours, deleting what is old.
 
-Each class is a duty: see `recovery/duties.py`.
+Each class is a maintenance task: see `recovery/maintenance_tasks.py`.
 """
 
 from __future__ import annotations
@@ -124,10 +124,10 @@ class DeleteOldFigures:
         return count >= STEP
 
 
-def figure_duties(
+def figure_maintenance(
     schema: SchemaName, is_active: Activity
 ) -> tuple[SampleJobs, FoldMinutes, FoldHours, DeleteOldFigures]:
-    """All duties of this module."""
+    """All maintenance tasks of this module."""
     return (
         SampleJobs(schema, is_active),
         FoldMinutes(schema, is_active),

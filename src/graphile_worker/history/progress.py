@@ -33,7 +33,7 @@ class Progress(msgspec.Struct, frozen=True):
     updated_at: datetime
 
 
-class Report(msgspec.Struct, frozen=True):
+class ProgressReport(msgspec.Struct, frozen=True):
     """What a task has reported."""
 
     share: float | None = None
@@ -41,7 +41,7 @@ class Report(msgspec.Struct, frozen=True):
     raw_data: str | None = None
 
 
-def checked_report(share: float | None, note: str | None, data: object) -> Report:
+def checked_report(share: float | None, note: str | None, data: object) -> ProgressReport:
     """A report; InvalidArgumentError if it cannot be stored."""
     if share is not None and (isinstance(share, bool) or not isinstance(share, int | float)):
         raise InvalidArgumentError("share", f"expected a number from 0 to 1, got {share!r}")
@@ -52,7 +52,7 @@ def checked_report(share: float | None, note: str | None, data: object) -> Repor
     raw_data = None if data is None else encode(data)
     if raw_data is not None and len(raw_data) > MAX_DATA:
         raise InvalidArgumentError("data", f"has {len(raw_data):,} characters of JSON; at most {MAX_DATA:,}")
-    return Report(
+    return ProgressReport(
         None if share is None else min(max(float(share), 0.0), 1.0),
         None if note is None else storable(note[:MAX_NOTE]),
         raw_data,
@@ -60,7 +60,7 @@ def checked_report(share: float | None, note: str | None, data: object) -> Repor
 
 
 async def write_progress(
-    connection: Connection, schema: SchemaName, reports: Mapping[int, Report], ended: Sequence[int]
+    connection: Connection, schema: SchemaName, reports: Mapping[int, ProgressReport], ended: Sequence[int]
 ) -> None:
     """Store these reports by job id, and delete those of jobs that have ended."""
 

@@ -1,6 +1,6 @@
 """What one pool does for all: partitions ahead, dropping those that have expired, moving failed jobs here.
 
-Each class is a duty: see `recovery/duties.py`.
+Each class is a maintenance task: see `recovery/maintenance_tasks.py`.
 """
 
 from __future__ import annotations
@@ -104,17 +104,17 @@ class MoveFailed:
         return moved >= STEP
 
 
-def history_duties(
+def history_maintenance(
     options: WorkerOptions, policy: KeepPolicy
 ) -> list[AddPartitions | DropExpired | PurgeAudit | PurgeProgress | MoveFailed]:
-    """All duties of this module."""
+    """All maintenance tasks of this module."""
     schema, errors = options.schema_name, options.error_retention
-    duties: list[AddPartitions | DropExpired | PurgeAudit | PurgeProgress | MoveFailed] = [
+    tasks: list[AddPartitions | DropExpired | PurgeAudit | PurgeProgress | MoveFailed] = [
         AddPartitions(schema, policy, errors),
         DropExpired(schema, errors),
         PurgeProgress(schema),
         PurgeAudit(schema),
     ]
     if options.failed_retention is not None:
-        duties.append(MoveFailed(schema, after=options.failed_retention, keep=options.history_retention))
-    return duties
+        tasks.append(MoveFailed(schema, after=options.failed_retention, keep=options.history_retention))
+    return tasks

@@ -38,7 +38,7 @@ class Events:
         self._running: set[asyncio.Task[Any]] = set()
         self._runs: WeakSet[RunEvents] = WeakSet()
         self._handler_cache: dict[type[Event], tuple[Handler[Any], ...]] = {}
-        self._left_behind: set[asyncio.Task[Any]] = set()
+        self._abandoned: set[asyncio.Task[Any]] = set()
         self._observed: set[type[Event]] = set()
         """The events that have observers; the hot path checks it before it builds an event."""
 
@@ -122,7 +122,7 @@ class Events:
 
     def _ended(self, task: asyncio.Task[Any]) -> None:
         self._running.discard(task)
-        self._left_behind.discard(task)
+        self._abandoned.discard(task)
 
     def _exclude_current_task(self) -> None:
         """Do not wait for the caller if it is an observer: it waits for the worker itself."""
@@ -133,7 +133,7 @@ class Events:
     async def _drain(self, within: float = DRAIN_WITHIN, *, unless: asyncio.Event | None = None) -> None:
         """Wait for coroutine observers that are still running.
 
-        After `within` seconds, or once `unless` is set, the remaining ones are left behind.
+        After `within` seconds, or once `unless` is set, the remaining ones are abandoned.
         """
         if not self._running:
             return
@@ -150,8 +150,8 @@ class Events:
             if stopped is not None:
                 stopped.cancel()
         for task in self._running:
-            logger.warning("an observer did not finish in time and is left behind: %s", task.get_name())
-        self._left_behind |= self._running  # asyncio keeps only weak references to tasks
+            logger.warning("an observer did not finish in time and is abandoned: %s", task.get_name())
+        self._abandoned |= self._running  # asyncio keeps only weak references to tasks
         self._running = set()
 
 
@@ -183,7 +183,7 @@ class RunEvents(Events):
     def __init__(self, shared: Events) -> None:
         super().__init__()
         self._followed: list[Events] = []
-        self._left_behind = shared._left_behind  # they may outlive the run
+        self._abandoned = shared._abandoned  # they may outlive the run
         self.follow(shared)
 
     def follow(self, shared: Events) -> None:

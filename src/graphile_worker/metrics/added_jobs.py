@@ -10,7 +10,7 @@ from ..spec import CronJob, JobSpec
 from .counts import WorkerCounts
 
 
-class AddedJobs:
+class AddedJobCounts:
     """Watches adds. One of a transaction that is rolled back later is counted, too."""
 
     def __init__(self, counts: WorkerCounts) -> None:

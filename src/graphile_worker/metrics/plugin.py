@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ..errors import ConfigError
 from ..figures.gauges import PREFIX
 from ..hooks import Hooks, WorkerContext
-from .added_jobs import AddedJobs
+from .added_jobs import AddedJobCounts
 from .catalogue import DURATION_BUCKETS, MAX_TASKS, WAIT_BUCKETS
 from .client_library import REGISTRY
 from .counts import WorkerCounts
@@ -53,9 +53,9 @@ class PrometheusPlugin:
 
     def install(self, hooks: Hooks) -> None:
         """Count the jobs that are added, once, even if several plugins ask for it."""
-        watchers = (each for each in hooks._add_watchers if isinstance(each, AddedJobs))
+        watchers = (each for each in hooks._add_watchers if isinstance(each, AddedJobCounts))
         if not any(watcher.counts is self._counts for watcher in watchers):
-            hooks.watch_adds(AddedJobs(self._counts))
+            hooks.watch_adds(AddedJobCounts(self._counts))
 
     async def start(self, worker: WorkerContext) -> None:
         """Count what this worker does."""

@@ -24,8 +24,8 @@ class ControlState(msgspec.Struct, frozen=True):
     """Tasks and queues that are paused."""
     held_queues: frozenset[int] = frozenset()
     """The ids of the queues that are paused."""
-    has_ended_holds: bool = False
-    """Whether a queue is held although its pause is over; see `end_due_holds`."""
+    has_ended_pauses: bool = False
+    """Whether a queue is held although its pause is over; see `end_due_pauses`."""
     changes_in: float | None = None
     """Seconds until the first pause ends; None if none has an end."""
     has_wide_queues: bool = False
@@ -64,7 +64,7 @@ async def read_control_state(
     return ControlState(
         pauses=frozenset(pause_from(row) for row in paused if not is_of_track(row)),
         held_queues=frozenset(row["id"] for row in queues),
-        has_ended_holds=bool(over) or any(row["kind"] == "ending" for row in rows),
+        has_ended_pauses=bool(over) or any(row["kind"] == "ending" for row in rows),
         changes_in=min((row["seconds"] for row in paused if row["seconds"] is not None), default=None),
         has_wide_queues=any(row["kind"] == "wide" for row in rows),
         cancelled={row["id"]: row["reason"] for row in rows if row["kind"] == "cancel"},

@@ -11,7 +11,7 @@ from ..db.connection import Connection, Row
 from ..job import Job
 from ..schema_name import SchemaName
 from ..sql import load
-from .rows import JobBatch, taken_jobs
+from .rows import FetchedJobs, taken_jobs
 
 JOB_COLUMNS = len(Job.__struct_fields__) - 2  # those of `parts/taken_columns`
 MANY = 100  # jobs; creating this many takes as long as a round trip
@@ -64,7 +64,7 @@ def plain_jobs(rows: Sequence[Row], pool_id: str, tasks: Mapping[int, str]) -> S
     """The jobs of these rows in run order; those of many rows are made when they are needed."""
     if len(rows) < MANY:
         return in_run_order(taken_jobs(rows, pool_id, tasks))
-    return JobBatch(len(rows), lambda: in_run_order(taken_jobs(rows, pool_id, tasks)))
+    return FetchedJobs(len(rows), lambda: in_run_order(taken_jobs(rows, pool_id, tasks)))
 
 
 async def get_jobs(
@@ -171,7 +171,7 @@ async def may_queues_be_next(
     return bool(await connection.fetchval(load("fetch/may_queues_be_next", schema), *terms))
 
 
-class Listing(NamedTuple):
+class PriorityListing(NamedTuple):
     """What `list_priorities` found."""
 
     priorities: list[int]
@@ -193,7 +193,7 @@ async def list_priorities(
     forbidden_flags: Sequence[str] | None = None,
     now: datetime | None = None,
     most: int = MANY_PRIORITIES,
-) -> Listing:
+) -> PriorityListing:
     """List the priorities of waiting jobs, and measure how long it takes to find `limit` jobs of these tasks.
 
     Nothing is locked, and the number of rows read is bounded. With `limit` 0 no job is searched for.
@@ -202,7 +202,7 @@ async def list_priorities(
         load("fetch/list_priorities", schema),
         *(most, task_ids(tasks), limit, flag_list(forbidden_flags), now),
     )
-    return Listing([row[0] for row in rows if row[0] is not None], *rows[0][1:])
+    return PriorityListing([row[0] for row in rows if row[0] is not None], *rows[0][1:])
 
 
 def in_run_order(jobs: list[Job]) -> list[Job]:

@@ -42,7 +42,7 @@ class Place(msgspec.Struct, frozen=True, order=True):
     """Seconds since 1970."""
 
 
-class Ties(msgspec.Struct, frozen=True):
+class CursorPosition(msgspec.Struct, frozen=True):
     """Jobs with the same priority and run_at, whose ids are close together: where to go on."""
 
     priority: int
@@ -51,17 +51,17 @@ class Ties(msgspec.Struct, frozen=True):
     last_id: int
 
 
-def ties_of(rows: Sequence[Row]) -> Ties | None:
+def ties_of(rows: Sequence[Row]) -> CursorPosition | None:
     """Where the next batch goes on by id if these rows, in run order, are all alike."""
     first, last = rows[0], rows[-1]
     if (first[PRIORITY], first[RUN_AT]) != (last[PRIORITY], last[RUN_AT]):
         return None
     if not 0 <= last[ID] - first[ID] < WINDOW * len(rows):
         return None
-    return Ties(last[PRIORITY], last[RUN_AT], last[ID])
+    return CursorPosition(last[PRIORITY], last[RUN_AT], last[ID])
 
 
-def is_next(ties: Ties, row: Row) -> bool:
+def is_next(ties: CursorPosition, row: Row) -> bool:
     """Whether the ties go on with this row."""
     return (row[PRIORITY], row[RUN_AT]) == (ties.priority, ties.run_at) and row[ID] > ties.last_id
 
@@ -126,7 +126,7 @@ async def get_tied_jobs(
     connection: Connection,
     schema: SchemaName,
     *,
-    ties: Ties,
+    ties: CursorPosition,
     ranges: Ranges,
     tasks: Mapping[int, str],
     limit: int,
@@ -202,7 +202,9 @@ async def warm_up(connection: Connection, schema: SchemaName) -> None:
     """Make the plans of the statements, so that the first batch need not wait for them."""
     async with connection.transaction():
         await get_held_jobs(connection, schema, tasks={}, limit=0)
-        await get_tied_jobs(connection, schema, ties=Ties(0, 0.0, 0), ranges=([], [], []), tasks={}, limit=0)
+        await get_tied_jobs(
+            connection, schema, ties=CursorPosition(0, 0.0, 0), ranges=([], [], []), tasks={}, limit=0
+        )
         await connection.execute(load("hold/delete_adjacent_jobs", schema), [], 0, 0)
 
 

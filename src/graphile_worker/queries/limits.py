@@ -56,7 +56,7 @@ class LimitSummary(msgspec.Struct, frozen=True, kw_only=True):
     """How many jobs may start now by the rate; None if it has none."""
 
 
-class ReadyTask(msgspec.Struct, frozen=True):
+class LimitedReadyTask(msgspec.Struct, frozen=True):
     """Ready jobs of a task with one priority, in named queues or in none; not locked."""
 
     task_id: int
@@ -107,7 +107,7 @@ async def ready_tasks(
     limit: int,
     now: datetime | None = None,
     ranges: Ranges | None = None,
-) -> list[ReadyTask]:
+) -> list[LimitedReadyTask]:
     """Which of these tasks have ready jobs; reads up to `limit` jobs in no queue and as many in queues.
 
     Jobs in queues count whether or not their queue is free. With `ranges`, other jobs are read only there.
@@ -117,7 +117,7 @@ async def ready_tasks(
         *(task_ids(tasks), limit, now, *(ranges or ())),
     )
     return [
-        ReadyTask(task_id, priority, run_at, 0 if is_queued else None, jobs)
+        LimitedReadyTask(task_id, priority, run_at, 0 if is_queued else None, jobs)
         for task_id, priority, run_at, is_queued, jobs in rows
     ]
 

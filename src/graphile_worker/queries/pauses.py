@@ -99,9 +99,9 @@ async def resume_queue(connection: Connection, schema: SchemaName, queue_name: s
 
     async def resume() -> bool:
         tracks = await track_names(connection, schema, queue_name)
-        was_held = await _end_holds(connection, schema, "held_queue", queue_name) > 0
+        was_held = await _end_pauses(connection, schema, "held_queue", queue_name) > 0
         for track in tracks:
-            await _end_holds(connection, schema, "held_queue", track)
+            await _end_pauses(connection, schema, "held_queue", track)
         return was_held
 
     with _refusals():
@@ -110,12 +110,12 @@ async def resume_queue(connection: Connection, schema: SchemaName, queue_name: s
         return await resume()  # a transaction for each row
 
 
-async def end_due_holds(connection: Connection, schema: SchemaName) -> int:
+async def end_due_pauses(connection: Connection, schema: SchemaName) -> int:
     """Resume the queues whose pause is over; returns how many."""
-    return await _end_holds(connection, schema, "due_holds")
+    return await _end_pauses(connection, schema, "due_holds")
 
 
-async def _end_holds(connection: Connection, schema: SchemaName, choice: str, *arguments: object) -> int:
+async def _end_pauses(connection: Connection, schema: SchemaName, choice: str, *arguments: object) -> int:
     teach_arrays(connection)
     if connection.is_in_transaction():  # no savepoint: its release would tie the locks to the transaction
         ended, running = await _unlock_queues(connection, schema, choice, *arguments)
@@ -134,22 +134,24 @@ async def _unlock_queues(
     connection: Connection, schema: SchemaName, choice: str, *arguments: object
 ) -> tuple[int, list[int]]:
     """How many queues were unlocked, and the ids of the jobs that still run in them."""
-    holds = await connection.fetch(load(f"control/{choice}", schema), *arguments)
-    queue_ids = [hold["queue_id"] for hold in holds]
-    running = await _lock_running_jobs(connection, schema, holds)
+    held_batches = await connection.fetch(load(f"control/{choice}", schema), *arguments)
+    queue_ids = [hold["queue_id"] for hold in held_batches]
+    running = await _lock_running_jobs(connection, schema, held_batches)
     ended: int = 0
-    if holds:
+    if held_batches:
         ended = await connection.fetchval(load("control/end_holds", schema), queue_ids, running)
     return ended, running
 
 
-async def _lock_running_jobs(connection: Connection, schema: SchemaName, holds: Sequence[Row]) -> list[int]:
+async def _lock_running_jobs(
+    connection: Connection, schema: SchemaName, held_batches: Sequence[Row]
+) -> list[int]:
     """Lock the rows of the jobs that still run in these queues, so that they do not end meanwhile.
 
     The end of a job that is just being written may lock the next job of its queue. No job is locked later:
     the queue is held.
     """
-    held = [hold for hold in holds if hold["holder"] is not None]
+    held = [hold for hold in held_batches if hold["holder"] is not None]
     if not held:
         return []
     queue_ids, holders = [hold["queue_id"] for hold in held], [hold["holder"] for hold in held]

@@ -21,7 +21,7 @@ def taken_jobs(rows: Iterable[Row | tuple[Any, ...]], pool_id: str, names: Mappi
     return [Job(*row, pool_id, names[row[_TASK_ID]]) for row in rows]  # type: ignore[call-arg]
 
 
-class JobBatch(Sequence[Job]):
+class FetchedJobs(Sequence[Job]):
     """Many jobs, created when one of them is first used, so that the next fetch can be sent before."""
 
     __slots__ = ("_count", "_jobs", "_make")

@@ -8,7 +8,7 @@ Batches that leave something behind, the end of a job in the history or the erro
 `write_and_keep`, which does the same as `write_outcomes` and inserts that too. A fast path may only be taken
 by batches that are nothing but deletes.
 
-An outcome that keeps the job's row (retried, given up, snoozed) is a `Failure` with a verdict, which is a
+An outcome that keeps the job's row (retried, given up, snoozed) is a `Failure` with a decision, which is a
 column of both statements.
 """
 
@@ -63,7 +63,7 @@ class ErrorRecord(msgspec.Struct, frozen=True, kw_only=True):
     """The payload to keep with the end, if it is redacted; None for that of the row."""
 
 
-Verdict = Literal["give_up", "snooze"]
+RetryDecision = Literal["give_up", "snooze"]
 """What may become of a job besides a retry: none at all, or a later run that uses no attempt."""
 CUT_OFF = "Not run again: it was snoozed after its key had been used again or removed"
 
@@ -72,7 +72,7 @@ class Failure(msgspec.Struct, frozen=True):
     """A failed job: its error message, and the items of a batch job that are left to do.
 
     `max_attempts` is the number that holds for the job. It is written if the row has the database's default.
-    Without a `verdict` the job is retried, after the back-off unless there is a `delay` in seconds.
+    Without a `decision` the job is retried, after the back-off unless there is a `delay` in seconds.
     """
 
     job_id: int
@@ -80,7 +80,7 @@ class Failure(msgspec.Struct, frozen=True):
     remaining_payload: str | None = None
     max_attempts: int | None = None
     record: ErrorRecord | None = None
-    verdict: Verdict | None = None
+    decision: RetryDecision | None = None
     delay: float | None = None
     attempt: int = 1
     """The number of the attempt; a job that is given up has used all of them."""
@@ -276,14 +276,14 @@ def cancelled_job(finished: Finished, *, is_kept: bool) -> CancelledJob:
 
 def _failure(finished: Finished, outcome: Failed | Snoozed, record: Recorder | None, now: Now) -> Failure:
     job = finished.job
-    verdict: Verdict | None = None
+    decision: RetryDecision | None = None
     message = CUT_OFF
     if isinstance(outcome, Snoozed):
-        verdict = "snooze"
+        decision = "snooze"
     else:
         message = outcome.message
         if outcome.given_up is not None:
-            verdict = "give_up"
+            decision = "give_up"
     delay = outcome.delay
     if outcome.until is not None:
         delay = max(0.0, (outcome.until - now()).total_seconds())
@@ -293,7 +293,7 @@ def _failure(finished: Finished, outcome: Failed | Snoozed, record: Recorder | N
         outcome.remaining_payload,
         job.max_attempts,
         None if record is None else record(finished, outcome),
-        verdict,
+        decision,
         delay,
         job.attempts,
     )
@@ -398,7 +398,7 @@ class WritePlanner:
                 [failure.message for failure in failures],
                 [failure.remaining_payload for failure in failures],
                 [failure.max_attempts for failure in failures],
-                [failure.verdict for failure in failures],
+                [failure.decision for failure in failures],
                 [failure.delay for failure in failures],
             ),
             answer=NEXT_JOBS,

@@ -20,7 +20,7 @@ RECOVERED = "Job recovered after worker interruption"
 """The last error of a recovered job; the Rust port writes the same."""
 SAME_MOMENT = 0.001  # seconds between times that differ only by rounding
 
-Verdict = Literal["return", "fail", "give_up"]
+RecoveryAction = Literal["return", "fail", "give_up"]
 
 logger = logging.getLogger("graphile_worker.recovery")
 
@@ -56,7 +56,7 @@ class Decision(msgspec.Struct, frozen=True):
     """What to do with an orphaned job: return it, count the attempt as failed, or fail it permanently."""
 
     job_id: int
-    verdict: Verdict
+    action: RecoveryAction
     message: str
     counts: bool
     task_identifier: str = ""
@@ -128,7 +128,7 @@ async def recover_jobs(
         load("recovery/recover_jobs", schema),
         list(pool_ids),
         [decision.job_id for decision in decisions],
-        [decision.verdict for decision in decisions],
+        [decision.action for decision in decisions],
         [fit_to_server(connection, decision.message) for decision in decisions],
         [decision.counts for decision in decisions],
         timedelta(seconds=delay),

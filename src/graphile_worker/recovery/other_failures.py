@@ -23,7 +23,7 @@ NO_ERROR = "no error was stored"
 
 
 class TellHandlers:
-    """A duty of pools whose tasks have handlers: see `duties.py`."""
+    """A maintenance task of pools whose tasks have handlers: see `maintenance_tasks.py`."""
 
     interval = 60.0
 
@@ -32,7 +32,7 @@ class TellHandlers:
         self._schema = schema
         self._handlers = handlers
         tasks = hashlib.blake2b("\0".join(sorted(handlers)).encode(), digest_size=4).hexdigest()
-        # Pools with the same handlers share the duty; others have their own.
+        # Pools with the same handlers share the maintenance task; others have their own.
         self.name = f"failures of others ({tasks})"
 
     async def run(self, connection: Connection) -> bool:

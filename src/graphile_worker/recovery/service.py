@@ -37,10 +37,10 @@ from .blocked_batches import OpenBatch
 from .blocked_loop import LoopBlockage
 from .connections import from_dsn, from_pool
 from .describe import Description, describe_worker
-from .duties import Duties, Duty
 from .heartbeat import UNAVAILABLE, Heartbeat
-from .hold_guard import PROVEN_AFTER, HoldGuard
+from .held_batch_guard import PROVEN_AFTER, HoldGuard
 from .lease import Lease
+from .maintenance_tasks import Maintenance, MaintenanceTask
 from .orphaned_jobs import note_rerun, renew_locks
 from .periodic import Periodic
 from .pool_state import GetPlaces
@@ -51,7 +51,7 @@ from .unknown_tasks import UnknownTasks
 from .worker_rows import JobReport, Registration, deregister_worker, register_worker
 
 LEASE_SHARE = 2 / 3  # of the grace: the lease ends well before other workers may recover the jobs
-DUTIES_AFTER = 3.0  # seconds after the start
+MAINTENANCE_AFTER = 3.0  # seconds after the start
 ONCE_DELAY = 0.5  # seconds until a run that may be short opens a connection for heartbeats
 RENEW_INTERVAL = 1800.0  # seconds between renewals of locks that are more than an hour old
 WRITE_TIMEOUT = 0.5  # seconds to write earlier outcomes before a job is run again
@@ -102,7 +102,7 @@ class RecoverablePool(Protocol):
     @property
     def can_hold(self) -> bool: ...
 
-    def allow_holds(self, after: float = 0.0) -> None: ...
+    def allow_held_batches(self, after: float = 0.0) -> None: ...
 
 
 class PoolFigures(Protocol):
@@ -120,7 +120,7 @@ class PoolFigures(Protocol):
 
 
 class Recovery:
-    """Heartbeats, sweeps, lock renewals and duties of one pool."""
+    """Heartbeats, sweeps, lock renewals and maintenance tasks of one pool."""
 
     def __init__(
         self,
@@ -135,7 +135,7 @@ class Recovery:
         has_tables: bool,
         has_rust_register: bool = False,
         figures: PoolFigures | None = None,
-        duties: Sequence[Duty] = (),
+        maintenance_tasks: Sequence[MaintenanceTask] = (),
         handlers: Mapping[str, FailureHandler] | None = None,
         policy: KeepPolicy | None = None,
         description: Description | None = None,
@@ -155,7 +155,7 @@ class Recovery:
         self._clock = clock
         self._has_tables = has_tables
         self._figures = figures
-        self._duties = duties
+        self._maintenance_tasks = maintenance_tasks
         self._description = description
         self._get_places = get_places
         self._registration = Registration(
@@ -197,9 +197,9 @@ class Recovery:
             )
             unknown = UnknownTasks(pool.run_statement, options, clock, pool_id=pool.id, tasks=tasks)
             self._loops += [sweeper.loop, unknown.loop]
-        if duties and not pool.once:
-            shared = self._make_duties(pool.run_statement, is_alive=lambda: pool.lease.is_open)
-            self._loops.append(Periodic("duties", shared.run_due, clock, first_after=DUTIES_AFTER))
+        if maintenance_tasks and not pool.once:
+            shared = self._make_maintenance(pool.run_statement, is_alive=lambda: pool.lease.is_open)
+            self._loops.append(Periodic("maintenance", shared.run_due, clock, first_after=MAINTENANCE_AFTER))
 
     # -- starting ------------------------------------------------------------------------------------------
 
@@ -377,8 +377,12 @@ class Recovery:
             await self._pool.run_statement(lambda connection: figures.write(connection, STOP_TIMEOUT))
         return figures.interval
 
-    def _make_duties(self, run: StatementRunner, is_alive: Callable[[], bool] = lambda: True) -> Duties:
-        return Duties(self._duties, run, self._schema, self._clock, pool_id=self._pool.id, is_alive=is_alive)
+    def _make_maintenance(
+        self, run: StatementRunner, is_alive: Callable[[], bool] = lambda: True
+    ) -> Maintenance:
+        return Maintenance(
+            self._maintenance_tasks, run, self._schema, self._clock, pool_id=self._pool.id, is_alive=is_alive
+        )
 
     async def _note_rerun(self, job: Job) -> None:
         async with AsyncExitStack() as stack:
@@ -441,11 +445,11 @@ class Recovery:
                     await self._finish_figures(figures)
 
     async def _finish_figures(self, figures: PoolFigures) -> None:
-        """Write the last figures. If all runs drain the queue and end, they must do the duties too."""
+        """Write the last figures. If all runs drain the queue and end, they must do the maintenance too."""
         async with self._own_session() as connection:
             await figures.write(connection, STOP_TIMEOUT)
             if self._pool.once:
-                await self._make_duties(lambda work: work(connection)).run_due()
+                await self._make_maintenance(lambda work: work(connection)).run_due()
 
     async def _deregister(self) -> None:
         """Deregister on a connection of the pool, as there is none for heartbeats."""

@@ -339,17 +339,17 @@ class Sweep:
         decisions: list[Decision] = []
         left: list[Job] = []
         for orphan in orphans:
-            verdict = await self._intercept(orphan.job)
-            if isinstance(verdict, LeaveLocked):
+            chosen = await self._intercept(orphan.job)
+            if isinstance(chosen, LeaveLocked):
                 left.append(orphan.job)
             else:
-                decisions.append(self._decision(orphan, verdict))
+                decisions.append(self._decision(orphan, chosen))
         return decisions, left
 
-    def _decision(self, orphan: OrphanedJob, verdict: FailJob | None) -> Decision:
+    def _decision(self, orphan: OrphanedJob, chosen: FailJob | None) -> Decision:
         job_id, task = orphan.job.id, orphan.job.task_identifier
-        if verdict is not None:
-            return Decision(job_id, "fail", storable(verdict.message), orphan.counts, task)
+        if chosen is not None:
+            return Decision(job_id, "fail", storable(chosen.message), orphan.counts, task)
         if orphan.counts and orphan.recoveries >= self._max_recoveries:
             return Decision(
                 job_id,
@@ -364,19 +364,19 @@ class Sweep:
         about = {"task_identifier": job.task_identifier, "job_id": job.id}
         for interceptor in self._hooks._on_recovery:
             try:
-                verdict: Any = await call(interceptor, job)
+                chosen: Any = await call(interceptor, job)
             except Exception:
                 logger.exception(
                     "task %s (job %d): on_recovery failed; the job is returned", *about.values(), extra=about
                 )
                 continue
-            if isinstance(verdict, FailJob | LeaveLocked):
-                return verdict
-            if verdict is not None:
+            if isinstance(chosen, FailJob | LeaveLocked):
+                return chosen
+            if chosen is not None:
                 logger.error(
                     "task %s (job %d): on_recovery returned %r; allowed: FailJob, LeaveLocked or None",
                     *about.values(),
-                    verdict,
+                    chosen,
                     extra=about,
                 )
         return None
@@ -400,7 +400,7 @@ class Sweep:
             if report is None or job.id not in recovered_jobs:
                 continue
             recovered = recovered_jobs[job.id]
-            is_returned = decision.verdict == "return" and recovered.can_run
+            is_returned = decision.action == "return" and recovered.can_run
             if recovered.is_cancelled:
                 report.cancelled.append(job.id)
             else:

@@ -46,15 +46,15 @@ if TYPE_CHECKING:
     from ..failure_handler import FailureHandler
     from ..queries.schedules import ScheduleDefinition
     from ..recovery.describe import Description
-    from ..recovery.duties import Duty
+    from ..recovery.maintenance_tasks import MaintenanceTask
     from ..recovery.service import Recovery
     from ..recovery.stale_locks import StaleLocks
     from ..tasks.task import AnyTask
-    from ..worker.fetcher import FlagSource
+    from ..worker.fetch.fetcher import FlagSource
     from ..worker.pool import WorkerPool
     from .arguments import RunArguments, RunOnceArguments
+    from .connection_budget import ConnectionBudget
     from .executors import RunExecutors
-    from .lending import Lending
 
 CLOSE_WITHIN = 5.0  # seconds for tasks to return the connections they still hold
 OBJECTS = (
@@ -83,7 +83,7 @@ class WorkerBuilder:
     lanes: list[LanePlan]
     cron_items: Sequence[ParsedCronItem]
     database: Pool
-    """Opened and closed here; the parts of the worker use that of `_lending`."""
+    """Opened and closed here; the parts of the worker use that of `_connection_budget`."""
     dsn: Dsn | None
     """The address of the database; None for a pool of the caller."""
     has_tables: bool
@@ -320,21 +320,21 @@ class WorkerBuilder:
         from ..client import WorkerUtils
 
         return WorkerUtils(
-            self._lending.database,
+            self._connection_budget.database,
             schema=self.options.schema_name,
             use_local_time=self.options.use_local_time,
             hooks=self.hooks,
             clock=self._clock,
             source="worker",
             history_retention=self.options.history_retention,
-            taken_connections=self._lending.kept,
+            taken_connections=self._connection_budget.kept,
         )
 
     @cached_property
-    def _lending(self) -> Lending:
-        from .lending import Lending
+    def _connection_budget(self) -> ConnectionBudget:
+        from .connection_budget import ConnectionBudget
 
-        return Lending(
+        return ConnectionBudget(
             self.database,
             reserved=self._reserved_connections,
             prepared_statements=self.options.prepared_statements,
@@ -359,7 +359,7 @@ class WorkerBuilder:
         services = make_services(
             self.options,
             self.client,
-            self._lending,
+            self._connection_budget,
             self.hooks,
             extensions=self._extensions(),
             overrides=self._overrides,
@@ -371,7 +371,7 @@ class WorkerBuilder:
             tasks = self.executors.bound(tasks, self.hooks._carriers)
         return WorkerPool(
             self.options,
-            self._lending.database,
+            self._connection_budget.database,
             tasks,
             services,
             self.hooks,
@@ -384,7 +384,7 @@ class WorkerBuilder:
             policy=self._keep_policy if self.has_history else None,
             counts_figures=self.has_figures,
             has_control=self.has_control,
-            spare=self._lending if self._has_keyed_index else None,
+            spare=self._connection_budget if self._has_keyed_index else None,
         )
 
     def _extensions(self) -> Extensions:
@@ -425,7 +425,7 @@ class WorkerBuilder:
         return Recovery(
             pool,
             self.options,
-            self._lending.database,
+            self._connection_budget.database,
             self.dsn,
             pool.task_identifiers,
             self.hooks,
@@ -433,7 +433,7 @@ class WorkerBuilder:
             has_tables=self.has_tables,
             has_rust_register=self.has_rust_register,
             figures=figures,
-            duties=self._duties(pool),
+            maintenance_tasks=self._maintenance_tasks(pool),
             policy=self._keep_policy if self.has_history else None,
             handlers=self._handlers,
             description=self._description(),
@@ -481,28 +481,28 @@ class WorkerBuilder:
             if (rules := task._failure_rules) is not None and rules.on_failure is not None
         }
 
-    def _duties(self, pool: WorkerPool) -> list[Duty]:
+    def _maintenance_tasks(self, pool: WorkerPool) -> list[MaintenanceTask]:
         """Regular work that one pool does for all."""
-        from ..figures.upkeep import figure_duties
-        from ..history.upkeep import history_duties
+        from ..figures.upkeep import figure_maintenance
+        from ..history.upkeep import history_maintenance
 
         options = self.options
-        duties: list[Duty] = []
+        maintenance_tasks: list[MaintenanceTask] = []
         if (counter := pool.figures) is not None:
-            duties += figure_duties(options.schema_name, lambda: counter.is_active)
+            maintenance_tasks += figure_maintenance(options.schema_name, lambda: counter.is_active)
         if self.has_history:
-            duties += history_duties(options, self._keep_policy)
+            maintenance_tasks += history_maintenance(options, self._keep_policy)
         if self._handlers and self.has_failure_handlers:
             from ..recovery.other_failures import TellHandlers
 
-            duties.append(TellHandlers(options.schema_name, self._handlers))
-        return duties
+            maintenance_tasks.append(TellHandlers(options.schema_name, self._handlers))
+        return maintenance_tasks
 
     def make_cron(self) -> CronScheduler:
         from ..cron import CronScheduler
 
         return CronScheduler(
-            self._lending.to_cron,
+            self._connection_budget.to_cron,
             self.options.schema_name,
             self.cron_items,
             hooks=self.hooks,
@@ -518,7 +518,7 @@ class WorkerBuilder:
 
         options = self.options
         return StaleLocks(
-            self._lending.database,
+            self._connection_budget.database,
             options.schema_name,
             self.hooks.events,
             self._clock,

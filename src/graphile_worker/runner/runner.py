@@ -17,9 +17,9 @@ from ..job import Job
 from ..recovery.stale_locks import StaleLocks
 from ..spec import JobOptions, JobSpec, PlainJobOptions, TaskLike
 from ..worker.pool import WorkerPool
-from ..worker.signals import signal_handling
 from .build import CLOSE_WITHIN, WorkerBuilder
 from .engine_context import EngineContext
+from .signals import signal_handling
 
 if TYPE_CHECKING:
     from ..client.handle import JobHandle

@@ -15,13 +15,13 @@ from ..tasks.extensions import Extensions
 from ..tasks.overrides import Overrides
 from ..tasks.queue_names import QueueNames
 from ..tasks.services import WorkerServices
-from .lending import Lending
+from .connection_budget import ConnectionBudget
 
 
 def make_services(
     options: WorkerOptions,
     client: WorkerUtils,
-    lending: Lending,
+    connection_budget: ConnectionBudget,
     hooks: Hooks,
     *,
     extensions: Extensions,
@@ -30,12 +30,12 @@ def make_services(
     clock: Clock,
 ) -> WorkerServices:
     async def queue_names(ids: Sequence[int]) -> list[str | None]:
-        async with lending.database.acquire() as connection:
+        async with connection_budget.database.acquire() as connection:
             return await get_queue_names(connection, options.schema_name, ids)
 
     return WorkerServices(
         client=client,
-        acquire=lending.to_task,
+        acquire=connection_budget.to_task,
         queue_names=QueueNames(queue_names, delay=options.get_queue_name_batch_delay, clock=clock),
         loop=asyncio.get_running_loop(),
         extensions=extensions,

@@ -72,7 +72,7 @@ def _log(error: Exception, message: str, hint: str | None) -> None:
 
 
 def exit_status(error: Exception) -> int:
-    """57 if the error or one of its causes is a breaking migration, 58 if tasks were left behind; else 1."""
+    """57 if the error or one of its causes is a breaking migration, 58 if tasks leaked; else 1."""
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, SchemaTooNewError):

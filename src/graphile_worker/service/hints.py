@@ -18,7 +18,7 @@ def hint_for(error: BaseException) -> str | None:
     if isinstance(error, TaskLoadError):
         return _hint_for_task(error.__cause__)
     if isinstance(error, WorkerUnhealthyError):
-        return "the log shows where each task hangs, in the lines with `is left behind`"
+        return "the log shows where each task hangs, in the lines with `leaked`"
     return None
 
 

@@ -9,11 +9,11 @@ from collections.abc import Callable, Coroutine
 from contextlib import nullcontext, suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ..errors import TasksLeftBehindError
+from ..errors import LeakedTasksError
 from ..hooks import Plugin
 from ..observability.log_format import PipeHandler
 from ..runner import end_by_signal, run, run_once
-from ..worker.signals import SignalHandling, output_closed, stop_workers
+from ..runner.signals import SignalHandling, output_closed, stop_workers
 from .garbage import collect_garbage
 from .reload import Reload
 from .signals import flush_output
@@ -166,7 +166,7 @@ async def _run(
             if reload.is_wanted:
                 signal.raise_signal(signal.SIGHUP)
             await runner.wait()
-    except TasksLeftBehindError as error:
+    except LeakedTasksError as error:
         if runner is None or runner.signal is None:
             raise
         logger.error("%s", error)

@@ -169,7 +169,7 @@ class JobHelpers(msgspec.Struct, eq=False, weakref=True):
         return (self._services.abort_signal if own is None else own).is_set()
 
     def _end_early(self, cause: Any, grace: float) -> None:
-        """Ask the task to end because of a `Cause`, which decides the outcome of the job."""
+        """Ask the task to end because of a `EndReason`, which decides the outcome of the job."""
         signal = self.abort_signal
         signal._cause, signal._grace = cause, grace
         signal.set(cause.reason)

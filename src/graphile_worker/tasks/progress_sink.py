@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..history.progress import Report, checked_report
+from ..history.progress import ProgressReport, checked_report
 
 
 class ProgressSink:
@@ -13,7 +13,7 @@ class ProgressSink:
     __slots__ = ("receive",)
 
     def __init__(self) -> None:
-        self.receive: Callable[[int, Report], None] | None = None
+        self.receive: Callable[[int, ProgressReport], None] | None = None
         """Takes a job's id and its report; None if progress is not stored."""
 
     def report(self, job_id: int, share: float | None, note: str | None, data: object) -> None:

@@ -59,7 +59,7 @@ class TaskThreads:
         return next((thread for name, _, thread in running if name == label), None)
 
     @property
-    def left_behind(self) -> dict[str, int]:
+    def leaked(self) -> dict[str, int]:
         """The labels of running calls that no one waits for, and the ids of their threads."""
         running = dict(self._running).values()
         return {label: thread for label, future, thread in running if future.cancelled()}

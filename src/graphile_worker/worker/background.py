@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
+from ..clock import Clock
 from ..supervised import Supervised, Work, logged
+
+REFRESH_TASKS = 60.0  # seconds; another process may have deleted a task's row and added it again
 
 
 class BackgroundTasks:
@@ -42,3 +45,22 @@ class BackgroundTasks:
             task.cancel()
         kept = [each for each in self._kept if not each.is_current()]
         await asyncio.gather(*others, *(each.stop() for each in kept), return_exceptions=True)
+
+
+async def poll(fetch: Callable[[], None], clock: Clock, interval: float) -> None:
+    """Fetch jobs whose notification was missed, or whose time has come."""
+    while True:
+        await clock.sleep(interval)
+        fetch()
+
+
+async def refresh_tasks(
+    register: Callable[[], Awaitable[None]], clock: Clock, on_error: Callable[[BaseException], None]
+) -> None:
+    """Keep the task ids up to date."""
+    while True:
+        await clock.sleep(REFRESH_TASKS)
+        try:
+            await register()
+        except Exception as error:
+            on_error(error)

@@ -17,9 +17,9 @@ from ..db.retry import Delays, with_retries
 from ..hooks import Events
 from ..hooks.events import PoolEvicted
 from ..job import Job
-from .holdings import Holdings
 from .lanes import AllSlots, AllSources
-from .session import Sessions
+from .session.locked_jobs import LockedJobs
+from .session.session import Sessions
 
 RETRY_DELAYS = Delays(0.1, 1.0)
 
@@ -58,18 +58,18 @@ class EvictionCheck:
 
     async def run(self) -> None:
         """Drop the jobs that this pool has lost, then settle the lease."""
-        lease, holdings = self._sessions.lease, self._sessions.holdings
+        lease, locked_jobs = self._sessions.lease, self._sessions.locked_jobs
         epoch = lease.epoch
-        jobs = list(holdings.jobs.values())
+        jobs = list(locked_jobs.jobs.values())
         ours = await self._retried(self._read_locked, jobs)
         if maybe_deleted := self._maybe_deleted():  # nothing more is sent until the lease is settled
             ours |= await self._retried(self._read_gone, list(maybe_deleted))
-        lost = lost_jobs(holdings, jobs, ours)
+        lost = lost_jobs(locked_jobs, jobs, ours)
         running = set(map(id, self.slots.running)) if self.slots is not None else set()
-        lost += [job for job in holdings.take_replaced() if id(job) in running]
+        lost += [job for job in locked_jobs.take_replaced() if id(job) in running]
         if lost:
             self.evict(lost)
-        holdings.doubt()  # a fetch that was given up may have been committed late
+        locked_jobs.doubt()  # a fetch that was given up may have been committed late
         lease.settle(epoch)
         self._source.pulse()
         with suppress(Exception):  # the next statement retries it
@@ -86,15 +86,15 @@ class EvictionCheck:
 
     def evict(self, lost: list[Job]) -> None:
         """Drop jobs that other workers have taken, and cancel those of them that run."""
-        holdings = self._sessions.holdings
-        holdings.lose(lost)
+        locked_jobs = self._sessions.locked_jobs
+        locked_jobs.lose(lost)
         self._events.emit(PoolEvicted(pool_id=self._pool_id, jobs=lost))
-        for job in self._source.drop(holdings.is_lost):
-            holdings.forget(job)
+        for job in self._source.drop(locked_jobs.is_lost):
+            locked_jobs.forget(job)
         if self.slots is not None:
-            self.slots.cancel_lost(holdings.is_lost)
+            self.slots.cancel_lost(locked_jobs.is_lost)
 
 
-def lost_jobs(holdings: Holdings, jobs: Iterable[Job], ours: Collection[int]) -> list[Job]:
+def lost_jobs(locked_jobs: LockedJobs, jobs: Iterable[Job], ours: Collection[int]) -> list[Job]:
     """Those that are not the pool's any more, without those that it finished or locked again since."""
-    return [job for job in jobs if job.id not in ours and holdings.jobs.get(job.id) is job]
+    return [job for job in jobs if job.id not in ours and locked_jobs.jobs.get(job.id) is job]

@@ -1,25 +1,36 @@
 """The lanes of a pool, and what the pool does with all of them at once.
 
-A lane is a fetcher, a source and slots. Lanes share the sessions, the sink, the executor and the holdings of
-their pool. A slot talks to the source of its own lane only, so lanes cost a running job nothing.
+A lane is a fetcher, a source and slots. Lanes share the sessions, the sink, the executor and the locked
+jobs of their pool. A slot talks to the source of its own lane only, so lanes cost a running job nothing.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from msgspec.structs import replace
 
+from ..clock import Clock
 from ..errors import JobInterruptedError
+from ..hooks import Events
 from ..job import Job
+from ..lane import FAIR
+from ..options import WorkerOptions
 from ..outcome import Finished, Interrupted
 from ..queries.write_plan import Continuation
-from .causes import Cause
-from .fetcher import Fetcher
+from .fetch.adaptive import AdaptiveSource
+from .fetch.fetcher import Fetcher
+from .fetch.local_queue import LocalQueue
+from .fetch.source import JobSource
 from .lane_plan import LanePlan
-from .slots import Slot, Slots
-from .source import JobSource
+from .run.end_reason import EndReason
+from .run.slots import Slot, Slots
+from .write.sink import Sink
+
+logger = logging.getLogger("graphile_worker.worker")
 
 
 class PoolLane:
@@ -36,7 +47,7 @@ class PoolLane:
 
     def continuation(self) -> Continuation | None:
         """What the next job of a freed queue must satisfy to run here; None if none may."""
-        return self.fetcher.continuation() if self.source.may_go_on else None
+        return self.fetcher.continuation() if self.source.can_continue_queue else None
 
     @property
     def has_free_slot(self) -> bool:
@@ -148,15 +159,15 @@ class AllSlots:
         for slots in self._all:
             slots.release()
 
-    def hold_up(self) -> None:
+    def pause(self) -> None:
         """Take no more jobs for now; running ones continue."""
         for slots in self._all:
-            slots.hold_up()
+            slots.pause()
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         """Take jobs again."""
         for slots in self._all:
-            slots.go_on()
+            slots.resume()
 
     def cancel(self, reason: str) -> None:
         """Cancel every running task."""
@@ -168,7 +179,7 @@ class AllSlots:
         for slots in self._all:
             slots.cancel_lost(is_lost)
 
-    def end_job(self, job_id: int, cause: Cause, grace: float) -> bool:
+    def end_job(self, job_id: int, cause: EndReason, grace: float) -> bool:
         """End one running job for this cause; returns whether it runs here. See `Slots.end_job`."""
         return any(slots.end_job(job_id, cause, grace) for slots in self._all)
 
@@ -208,12 +219,82 @@ class LaneContinuation:
                     lane.source.adopt(own)
                 lane.source.reconsider()
 
-    def hold_back(self, above: int) -> None:
+    def cap_priority(self, above: int) -> None:
         """Start no job of a worse priority, until a write has locked the next job of a queue."""
         for lane in self._lanes:
-            lane.source.hold_back(above)
+            lane.source.cap_priority(above)
 
     def queues_freed(self, above: int) -> None:
         """Fetch: the next job of a freed queue may be ready."""
         for lane in self._lanes:
             lane.source.queues_freed(above)
+
+
+def choose_fetcher(plan: LanePlan) -> Callable[..., Fetcher]:
+    """What locks the jobs of a lane: a class, or a call that makes one."""
+    if plan.limits:
+        from .fetch.limited import LimitedFetcher
+
+        return partial(LimitedFetcher, limits=plan.limits)
+    if plan.order == FAIR:
+        from .fetch.limited import FairFetcher
+
+        return FairFetcher
+    return Fetcher
+
+
+def choose_source(
+    options: WorkerOptions,
+    plan: LanePlan,
+    fetcher: Fetcher,
+    events: Events,
+    clock: Clock,
+    *,
+    on_error: Callable[[BaseException], None],
+    frees_queues: Callable[[], bool],
+) -> JobSource:
+    """Node's local queue for the main lane if the options ask for it, else the adaptive source.
+
+    Forbidden flags must be read at every fetch, so they bypass the local queue, as in Node.
+    """
+    local_queue = options.local_queue
+    if local_queue is not None and plan.is_main and not fetcher.has_flags:
+        if local_queue.size < plan.concurrency:
+            logger.warning(
+                "local_queue.size is %d, less than concurrency, %d: some slots will often have no job",
+                local_queue.size,
+                plan.concurrency,
+            )
+        return LocalQueue(fetcher, events, clock, local_queue, on_error=on_error)
+    return AdaptiveSource(
+        fetcher,
+        events,
+        clock,
+        concurrency=plan.concurrency,
+        prefetch=0.0 if local_queue is not None else options.prefetch,
+        on_error=on_error,
+        frees_queues=frees_queues,
+    )
+
+
+async def drain(source: AllSources, slots: AllSlots, sink: Sink, is_stopping: Callable[[], bool]) -> None:
+    """Fetch and run jobs, named queues to their end, until a fetch finds nothing; or until the pool stops."""
+    while True:
+        before = sink.accepted
+        await source.fetch_once()
+        await _until_settled(source, slots, sink, is_stopping)
+        if sink.accepted == before or is_stopping():
+            return
+
+
+async def _until_settled(
+    source: AllSources, slots: AllSlots, sink: Sink, is_stopping: Callable[[], bool]
+) -> None:
+    """Until nothing runs, nothing is prefetched and everything is written."""
+    while True:
+        await slots.idle()
+        await source.quiet()
+        await sink.flush()
+        # The last write may have locked the next job of a queue, and that job may be running.
+        if (source.is_quiet and slots.is_idle and sink.is_written) or is_stopping():
+            return

@@ -41,36 +41,39 @@ from ..tasks.services import WorkerServices
 from ..tasks.task import AnyTask
 from ..tasks.threads import TaskThreads
 from ..text import count
-from .background import BackgroundTasks
-from .cancellations import Cancellations
-from .choose_source import choose_fetcher, choose_source
-from .control import ControlWatch
-from .drain import drain
-from .error_counts import ErrorCounts
+from .background import BackgroundTasks, poll, refresh_tasks
+from .control.cancellations import Cancellations
+from .control.commands import OperatorCommands
+from .control.pausing import PauseWatch
+from .control.schema_watch import SchemaWatch
+from .control.watch import ControlWatch
 from .eviction import EvictionCheck
-from .execute import Executor
-from .failure_log import FailureLog
-from .fetcher import FlagSource
+from .fetch.fetcher import FlagSource
+from .fetch.limited import LimitedFetcher, ReadyTasks
+from .fetch.listener import Listener
+from .fetch.wide_queues import WideQueues
+from .held.sessions import SpareConnections
 from .lane_plan import LanePlan
-from .lanes import AllSlots, AllSources, LaneContinuation, PoolLane
-from .left_behind import LeftBehind
-from .limited_fetcher import LimitedFetcher
-from .listener import Listener
-from .make_holds import make_holds
-from .pausing import Pausing
-from .progress import ProgressReporter
-from .ready_tasks import ReadyTasks
-from .recorder import HistoryRecorder
-from .requests import Requests
-from .schema_watch import SchemaWatch
-from .seats import SpareConnections
-from .session import Sessions, Statement
+from .lanes import (
+    AllSlots,
+    AllSources,
+    LaneContinuation,
+    PoolLane,
+    choose_fetcher,
+    choose_source,
+    drain,
+)
+from .make_held_batches import make_held_batches
+from .run.execute import Executor
+from .run.slots import Slots
+from .run.termination import LeakedTasks
+from .run.watchdog import Blockage, LoopWatchdog, exit_process
+from .session.session import FailureLog, Sessions, Statement
 from .shutdown import Shutdown
-from .sink import Sink
-from .slots import Slots
-from .timers import poll, refresh_tasks
-from .watchdog import Blockage, LoopWatchdog, exit_process
-from .wide_queues import WideQueues
+from .write.error_counts import ErrorCounts
+from .write.progress import ProgressReporter
+from .write.recorder import HistoryRecorder
+from .write.sink import Sink
 
 SESSIONS_WITH_LISTENER = 3
 LOOK_AGAIN_AFTER = 0.2  # seconds
@@ -176,7 +179,7 @@ class WorkerPool:
             redactors=hooks._redactors,
             may_be_cancelled=self._may_be_cancelled,
         )
-        self._holds = make_holds(
+        self._held_batches = make_held_batches(
             options,
             lanes,
             forbidden_flags,
@@ -195,18 +198,18 @@ class WorkerPool:
         }
         self._ask_for_limited_lanes_at_once()
         self._source = AllSources(self._lanes)
-        if self._holds is not None:
-            self._sink.hold_with(self._holds)
-            self._holds.drop = self._source.drop
-            self._holds.wake = self._jobs_freed
-            self._holds.deciders = hooks._on_recovery
+        if self._held_batches is not None:
+            self._sink.hold_with(self._held_batches)
+            self._held_batches.drop = self._source.drop
+            self._held_batches.wake = self._jobs_freed
+            self._held_batches.deciders = hooks._on_recovery
         self._services = services
         self._progress: ProgressReporter | None = None
         self._executor = Executor(
             self._tasks, services, self._threads, hooks, policy, clock, options.job_timeout
         )
-        self._left_behind = LeftBehind(
-            self._threads, options.max_tasks_left_behind, lambda error: self._die(error, "run")
+        self._leaked_tasks = LeakedTasks(
+            self._threads, options.max_leaked_tasks, lambda error: self._die(error, "run")
         )
         self._slots: AllSlots | None = None
         self._watchdog: LoopWatchdog | None = None
@@ -216,11 +219,13 @@ class WorkerPool:
             self._background,
             [lane.fetcher for lane in self._lanes],
             {name: task._queue_width for name, task in tasks.items() if task._queue_width is not None},
-            lambda: self._sessions.holdings.jobs.values(),
+            lambda: self._sessions.locked_jobs.jobs.values(),
             lambda: self._source.pulse(),
         )
-        self._pausing = Pausing(self.id, self._events, [(lane.fetcher, lane.source) for lane in self._lanes])
-        self._requests = Requests(
+        self._pausing = PauseWatch(
+            self.id, self._events, [(lane.fetcher, lane.source) for lane in self._lanes]
+        )
+        self._requests = OperatorCommands(
             self._threads,
             self._background,
             stop=lambda reason: self.begin_shutdown(f"asked to stop: {reason}"),
@@ -233,7 +238,7 @@ class WorkerPool:
         )
         self._cancellations = Cancellations(
             self.id,
-            holdings=self._sessions.holdings,
+            locked_jobs=self._sessions.locked_jobs,
             source=self._source,
             executor=self._executor,
             put=self._sink.put,
@@ -294,7 +299,7 @@ class WorkerPool:
             poll_interval=self._options.poll_interval,
             has_queue_indexes=self._has_queue_indexes,
             failures=None if self.once else failures,
-            holds=self._holds if plan.may_hold else None,
+            held_batches=self._held_batches if plan.may_hold else None,
         )
         source = choose_source(
             self._options,
@@ -328,8 +333,8 @@ class WorkerPool:
     async def start(self) -> None:
         """Register the tasks and start to run jobs."""
         self._events.emit(PoolCreated(pool_id=self.id))
-        if self._holds is not None:  # first, because it takes a while
-            self._background.start(self._holds.prepare(self.run_statement), "held batches")
+        if self._held_batches is not None:  # first, because it takes a while
+            self._background.start(self._held_batches.prepare(self.run_statement), "held batches")
         await self._register_limits()
         await self._register()
         if (recorder := self._recorder) is not None:
@@ -357,8 +362,8 @@ class WorkerPool:
             self._sink.on_ended = self._limited_jobs_ended
         self._sink.start(
             LaneContinuation(self._lanes, self._sink.put),
-            on_full=slots.hold_up,
-            on_room=slots.go_on,
+            on_full=slots.pause,
+            on_room=slots.resume,
         )
         keep(lambda: self._sink.supervise(lambda error: self._die(error, "write")), "sink supervisor")
         if not self.once:
@@ -401,7 +406,7 @@ class WorkerPool:
             self._events,
             lane.plan.tasks,
             on_fatal=lambda error: self._die(error, "run"),
-            left_behind=self._left_behind,
+            leaked_tasks=self._leaked_tasks,
             timeout_grace=self._options.timeout_grace,
         )
         return lane.slots
@@ -487,7 +492,7 @@ class WorkerPool:
     async def _read_control_state(self) -> ControlState:
         schema = self._options.schema_name
         state = await self._requests.read(self.run_statement, schema, self.id)
-        if state.has_ended_holds and await self._pausing.end_due_holds(self.run_statement, schema):
+        if state.has_ended_pauses and await self._pausing.end_due_pauses(self.run_statement, schema):
             state = await self._requests.read(self.run_statement, schema, self.id)
         return state
 
@@ -512,33 +517,33 @@ class WorkerPool:
     @property
     def locked(self) -> list[int]:
         """The ids of the jobs that this pool has locked, running or prefetched."""
-        return list(self._sessions.holdings.jobs)
+        return list(self._sessions.locked_jobs.jobs)
 
     @property
     def is_settled(self) -> bool:
         """Whether this pool certainly has no job."""
-        holdings = self._sessions.holdings
-        is_held = self._holds is not None and not self._holds.is_settled
-        return not is_held and not holdings.jobs and not holdings.in_doubt and not holdings.given_up
+        locked_jobs = self._sessions.locked_jobs
+        is_held = self._held_batches is not None and not self._held_batches.is_settled
+        return not is_held and not locked_jobs.jobs and not locked_jobs.in_doubt and not locked_jobs.given_up
 
     @property
     def can_hold(self) -> bool:
         """Whether short jobs may be held at all."""
-        return self._holds is not None
+        return self._held_batches is not None
 
-    def allow_holds(self, after: float = 0.0) -> None:
+    def allow_held_batches(self, after: float = 0.0) -> None:
         """Hold short jobs from now on, or after this many seconds; not before it is called."""
-        if self._holds is not None:
-            self._holds.allow(after)
+        if self._held_batches is not None:
+            self._held_batches.allow(after)
 
     def open_batches(self) -> Sequence[OpenBatch]:
         """The held batches; may be called from any thread."""
-        return () if self._holds is None else self._holds.open_batches()
+        return () if self._held_batches is None else self._held_batches.open_batches()
 
     def running_report(self) -> tuple[int, dict[int, float]]:
         """How many jobs the pool has, and since when each one runs; may be called from any thread."""
-        slots, held = self._slots, 0 if self._holds is None else self._holds.count
-        return self._sessions.holdings.count + held, slots.running_since if slots is not None else {}
+        slots, held = self._slots, 0 if self._held_batches is None else self._held_batches.count
+        return self._sessions.locked_jobs.count + held, slots.running_since if slots is not None else {}
 
     @property
     def is_listening(self) -> bool:
@@ -713,7 +718,7 @@ class WorkerPool:
     # -- stopping ------------------------------------------------------------------------------------------
 
     async def wait(self) -> None:
-        """Wait until the pool has ended; raises if it died of an error or tasks were left behind."""
+        """Wait until the pool has ended; raises if it died of an error or tasks leaked."""
         await self._shutdown.wait()
 
     def begin_shutdown(self, message: str) -> None:
@@ -757,5 +762,5 @@ class WorkerPool:
         await self._background.cancel()
         self._threads.close()
         for stuck in self._threads.running:
-            logger.warning("task %s is left behind: it runs in a thread, which cannot be ended", stuck)
+            logger.warning("task %s leaked: it runs in a thread, which cannot be ended", stuck)
         await self._sessions.close()

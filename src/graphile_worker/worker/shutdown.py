@@ -17,7 +17,7 @@ from typing import Any
 from ..clock import Clock
 from ..db.retry import Delays, is_refusal, with_retries
 from ..error_text import message_of
-from ..errors import JobInterruptedError, TasksLeftBehindError, WorkerStoppedError
+from ..errors import JobInterruptedError, LeakedTasksError, WorkerStoppedError
 from ..faults import is_our_end
 from ..hooks import Events
 from ..hooks.events import (
@@ -33,10 +33,10 @@ from ..hooks.events import (
 from ..job import Job
 from ..options import WorkerOptions
 from ..tasks.services import WorkerServices
+from .fetch.listener import Listener
 from .lanes import AllSlots, AllSources
-from .listener import Listener
-from .session import Sessions
-from .sink import Sink
+from .session.session import Sessions
+from .write.sink import Sink
 
 FORCED_WAIT = 5.0  # seconds that cancelled tasks have to clean up
 LAST_WRITE = 10.0  # seconds, whatever the grace, to write outcomes while the database is unavailable
@@ -87,7 +87,7 @@ class Shutdown:
         self._finished: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     async def wait(self) -> None:
-        """Wait until the pool has ended; raises if it died of an error or tasks were left behind."""
+        """Wait until the pool has ended; raises if it died of an error or tasks leaked."""
         await asyncio.shield(self._finished)
 
     @property
@@ -157,11 +157,11 @@ class Shutdown:
             if self.slots is not None:
                 self.slots.release()
             deactivating = asyncio.ensure_future(self._deactivate())  # while tasks end
-            left_behind = await self._end_running(message)
+            leaked_tasks = await self._end_running(message)
             await deactivating
             await self._write_rest()
-            if left_behind and error is None:
-                error = TasksLeftBehindError(message, [(job.task_identifier, job.id) for job in left_behind])
+            if leaked_tasks and error is None:
+                error = LeakedTasksError(message, [(job.task_identifier, job.id) for job in leaked_tasks])
             self._emit_complete()
         except BaseException as failure:
             if is_our_end(failure):
@@ -239,14 +239,17 @@ class Shutdown:
             # Before jobs are returned: a cancelled statement leaves it in doubt what this pool has locked.
             await self._cancel_background()
             await with_retries(
-                self._sessions.let_go, clock=self._clock, max_attempts=sys.maxsize, fallback=RETURN_RETRIES
+                self._sessions.return_all,
+                clock=self._clock,
+                max_attempts=sys.maxsize,
+                fallback=RETURN_RETRIES,
             )
 
         try:
             await self._within_grace(write())
         except TimeoutError:
-            holdings = self._sessions.holdings
-            left = len(holdings.jobs) + len(holdings.unsettled)
+            locked_jobs = self._sessions.locked_jobs
+            left = len(locked_jobs.jobs) + len(locked_jobs.unsettled)
             self._sink.abandon()
             raise WorkerStoppedError(
                 f"{self._database_problem()}: {left} jobs could not be written or returned; they stay locked "

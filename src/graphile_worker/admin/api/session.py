@@ -9,7 +9,7 @@ from ..call import Call
 from ..routes import API, Route
 
 
-class Session(msgspec.Struct, frozen=True):
+class SessionInfo(msgspec.Struct, frozen=True):
     """The identity behind a request."""
 
     user: str
@@ -20,8 +20,8 @@ class Session(msgspec.Struct, frozen=True):
     version: str
 
 
-async def session(call: Call) -> Session:
-    return Session(
+async def session(call: Call) -> SessionInfo:
+    return SessionInfo(
         user=call.identity.name,
         permissions=sorted(call.identity.permissions),
         read_only=call.database.is_read_only,
@@ -33,7 +33,7 @@ async def session(call: Call) -> Session:
 
 ROUTES = [
     Route(
-        method="GET", path=f"{API}/session", handler=session, permission="signed_in", answer=Session,
+        method="GET", path=f"{API}/session", handler=session, permission="signed_in", answer=SessionInfo,
         summary="Who is signed in, and what they may do",
     ),
 ]  # fmt: skip

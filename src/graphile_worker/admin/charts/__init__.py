@@ -13,9 +13,9 @@ For the script that shows values under the pointer, a chart has `data-start`, `d
 
 from .histogram import histogram as histogram
 from .outcomes import outcomes as outcomes
+from .series import ChartMarker as ChartMarker
+from .series import ChartSeries as ChartSeries
 from .series import Colour as Colour
-from .series import Marker as Marker
-from .series import Series as Series
 from .small import bars as bars
 from .small import share_bar as share_bar
 from .small import slots as slots

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from .series import Marker, MarkerKind
+from .series import ChartMarker, MarkerKind
 
 NARROWEST = 600  # pixels; CSS hides the texts where a chart is narrower
 ROWS = 3
@@ -45,7 +45,7 @@ class PlacedMarker:
         return begin, begin + width
 
 
-def place(markers: Sequence[Marker], start: float, period: float) -> list[PlacedMarker]:
+def place(markers: Sequence[ChartMarker], start: float, period: float) -> list[PlacedMarker]:
     """Lines for markers within the period, with texts in rows above the plot."""
     lines: list[PlacedMarker] = []
     for marker in sorted(markers, key=lambda marker: marker.at):
@@ -59,7 +59,7 @@ def place(markers: Sequence[Marker], start: float, period: float) -> list[Placed
     return _labelled(lines)
 
 
-def _joined(line: PlacedMarker, marker: Marker) -> PlacedMarker:
+def _joined(line: PlacedMarker, marker: ChartMarker) -> PlacedMarker:
     """The most important text first."""
     if IMPORTANCE.index(marker.kind) < IMPORTANCE.index(line.kind):
         return PlacedMarker(line.share, marker.kind, (marker.text, *line.texts))

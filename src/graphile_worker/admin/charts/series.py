@@ -13,7 +13,7 @@ MarkerKind = Literal["deploy", "pause", "action", "restart"]
 
 
 @dataclass(frozen=True, slots=True)
-class Series:
+class ChartSeries:
     """One line or area: a value for each step, None where it is unknown."""
 
     name: str
@@ -22,7 +22,7 @@ class Series:
 
 
 @dataclass(frozen=True, slots=True)
-class Marker:
+class ChartMarker:
     """Something that happened at one moment, drawn as a line across the chart."""
 
     at: datetime

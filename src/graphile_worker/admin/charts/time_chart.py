@@ -11,7 +11,7 @@ from markupsafe import Markup
 from . import paths
 from .marker_labels import PlacedMarker, place
 from .scales import time_ticks, value_ticks
-from .series import Marker, Series
+from .series import ChartMarker, ChartSeries
 
 AXIS = 22  # pixels below the plot
 ROW = 13  # pixels of a row of marker texts
@@ -22,7 +22,7 @@ Format = Callable[[float], str]
 
 
 def time_chart(
-    series: Sequence[Series],
+    series: Sequence[ChartSeries],
     *,
     start: datetime,
     step: float,
@@ -31,7 +31,7 @@ def time_chart(
     zone: tzinfo = UTC,
     stacked: bool = True,
     is_duration: bool = False,
-    markers: Sequence[Marker] = (),
+    markers: Sequence[ChartMarker] = (),
     height: int = 220,
 ) -> Markup:
     """Values every `step` seconds since `start`, all series equally long.
@@ -114,7 +114,7 @@ def short_duration(seconds: float) -> str:
     return f"{seconds:.0f} s"
 
 
-def _largest(series: Sequence[Series], stacked: bool) -> float:
+def _largest(series: Sequence[ChartSeries], stacked: bool) -> float:
     if not stacked:
         return max((_known(value) for each in series for value in each.values), default=0.0)
     return max(map(sum, zip(*(map(_known, each.values) for each in series), strict=True)), default=0.0)
@@ -124,7 +124,7 @@ def _known(value: float | None) -> float:
     return value if value is not None and isfinite(value) else 0.0
 
 
-def _stack(series: Sequence[Series], frame: _Frame) -> Markup:
+def _stack(series: Sequence[ChartSeries], frame: _Frame) -> Markup:
     lower = [0.0] * frame.count
     drawn = []
     for each in series:
@@ -145,11 +145,11 @@ def _where_it_is(values: Sequence[float | None], upper: Sequence[float]) -> list
     return [height if any(around[number : number + 3]) else None for number, height in enumerate(upper)]
 
 
-def _lines(series: Sequence[Series], frame: _Frame) -> Markup:
+def _lines(series: Sequence[ChartSeries], frame: _Frame) -> Markup:
     return Markup("").join(_line(each, each.values, frame) for each in series)
 
 
-def _line(series: Series, drawn: Sequence[float | None], frame: _Frame) -> Markup:
+def _line(series: ChartSeries, drawn: Sequence[float | None], frame: _Frame) -> Markup:
     """`drawn` is where the line runs: in a stack, above the others. `data-values` has the values."""
     return Markup(
         '<path class="line {}" d="{}" vector-effect="non-scaling-stroke" data-name="{}" data-values="{}"/>'
@@ -229,7 +229,7 @@ def _marker_list(placed: Sequence[PlacedMarker]) -> Markup:
     return Markup('<ul class="marks">{}</ul>').format(items)
 
 
-def _table(series: Sequence[Series], frame: _Frame, unit: str) -> Markup:
+def _table(series: Sequence[ChartSeries], frame: _Frame, unit: str) -> Markup:
     """The values, averaged over some steps if there are many."""
     if not frame.count:
         return Markup("")

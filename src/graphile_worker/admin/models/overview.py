@@ -42,7 +42,7 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True):
     """Of the server for the jobs table: added, deleted, updated, live."""
 
 
-class Finding(msgspec.Struct, frozen=True, kw_only=True):
+class OverviewFinding(msgspec.Struct, frozen=True, kw_only=True):
     """Something that is wrong, or that all is well."""
 
     level: Level
@@ -122,7 +122,7 @@ class Overview(msgspec.Struct, frozen=True, kw_only=True):
 
     at: datetime
     level: Level
-    findings: list[Finding]
+    findings: list[OverviewFinding]
     """The worst first; one that says that all is well if there is none."""
     ready: Count
     scheduled: Count

@@ -23,7 +23,7 @@ class Member:
 
 
 @dataclass(frozen=True, slots=True)
-class Operation:
+class ApiOperation:
     """One route, as the page shows it."""
 
     method: str
@@ -45,19 +45,19 @@ async def api_page(call: Call) -> Page:
     return Page("api.html", "API", here="about", values=values)
 
 
-def _subjects(call: Call) -> dict[str, list[Operation]]:
+def _subjects(call: Call) -> dict[str, list[ApiOperation]]:
     schemas = description(call)["components"]["schemas"]
-    found: dict[str, list[Operation]] = {}
+    found: dict[str, list[ApiOperation]] = {}
     for route in call.app.routes:
         if route.is_api:
             found.setdefault(tag_of(route), []).append(_operation(route, schemas))
     return dict(sorted(found.items()))
 
 
-def _operation(route: Route, schemas: dict[str, Any]) -> Operation:
+def _operation(route: Route, schemas: dict[str, Any]) -> ApiOperation:
     answer = getattr(route.answer, "__name__", "") if route.answer is not None else ""
     path = plain_path(route.path)
-    return Operation(
+    return ApiOperation(
         method=route.method,
         path=path,
         summary=route.summary,

@@ -56,7 +56,7 @@ async def overview(call: Call) -> Page:
         "timeline": found.timeline,
         "series": series_of(found.timeline, by_task=wanted.by == "task"),
         "markers": [
-            charts.Marker(each.at, each.text, each.kind)
+            charts.ChartMarker(each.at, each.text, each.kind)
             for each in shown_to(found.markers, may_audit=call.may("audit.read"))
         ],
         "ranges": list(RANGES.values()),
@@ -132,28 +132,28 @@ def _wait_note(found: Overview) -> str:
     return "" if found.usual_wait is None else f"usually under {coarse(max(found.usual_wait, 1))}"
 
 
-def series_of(timeline: Timeline, *, by_task: bool) -> list[charts.Series]:
+def series_of(timeline: Timeline, *, by_task: bool) -> list[charts.ChartSeries]:
     """What the large chart draws, from the bottom: completed, other runtimes, failed."""
-    parts = _by_task(timeline) if by_task else [charts.Series("completed", timeline.completed, "c1")]
+    parts = _by_task(timeline) if by_task else [charts.ChartSeries("completed", timeline.completed, "c1")]
     others = timeline.others
     if others is not None:
-        parts.append(charts.Series("other runtimes", others, "c-idle"))
-    parts.append(charts.Series("failed", timeline.failed, "c-fail"))
+        parts.append(charts.ChartSeries("other runtimes", others, "c-idle"))
+    parts.append(charts.ChartSeries("failed", timeline.failed, "c-fail"))
     return parts
 
 
-def _by_task(timeline: Timeline) -> list[charts.Series]:
+def _by_task(timeline: Timeline) -> list[charts.ChartSeries]:
     names = list(timeline.tasks)
     shown, rest = names[: len(COLOURS)], names[len(COLOURS) :]
     parts = [
-        charts.Series(name[:60], timeline.tasks[name].completed, colour)
+        charts.ChartSeries(name[:60], timeline.tasks[name].completed, colour)
         for name, colour in zip(shown, COLOURS, strict=False)
     ]
     if rest:
         parts.append(
-            charts.Series("other tasks", _sum([timeline.tasks[name].completed for name in rest]), "c6")
+            charts.ChartSeries("other tasks", _sum([timeline.tasks[name].completed for name in rest]), "c6")
         )
-    return parts or [charts.Series("completed", timeline.completed, "c1")]
+    return parts or [charts.ChartSeries("completed", timeline.completed, "c1")]
 
 
 def _sum(parts: Sequence[Sequence[float]]) -> list[float]:

@@ -117,16 +117,16 @@ async def _charts(call: Call, wanted: TaskPageQuery) -> dict[str, object]:
     return {
         "timeline": timeline,
         "series": [
-            charts.Series("completed", of.completed, "c1"),
-            charts.Series("failed", of.failed, "c-fail"),
+            charts.ChartSeries("completed", of.completed, "c1"),
+            charts.ChartSeries("failed", of.failed, "c-fail"),
         ],
         "times": [
-            charts.Series("run time, p95", percentiles["run_p95"], "c2"),
-            charts.Series("wait time, p95", percentiles["wait_p95"], "c3"),
+            charts.ChartSeries("run time, p95", percentiles["run_p95"], "c2"),
+            charts.ChartSeries("wait time, p95", percentiles["wait_p95"], "c3"),
         ],
         "groups": groups,
         "error_title": lambda group: error_title(group, hub.redactor),
-        "markers": [charts.Marker(each.at, each.text, each.kind) for each in markers],
+        "markers": [charts.ChartMarker(each.at, each.text, each.kind) for each in markers],
     }
 
 

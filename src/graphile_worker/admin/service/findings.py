@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from ...history.error_groups import ErrorGroup
 from ...pauses import Pause
 from ...text import count
-from ..models.overview import Finding, Forecast, Level, Rates, Sample
+from ..models.overview import Forecast, Level, OverviewFinding, Rates, Sample
 from ..models.series import Marker
 from ..models.tasks import RunningLine, TaskRow
 from ..times import duration
@@ -34,7 +34,7 @@ ORDER: dict[Level, int] = {"bad": 0, "warn": 1, "ok": 2}
 
 
 @dataclass(slots=True)
-class Facts:
+class OverviewFacts:
     """What findings are made of."""
 
     sample: Sample
@@ -49,7 +49,7 @@ class Facts:
     deploys: Sequence[Marker] = field(default_factory=list)
 
 
-def find(facts: Facts) -> list[Finding]:
+def find(facts: OverviewFacts) -> list[OverviewFinding]:
     """The worst first; one that says that all is well if there is nothing else."""
     found = [
         *_no_worker(facts),
@@ -65,7 +65,7 @@ def find(facts: Facts) -> list[Finding]:
     return found or [_all_well(facts)]
 
 
-def _no_worker(facts: Facts) -> list[Finding]:
+def _no_worker(facts: OverviewFacts) -> list[OverviewFinding]:
     sample = facts.sample
     if sample.workers != 0 or not sample.ready.value:
         return []
@@ -73,10 +73,10 @@ def _no_worker(facts: Facts) -> list[Finding]:
         return []
     title = f"No worker is alive, and {count(sample.ready.value, 'job')} {_are(sample.ready.value)} ready"
     detail = f"The oldest has waited for {duration(sample.oldest_wait)}."
-    return [Finding(level="bad", title=title, detail=detail, link="Open workers", path="/workers")]
+    return [OverviewFinding(level="bad", title=title, detail=detail, link="Open workers", path="/workers")]
 
 
-def _failing(facts: Facts) -> list[Finding]:
+def _failing(facts: OverviewFacts) -> list[OverviewFinding]:
     found = []
     for name, series in facts.hour.tasks.items():
         failed, completed = sum(series.failed[-RECENT:]), sum(series.completed[-RECENT:])
@@ -87,14 +87,14 @@ def _failing(facts: Facts) -> list[Finding]:
     return [finding for _, finding in found] or _failing_elsewhere(facts)
 
 
-def _failing_task(facts: Facts, name: str, series: TaskSeries, share: float) -> Finding:
+def _failing_task(facts: OverviewFacts, name: str, series: TaskSeries, share: float) -> OverviewFinding:
     first = _first_failing(series)
     began = facts.hour.start + timedelta(minutes=first)
     total, minutes = round(sum(series.failed[first:])), len(series.failed) - first
     groups = [each for each in facts.groups if each.task_identifier == name and each.last_at >= began]
     errors = "" if not groups else ", one error" if len(groups) == 1 else f", {len(groups)} errors"
     group = groups[0] if len(groups) == 1 else None
-    return Finding(
+    return OverviewFinding(
         level="bad" if share >= FAILING_BADLY else "warn",
         title=f"{name}: {count(total, 'failure')} in {count(minutes, 'minute')}{errors}",
         since=began if first else None,
@@ -105,7 +105,7 @@ def _failing_task(facts: Facts, name: str, series: TaskSeries, share: float) -> 
     )
 
 
-def _causes(facts: Facts, began: datetime, group: ErrorGroup | None, share: float) -> list[str]:
+def _causes(facts: OverviewFacts, began: datetime, group: ErrorGroup | None, share: float) -> list[str]:
     """What happened before it began, and how bad it is."""
     sentences = []
     before = [each for each in facts.deploys if began - BEFORE <= each.at <= began + timedelta(minutes=1)]
@@ -130,7 +130,7 @@ def _first_failing(series: TaskSeries) -> int:
     return first
 
 
-def _failing_elsewhere(facts: Facts) -> list[Finding]:
+def _failing_elsewhere(facts: OverviewFacts) -> list[OverviewFinding]:
     """Failures of runtimes that keep no figures, from the server's counters."""
     failed, done = facts.sample.failed_per_minute, facts.sample.deleted_per_minute
     if facts.hour.is_recorded and facts.hour.tasks:
@@ -139,23 +139,23 @@ def _failing_elsewhere(facts: Facts) -> list[Finding]:
         return []
     title = f"About {failed:,.0f} attempts a minute fail"
     detail = "This is worked out from the server's counters: these workers record no errors."
-    return [Finding(level="bad", title=title, detail=detail, link="Open failures", path="/failures")]
+    return [OverviewFinding(level="bad", title=title, detail=detail, link="Open failures", path="/failures")]
 
 
-def _paused(facts: Facts) -> list[Finding]:
+def _paused(facts: OverviewFacts) -> list[OverviewFinding]:
     every = next((each for each in facts.pauses if each.name is None), None)
     if every is not None:
         because = f" Reason: {every.reason}." if every.reason else ""
         title = "Every task is paused"
-        return [Finding(level="warn", title=title, detail=f"Python workers start no job.{because}")]
+        return [OverviewFinding(level="warn", title=title, detail=f"Python workers start no job.{because}")]
     if not facts.pauses:
         return []
     names = ", ".join(each.what for each in facts.pauses[:3])
     more = f" and {len(facts.pauses) - 3} more" if len(facts.pauses) > 3 else ""
-    return [Finding(level="warn", title=f"Paused: {names}{more}")]
+    return [OverviewFinding(level="warn", title=f"Paused: {names}{more}")]
 
 
-def _waiting(facts: Facts) -> list[Finding]:
+def _waiting(facts: OverviewFacts) -> list[OverviewFinding]:
     wait, usual = facts.sample.oldest_wait, facts.usual_wait
     if wait < LONG_WAIT or (usual is not None and wait < usual * FAR_ABOVE):
         return []
@@ -163,7 +163,7 @@ def _waiting(facts: Facts) -> list[Finding]:
     compared = "" if usual is None else f" Usually it is under {duration(max(usual, 1))}."
     outlook = "" if facts.forecast is None else f" Backlog: {facts.forecast.text}."
     return [
-        Finding(
+        OverviewFinding(
             level="bad" if wait >= VERY_LONG_WAIT else "warn",
             title=f"A job has been ready for {duration(wait)} and is still waiting",
             detail=(paused + compared + outlook).strip(),
@@ -174,7 +174,7 @@ def _waiting(facts: Facts) -> list[Finding]:
     ]
 
 
-def _may_be_paused(facts: Facts) -> str:
+def _may_be_paused(facts: OverviewFacts) -> str:
     """Jobs of what is paused are ready, and wait."""
     if not facts.pauses or any(each.name is None for each in facts.pauses):
         return ""
@@ -183,13 +183,13 @@ def _may_be_paused(facts: Facts) -> str:
     return f"It may belong to {facts.pauses[0].what}, which is paused."
 
 
-def _unknown_tasks(facts: Facts) -> list[Finding]:
+def _unknown_tasks(facts: OverviewFacts) -> list[OverviewFinding]:
     unknown = [task for task in facts.tasks if not task.is_known]
     if not unknown or not facts.sample.workers:
         return []
     names = ", ".join(task.name for task in unknown[:3]) + (" and others" if len(unknown) > 3 else "")
     return [
-        Finding(
+        OverviewFinding(
             level="warn",
             title=f"No running worker has {names}",
             detail=f"{unknown[0].waiting} of its jobs wait." if len(unknown) == 1 else "Their jobs wait.",
@@ -199,26 +199,26 @@ def _unknown_tasks(facts: Facts) -> list[Finding]:
     ]
 
 
-def _unreachable(facts: Facts) -> list[Finding]:
+def _unreachable(facts: OverviewFacts) -> list[OverviewFinding]:
     lost = facts.sample.unreachable
     if not lost:
         return []
     verb = "does" if lost == 1 else "do"
     title = f"{count(lost, 'worker')} {verb} not answer"
     detail = "Another worker recovers their jobs after a while."
-    return [Finding(level="warn", title=title, detail=detail, link="Open workers", path="/workers")]
+    return [OverviewFinding(level="warn", title=title, detail=detail, link="Open workers", path="/workers")]
 
 
-def _growing(facts: Facts) -> list[Finding]:
+def _growing(facts: OverviewFacts) -> list[OverviewFinding]:
     outlook = facts.forecast
     if outlook is None or not outlook.missing_slots:
         return []
     title = f"The backlog {outlook.text}"
     detail = f"{facts.sample.ready} jobs are ready."
-    return [Finding(level="warn", title=title, detail=detail, link="Open tasks", path="/tasks")]
+    return [OverviewFinding(level="warn", title=title, detail=detail, link="Open tasks", path="/tasks")]
 
 
-def _long_running(facts: Facts) -> list[Finding]:
+def _long_running(facts: OverviewFacts) -> list[OverviewFinding]:
     long = [line for line in facts.running if line.is_long]
     if not long:
         return []
@@ -228,11 +228,13 @@ def _long_running(facts: Facts) -> list[Finding]:
     title = f"{count(len(long), 'job')} {'runs' if len(long) == 1 else 'run'} much longer than usual"
     detail = f"Job {first.job_id} of {first.task} has run for {duration(seconds)}{usual}."
     return [
-        Finding(level="warn", title=title, detail=detail, link="Open the job", path=f"/jobs/{first.job_id}")
+        OverviewFinding(
+            level="warn", title=title, detail=detail, link="Open the job", path=f"/jobs/{first.job_id}"
+        )
     ]
 
 
-def _all_well(facts: Facts) -> Finding:
+def _all_well(facts: OverviewFacts) -> OverviewFinding:
     sample, rate = facts.sample, facts.rates.completed
     busy = "" if rate is None else f"{rate:,.0f}/min, " if rate >= 1 or rate == 0 else f"{rate:.1f}/min, "
     if sample.ready.value:
@@ -242,7 +244,7 @@ def _all_well(facts: Facts) -> Finding:
     workers = [] if sample.workers is None else [f"{count(sample.workers, 'worker')} alive."]
     if sample.failed.value:
         workers.append(f"{sample.failed} permanently failed {_jobs(sample.failed.value)} in the table.")
-    return Finding(level="ok", title=f"All well: {busy}{waits}", detail=" ".join(workers))
+    return OverviewFinding(level="ok", title=f"All well: {busy}{waits}", detail=" ".join(workers))
 
 
 def _jobs(number: int) -> str:

@@ -22,7 +22,7 @@ from .counts import Estimates, count_of, estimates
 from .exact_count import count_in_steps
 from .search import (
     MAX_PAYLOAD,
-    Found,
+    FoundJobs,
     RunPosition,
     find_by_id,
     find_in_run_order,
@@ -179,7 +179,7 @@ async def _reported(
 
 
 def _count(
-    filter: JobFilter, known: Estimates, found: Found, rows: list[Row], *, is_first: bool
+    filter: JobFilter, known: Estimates, found: FoundJobs, rows: list[Row], *, is_first: bool
 ) -> Count | None:
     if is_first and found.position is None and len(found.rows) <= len(rows):
         return Count(len(rows))
@@ -189,7 +189,7 @@ def _count(
     return Count(len(rows), "at_least") if is_first else None
 
 
-def _searched(found: Found, known: Estimates) -> Searched:
+def _searched(found: FoundJobs, known: Estimates) -> Searched:
     is_complete = found.position is None
     read = known.all.value if is_complete and known.all.kind == "exact" else found.read
     return Searched(read, known.all, is_complete)

@@ -15,7 +15,7 @@ from ..models.overview import ErrorLine, Forecast, Overview, Rates, Sample, Sche
 from ..models.series import Marker, RangeName
 from ..models.tasks import RunningLine
 from ..redact import Redactor
-from .findings import Facts, find
+from .findings import OverviewFacts, find
 from .forecast import forecast
 from .markers import read_deploys, read_markers
 from .own_tables import ERRORS, FIGURES, PAUSES, WORKERS
@@ -95,7 +95,7 @@ def _overview(
     rates = _rates(sample, tasks.hour)
     outlook = _forecast(sample, rates, tasks)
     findings = find(
-        Facts(
+        OverviewFacts(
             sample, tasks.hour, rates, usual_wait=usual, forecast=outlook, groups=groups,
             pauses=tasks.pauses, tasks=tasks.rows, running=tasks.running.lines, deploys=deploys,
         )

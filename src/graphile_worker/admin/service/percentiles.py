@@ -16,7 +16,7 @@ P95 = 0.95
 
 
 @dataclass(slots=True)
-class _Times:
+class _Percentiles:
     """The histograms of one step, added up."""
 
     longest: float = 0.0
@@ -42,7 +42,7 @@ async def read_percentiles(
     """`run_p95` and `wait_p95` in each step, by task; the empty name is for all together."""
     if not of.is_recorded:
         return {}
-    steps: defaultdict[tuple[str, int], _Times] = defaultdict(_Times)
+    steps: defaultdict[tuple[str, int], _Percentiles] = defaultdict(_Percentiles)
     for step, task, *row in await read_steps(connection, schema, "times", of, tables, task_identifier):
         steps[task, step].add(*row)
         steps["", step].add(*row)

@@ -35,7 +35,7 @@ RunPosition = tuple[int, float, int]
 BEGINNING: RunPosition = (-32768, float("-inf"), FIRST_ID)
 
 
-class Found(msgspec.Struct):
+class FoundJobs(msgspec.Struct):
     """What a search has found."""
 
     rows: list[Row]
@@ -70,7 +70,7 @@ async def find_by_id(
     has_failed_index: bool,
     payload: int = 0,
     budget: float = BUDGET,
-) -> Found:
+) -> FoundJobs:
     """Up to `limit` jobs by id, downwards or upwards."""
     is_down = order == "newest"
     start, end = _bounds(filter, is_down=is_down)
@@ -81,7 +81,7 @@ async def find_by_id(
         walked = ["listed_failed"]
     statement = with_parts(statement, "-- :walked\n", walked, schema)
     text, more = with_conditions(statement, filter, schema, 14)
-    found = Found([])
+    found = FoundJobs([])
     deadline = time.monotonic() + budget
     while True:
         wanted = limit - len(found.rows)
@@ -116,13 +116,13 @@ async def find_in_run_order(
     limit: int,
     payload: int = 0,
     budget: float = BUDGET,
-) -> Found:
+) -> FoundJobs:
     """Up to `limit` waiting jobs, in the order in which workers take them."""
     position = BEGINNING if after is None else after
     if filter.state is not None and not replace(filter, state=None).has_conditions:
         return await _find_waiting(connection, schema, filter.state, position, limit, payload)
     text, more = with_conditions(load("admin/find_in_run_order", schema), filter, schema, 16)
-    found = Found([])
+    found = FoundJobs([])
     deadline = time.monotonic() + budget
     step = STEP if filter.has_conditions else max(limit, OF_PRIORITY)
     while True:
@@ -142,10 +142,10 @@ async def find_in_run_order(
 
 async def _find_waiting(
     connection: Connection, schema: SchemaName, state: str, after: RunPosition, limit: int, payload: int
-) -> Found:
+) -> FoundJobs:
     statement = load("admin/find_waiting" if state == "ready" else "admin/find_waiting@scheduled", schema)
     rows = await connection.fetch(statement, limit, *after, max(limit, OF_PRIORITY), payload)
-    found = Found(list(rows), len(rows))
+    found = FoundJobs(list(rows), len(rows))
     if len(rows) >= limit:
         last = rows[-1]
         found.position = (last["priority"], last["run_at"], last["id"])

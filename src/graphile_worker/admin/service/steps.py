@@ -42,7 +42,7 @@ class Step(msgspec.Struct, frozen=True):
     """The operation has ended, or another dashboard has it."""
 
 
-class Progress(msgspec.Struct):
+class StepProgress(msgspec.Struct):
     """What is written at the end of a step."""
 
     last_id: int
@@ -66,7 +66,7 @@ async def step(database: Database, operation_id: int, runner: str) -> Step:
         row = await connection.fetchrow(load("admin/get_operation", schema), operation_id)
         if mine is None or row is None:
             return Step(is_over=True)
-        done = Progress(row["last_id"], row["last_at"], row["stage"], list(row["watched"]))
+        done = StepProgress(row["last_id"], row["last_at"], row["stage"], list(row["watched"]))
         if row["state"] == "stopping":
             done.state = "stopped"
             done.note = "Stopped by a person."
@@ -78,7 +78,7 @@ async def step(database: Database, operation_id: int, runner: str) -> Step:
         return Step(done.changed, done.wait, is_over=done.state is not None)
 
 
-async def _note(connection: Connection, database: Database, row: Row, done: Progress) -> None:
+async def _note(connection: Connection, database: Database, row: Row, done: StepProgress) -> None:
     await connection.execute(
         load("admin/advance_operation", database.schema),
         row["id"], done.last_id, done.last_at, done.changed, done.skipped, done.succeeded, done.watched,
@@ -91,14 +91,14 @@ async def _note(connection: Connection, database: Database, row: Row, done: Prog
 # -- all jobs ----------------------------------------------------------------------------------------------
 
 
-async def _all(connection: Connection, database: Database, row: Row, done: Progress) -> None:
+async def _all(connection: Connection, database: Database, row: Row, done: StepProgress) -> None:
     choice = await _change_next(connection, database, row, done, _size(row))
     if choice.is_last:
         done.state = "done"
 
 
 async def _change_next(
-    connection: Connection, database: Database, row: Row, done: Progress, size: int
+    connection: Connection, database: Database, row: Row, done: StepProgress, size: int
 ) -> Choice:
     """Change the next jobs, and note where the step after it starts."""
     chosen = msgspec.json.decode(row["chosen"], type=Chosen)
@@ -145,7 +145,7 @@ def _size(row: Row) -> int:
 # -- a careful retry -----------------------------------------------------------------------------------------
 
 
-async def _canary(connection: Connection, database: Database, row: Row, done: Progress) -> None:
+async def _canary(connection: Connection, database: Database, row: Row, done: StepProgress) -> None:
     """Retry some jobs."""
     wanted = int(msgspec.json.decode(row["arguments"]).get("canary", 1))
     choice = await _change_next(connection, database, row, done, wanted)
@@ -156,7 +156,7 @@ async def _canary(connection: Connection, database: Database, row: Row, done: Pr
         done.wait = 0.0
 
 
-async def _watching(connection: Connection, database: Database, row: Row, done: Progress) -> None:
+async def _watching(connection: Connection, database: Database, row: Row, done: StepProgress) -> None:
     """Wait for the outcome of the first jobs."""
     await _look(connection, database, row, done)
     done.wait = LOOK_EVERY
@@ -165,7 +165,7 @@ async def _watching(connection: Connection, database: Database, row: Row, done: 
         done.stage, done.wait = "rest" if has_proof else "canary", 0.0
 
 
-async def _rest(connection: Connection, database: Database, row: Row, done: Progress) -> None:
+async def _rest(connection: Connection, database: Database, row: Row, done: StepProgress) -> None:
     """Retry the others, as long as none fails and workers keep up."""
     await _look(connection, database, row, done)
     done.wait = LOOK_EVERY
@@ -176,7 +176,7 @@ async def _rest(connection: Connection, database: Database, row: Row, done: Prog
         done.stage = "settling"
 
 
-async def _settling(connection: Connection, database: Database, row: Row, done: Progress) -> None:
+async def _settling(connection: Connection, database: Database, row: Row, done: StepProgress) -> None:
     """Wait for the outcome of the last jobs."""
     await _look(connection, database, row, done)
     done.wait = LOOK_EVERY
@@ -184,7 +184,7 @@ async def _settling(connection: Connection, database: Database, row: Row, done: 
         done.state = "done"
 
 
-async def _look(connection: Connection, database: Database, row: Row, done: Progress) -> None:
+async def _look(connection: Connection, database: Database, row: Row, done: StepProgress) -> None:
     """See what became of retried jobs; the first failure stops it all.
 
     Workers delete jobs that complete, so a job that is no longer there succeeded, unless something says
@@ -237,7 +237,7 @@ def _why_stopped(row: Row, failed: Sequence[Row]) -> str:
 # -- an undo -------------------------------------------------------------------------------------------------
 
 
-async def _undo_some(connection: Connection, database: Database, row: Row, done: Progress) -> None:
+async def _undo_some(connection: Connection, database: Database, row: Row, done: StepProgress) -> None:
     chosen = msgspec.json.decode(row["chosen"], type=Chosen)
     found = await undo.undo_step(connection, database.schema, chosen.audit_id or 0, row["last_id"])
     done.last_id = found.last_id

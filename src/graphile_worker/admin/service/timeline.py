@@ -12,7 +12,7 @@ from ..show import one_line
 from ..times import duration
 
 
-class Step(msgspec.Struct, frozen=True):
+class TimelineStep(msgspec.Struct, frozen=True):
     """One thing that happened, or will."""
 
     at: datetime
@@ -23,23 +23,27 @@ class Step(msgspec.Struct, frozen=True):
     worker: str | None = None
 
 
-def steps_of(job: JobView, now: datetime) -> list[Step]:
+def steps_of(job: JobView, now: datetime) -> list[TimelineStep]:
     """The steps in the order of their times."""
-    steps: list[Step] = []
+    steps: list[TimelineStep] = []
     if job.created_at is not None:
-        steps.append(Step(job.created_at, "Added", "" if job.key is None else f"key {one_line(job.key, 60)}"))
+        steps.append(
+            TimelineStep(job.created_at, "Added", "" if job.key is None else f"key {one_line(job.key, 60)}")
+        )
     steps += _failures(job)
     steps += _ends(job)
     if job.state == "locked" and job.locked_at is not None:
         steps.append(
-            Step(job.locked_at, f"Locked for attempt {job.attempts}", _waited(job), "next", job.locked_by)
+            TimelineStep(
+                job.locked_at, f"Locked for attempt {job.attempts}", _waited(job), "next", job.locked_by
+            )
         )
     elif job.state in ("ready", "scheduled") and job.run_at is not None and job.attempts is not None:
         steps.append(_next(job, job.run_at, job.attempts, now))
     return sorted(steps, key=lambda step: step.at)
 
 
-def _failures(job: JobView) -> list[Step]:
+def _failures(job: JobView) -> list[TimelineStep]:
     """Each failed attempt, and its start where the duration is known."""
     steps = []
     for error in job.failed_attempts:
@@ -48,17 +52,21 @@ def _failures(job: JobView) -> list[Step]:
         if error.duration is not None:
             started = error.failed_at - timedelta(seconds=error.duration)
             steps.append(
-                Step(started, f"Attempt {error.attempt} started", version.strip(" ·"), "", error.worker)
+                TimelineStep(
+                    started, f"Attempt {error.attempt} started", version.strip(" ·"), "", error.worker
+                )
             )
         took = f" after {duration(error.duration)}" if error.duration is not None else ""
         final = ", permanently" if error.is_final else ""
-        steps.append(Step(error.failed_at, f"Attempt {error.attempt} failed{took}{final}", kind, "bad"))
+        steps.append(
+            TimelineStep(error.failed_at, f"Attempt {error.attempt} failed{took}{final}", kind, "bad")
+        )
     if not job.failed_attempts and job.state == "failed" and job.failed_at is not None:
-        steps.append(Step(job.failed_at, "Failed permanently", one_line(job.last_error, 60), "bad"))
+        steps.append(TimelineStep(job.failed_at, "Failed permanently", one_line(job.last_error, 60), "bad"))
     return steps
 
 
-def _ends(job: JobView) -> list[Step]:
+def _ends(job: JobView) -> list[TimelineStep]:
     steps = []
     for end in job.ends:
         took = f" after {duration(end.duration)}" if end.duration is not None else ""
@@ -66,17 +74,19 @@ def _ends(job: JobView) -> list[Step]:
         if end.state == "failed" and any(error.is_final for error in job.failed_attempts):
             continue
         if end.started_at is not None and end.state == "completed":
-            steps.append(Step(end.started_at, f"Attempt {end.attempts} started", "", "", end.worker))
-        steps.append(Step(end.finished_at, f"{end.state.capitalize()}{took}", one_line(end.error, 60), tone))
+            steps.append(TimelineStep(end.started_at, f"Attempt {end.attempts} started", "", "", end.worker))
+        steps.append(
+            TimelineStep(end.finished_at, f"{end.state.capitalize()}{took}", one_line(end.error, 60), tone)
+        )
     return steps
 
 
-def _next(job: JobView, run_at: datetime, attempts: int, now: datetime) -> Step:
+def _next(job: JobView, run_at: datetime, attempts: int, now: datetime) -> TimelineStep:
     of = f"{attempts + 1} of {job.max_attempts}"
     word = "Next attempt" if attempts else "First attempt"
     if run_at > now:
-        return Step(run_at, f"{word} due", of, "next")
-    return Step(max(run_at, job.created_at or run_at), f"{word} could have started", of, "next")
+        return TimelineStep(run_at, f"{word} due", of, "next")
+    return TimelineStep(max(run_at, job.created_at or run_at), f"{word} could have started", of, "next")
 
 
 def _waited(job: JobView) -> str:

@@ -46,7 +46,7 @@ class QueueFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class JobFacts:
     """What is known when the decision is made."""
 
     job: JobDetails
@@ -86,7 +86,7 @@ class Facts:
         return 0.0 if at is None else max(0.0, (self.now - at).total_seconds())
 
 
-def decide(facts: Facts) -> Verdict:
+def decide(facts: JobFacts) -> Verdict:
     """The first reason that holds."""
     job = facts.job
     if job.state == "locked":
@@ -112,7 +112,7 @@ def decide(facts: Facts) -> Verdict:
     return _soon(facts)
 
 
-def _held(facts: Facts) -> Iterator[Verdict]:
+def _held(facts: JobFacts) -> Iterator[Verdict]:
     """It looks ready while it runs in the transaction that fetched it."""
     for pool in facts.able:
         started = next((one.started_at for one in pool.running or () if one.id == facts.job.id), None)
@@ -135,11 +135,11 @@ def _held(facts: Facts) -> Iterator[Verdict]:
         return
 
 
-def _ago(facts: Facts, pool: WorkerSummary) -> str:
+def _ago(facts: JobFacts, pool: WorkerSummary) -> str:
     return "just now" if pool.last_seen_at is None else f"{duration(facts.since(pool.last_seen_at))} ago"
 
 
-def _locked(facts: Facts) -> Verdict:
+def _locked(facts: JobFacts) -> Verdict:
     job, pool = facts.job, facts.holder
     name = job.locked_by or "an unknown worker"
     locked_for = facts.since(job.locked_at)
@@ -172,7 +172,7 @@ def _locked(facts: Facts) -> Verdict:
     return _running(facts, pool, where, facts.since(started) if started is not None else locked_for)
 
 
-def _running(facts: Facts, pool: WorkerSummary, where: str, seconds: float) -> Verdict:
+def _running(facts: JobFacts, pool: WorkerSummary, where: str, seconds: float) -> Verdict:
     job = facts.job
     evidence = [f"Attempt {job.attempts} of {job.max_attempts}."]
     if facts.usual is not None:
@@ -215,7 +215,7 @@ def _locked_by_dead(pool: WorkerSummary, locked_for: float) -> Verdict:
     )
 
 
-def _locked_by_unknown(facts: Facts, name: str, locked_for: float) -> Verdict:
+def _locked_by_unknown(facts: JobFacts, name: str, locked_for: float) -> Verdict:
     if locked_for >= STALE:
         return Verdict(
             kind="stale_lock",
@@ -240,7 +240,7 @@ def _locked_by_unknown(facts: Facts, name: str, locked_for: float) -> Verdict:
     )
 
 
-def _failed(facts: Facts) -> Verdict:
+def _failed(facts: JobFacts) -> Verdict:
     job = facts.job
     if facts.is_cancelled:
         return Verdict(
@@ -260,11 +260,11 @@ def _failed(facts: Facts) -> Verdict:
     )
 
 
-def _scheduled(facts: Facts) -> Verdict:
+def _scheduled(facts: JobFacts) -> Verdict:
     job = facts.job
     wait = max(0.0, (job.run_at - facts.now).total_seconds())
     at = f"{job.run_at.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
-    held = [f"{_of_pause(pause)}." for pause in facts.pauses if _holds(pause, job)]
+    held = [f"{_of_pause(pause)}." for pause in facts.pauses if _held_batches(pause, job)]
     if job.attempts:
         times = "once" if job.attempts == 1 else f"{job.attempts} times"
         return Verdict(
@@ -282,9 +282,9 @@ def _scheduled(facts: Facts) -> Verdict:
     )
 
 
-def _paused(facts: Facts) -> Iterator[Verdict]:
+def _paused(facts: JobFacts) -> Iterator[Verdict]:
     for pause in facts.pauses:
-        if not _holds(pause, facts.job):
+        if not _held_batches(pause, facts.job):
             continue
         since = [] if pause.paused_at is None else [f"Paused {duration(facts.since(pause.paused_at))} ago."]
         headline = f"{_of_pause(pause)}."
@@ -311,7 +311,7 @@ def _paused(facts: Facts) -> Iterator[Verdict]:
             )
 
 
-def _holds(pause: Pause, job: JobDetails) -> bool:
+def _held_batches(pause: Pause, job: JobDetails) -> bool:
     if pause.queue_name is not None:
         return pause.queue_name == job.queue_name
     return pause.task_identifier in (None, job.task_identifier)
@@ -322,7 +322,7 @@ def _of_pause(pause: Pause) -> str:
     return f"{what[0].upper()}{what[1:]} is paused{pause.terms}"
 
 
-def _queue(facts: Facts) -> Iterator[Verdict]:
+def _queue(facts: JobFacts) -> Iterator[Verdict]:
     queue = facts.queue
     if queue is None or not queue.is_full:
         return
@@ -361,7 +361,7 @@ def _queue(facts: Facts) -> Iterator[Verdict]:
 
 
 def _lost_lock(
-    facts: Facts, queue: QueueFacts, holder: str, pool: WorkerSummary | None, seconds: float
+    facts: JobFacts, queue: QueueFacts, holder: str, pool: WorkerSummary | None, seconds: float
 ) -> Verdict:
     if pool is None and seconds < STALE:
         why = f"{holder} is not among the registered Python workers: another runtime, or a dead worker."
@@ -379,7 +379,7 @@ def _lost_lock(
     )
 
 
-def _without_worker(facts: Facts) -> Iterator[Verdict]:
+def _without_worker(facts: JobFacts) -> Iterator[Verdict]:
     task = facts.job.task_identifier
     if facts.workers is None:
         if facts.since(_ready_since(facts.job)) > OVERDUE:
@@ -425,7 +425,7 @@ def _without_worker(facts: Facts) -> Iterator[Verdict]:
     )
 
 
-def _quiet(facts: Facts) -> Iterator[Verdict]:
+def _quiet(facts: JobFacts) -> Iterator[Verdict]:
     able = facts.able
     if able and all(pool.id in facts.quiet for pool in able):
         yield Verdict(
@@ -437,7 +437,7 @@ def _quiet(facts: Facts) -> Iterator[Verdict]:
         )
 
 
-def _limited(facts: Facts) -> Iterator[Verdict]:
+def _limited(facts: JobFacts) -> Iterator[Verdict]:
     for limit in facts.limits:
         if limit.concurrency is not None and limit.running is not None and limit.running >= limit.concurrency:
             yield Verdict(
@@ -456,7 +456,7 @@ def _limited(facts: Facts) -> Iterator[Verdict]:
             )
 
 
-def _flags(facts: Facts) -> Iterator[Verdict]:
+def _flags(facts: JobFacts) -> Iterator[Verdict]:
     """Flags that the workers with its task forbid. Some do not say: their flags may change."""
     own = [flag for flag in sorted(facts.job.flags or ()) if not flag.startswith("py:")]
     if not own or not facts.able:
@@ -490,7 +490,7 @@ def _flags(facts: Facts) -> Iterator[Verdict]:
         )
 
 
-def _in_line(facts: Facts) -> Iterator[Verdict]:
+def _in_line(facts: JobFacts) -> Iterator[Verdict]:
     able = facts.able
     if not able or any(_has_free_slot(pool, facts.job.task_identifier) for pool in able):
         return
@@ -532,7 +532,7 @@ def _blocked(pools: list[WorkerSummary]) -> Verdict:
     )
 
 
-def _idle(facts: Facts) -> Iterator[Verdict]:
+def _idle(facts: JobFacts) -> Iterator[Verdict]:
     """Workers are alive and have free slots, but do not take it."""
     if facts.since(_ready_since(facts.job)) < OVERDUE or not facts.able:
         return
@@ -574,7 +574,7 @@ def _clock(pool: WorkerSummary) -> str:
     return f"{_where(pool)} is {duration(abs(ahead))} {'ahead' if ahead > 0 else 'behind'}."
 
 
-def _soon(facts: Facts) -> Verdict:
+def _soon(facts: JobFacts) -> Verdict:
     return Verdict(
         kind="soon",
         tone="ok",
@@ -611,7 +611,7 @@ def _where(pool: WorkerSummary) -> str:
     return f"{pool.host} (process {pool.pid})" if pool.host is not None else pool.id
 
 
-def _line(facts: Facts) -> list[str]:
+def _line(facts: JobFacts) -> list[str]:
     if facts.ahead is None or facts.ahead.value == 0:
         return []
     return [f"Before it in line: {_jobs(facts.ahead)}{_about(facts)}."]
@@ -621,7 +621,7 @@ def _jobs(found: Count) -> str:
     return f"{found} {'job' if found.value == 1 and found.kind == 'exact' else 'jobs'}"
 
 
-def _about(facts: Facts) -> str:
+def _about(facts: JobFacts) -> str:
     """How long the jobs before it take at the pace of the last minutes."""
     if facts.rate is None or facts.rate <= 0 or facts.ahead is None or facts.ahead.kind == "at_least":
         return ""

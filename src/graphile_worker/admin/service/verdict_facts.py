@@ -23,7 +23,7 @@ from ..database import Database
 from ..models.common import Count
 from ..models.verdict import Verdict
 from .search import find_these
-from .verdict import Facts, QueueFacts, decide
+from .verdict import JobFacts, QueueFacts, decide
 
 COUNTED = 1_000
 """Jobs in line that are counted."""
@@ -52,7 +52,7 @@ GONE = Verdict(
 )  # fmt: skip
 
 
-async def gather(connection: Connection, schema: SchemaName, job: JobDetails) -> Facts:
+async def gather(connection: Connection, schema: SchemaName, job: JobDetails) -> JobFacts:
     """Everything that a decision about this job may need, and no more."""
     now = datetime.now(UTC)
     is_locked, is_ready = job.state == "locked", job.state == "ready"
@@ -79,7 +79,7 @@ async def gather(connection: Connection, schema: SchemaName, job: JobDetails) ->
         limits = [limit for limit in found_limits if job.task_identifier in limit.tasks]
         ahead = await _ahead(connection, schema, job)
     rate, usual = await _pace(connection, schema, job, now) if is_locked or is_ready else (None, None)
-    return Facts(
+    return JobFacts(
         job=job, now=now,
         workers=None if workers is None else [pool for pool in workers if pool.host is not None],
         has_others=has_others, quiet=quiet, pauses=pauses, limits=limits, queue=queue, ahead=ahead, rate=rate,

@@ -14,7 +14,7 @@ DAY = 86400.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Backlog:
+class BenchBacklog:
     """A kind of jobs that cannot run."""
 
     name: str
@@ -26,12 +26,14 @@ class Backlog:
 
 
 BACKLOGS = (
-    Backlog(name="future jobs", jobs=Jobs(delay=DAY)),
-    Backlog(name="future jobs, 100 priorities", jobs=Jobs(delay=DAY, lowest_priority=-50, priorities=100)),
-    Backlog(name="jobs of other workers", jobs=Jobs(task=FOREIGN, lowest_priority=BETTER)),
-    Backlog(name="permanently failed jobs", jobs=Jobs(attempts=25)),
-    Backlog(name="jobs of a busy queue", jobs=Jobs(lowest_priority=BETTER, queues=1), busy_queue=True),
-    Backlog(name="dead rows", jobs=Jobs(delay=-DAY), dead=True),
+    BenchBacklog(name="future jobs", jobs=Jobs(delay=DAY)),
+    BenchBacklog(
+        name="future jobs, 100 priorities", jobs=Jobs(delay=DAY, lowest_priority=-50, priorities=100)
+    ),
+    BenchBacklog(name="jobs of other workers", jobs=Jobs(task=FOREIGN, lowest_priority=BETTER)),
+    BenchBacklog(name="permanently failed jobs", jobs=Jobs(attempts=25)),
+    BenchBacklog(name="jobs of a busy queue", jobs=Jobs(lowest_priority=BETTER, queues=1), busy_queue=True),
+    BenchBacklog(name="dead rows", jobs=Jobs(delay=-DAY), dead=True),
 )
 
 

@@ -16,7 +16,7 @@ from ...service.run_worker import fast_loop
 from ...version import __version__
 from ..support.progress import progress_bar
 from . import adding, growth, latency, throughput
-from .results import Report
+from .results import BenchReport
 from .scratch import Scratch, scratch_schema
 from .workbench import Scale, Step, Workbench
 
@@ -30,7 +30,7 @@ PARTS: dict[str, Part] = {
 }
 
 
-async def measure(options: WorkerOptions, scale: Scale, parts: Collection[str]) -> Report:
+async def measure(options: WorkerOptions, scale: Scale, parts: Collection[str]) -> BenchReport:
     """Measure these parts on the database of `options`; the other options have no effect."""
     async with scratch_schema(options) as scratch:
         defaults = WorkerOptions(
@@ -39,7 +39,7 @@ async def measure(options: WorkerOptions, scale: Scale, parts: Collection[str]) 
             schema=scratch.schema.name,
         )
         bench = Workbench(scratch, defaults, scale)
-        report = Report(environment=await _environment(scratch))
+        report = BenchReport(environment=await _environment(scratch))
         for name, (count_steps, measure_part) in PARTS.items():
             if name in parts:
                 with _steps(name, count_steps(bench)) as step:

@@ -83,7 +83,7 @@ class Growth:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
+class BenchReport:
     """All results; parts that were not chosen are empty."""
 
     environment: dict[str, Any]

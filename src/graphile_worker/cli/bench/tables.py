@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from ..support.output import print_table
-from .results import Latency, Rate, Report
+from .results import BenchReport, Latency, Rate
 
 RATE = ("jobs/s", "lowest", "highest")
 
@@ -19,7 +19,7 @@ def _settings(options: Mapping[str, Any]) -> str:
     return ", ".join(f"{name}={value:g}" for name, value in flat.items())
 
 
-def print_report(report: Report) -> None:
+def print_report(report: BenchReport) -> None:
     """Print the environment, then a table for each part."""
     server = report.environment["postgresql"]
     click.echo(

@@ -38,7 +38,7 @@ def send(value: Any) -> None:
     os.write(1, msgspec.json.encode(value) + b"\n")
 
 
-class Meter:
+class BenchMeter:
     """Counts executions and records the time of the first."""
 
     def __init__(self) -> None:
@@ -51,7 +51,7 @@ class Meter:
         self.executed += 1
 
 
-def _task(kind: str, meter: Meter) -> Callable[[Any], Any]:
+def _task(kind: str, meter: BenchMeter) -> Callable[[Any], Any]:
     lock = threading.Lock()
 
     async def coroutine(payload: Any) -> None:
@@ -68,7 +68,7 @@ def _task(kind: str, meter: Meter) -> Callable[[Any], Any]:
     return {"coroutine": coroutine, "function": function, "failing": failing}[kind]
 
 
-def _arguments(kind: str, meter: Meter) -> dict[str, Any]:
+def _arguments(kind: str, meter: BenchMeter) -> dict[str, Any]:
     """The task, and hooks that count its jobs if it runs elsewhere."""
     if kind in ("coroutine", "function", "failing"):
         return {"task_list": {TASK: _task(kind, meter)}}
@@ -82,7 +82,7 @@ def _arguments(kind: str, meter: Meter) -> dict[str, Any]:
 
 async def drain(options: WorkerOptions, orders: dict[str, Any], begin: Begin) -> None:
     """Run all ready jobs, then report."""
-    meter = Meter()
+    meter = BenchMeter()
     await begin()
     before = resource.getrusage(resource.RUSAGE_SELF)
     await run_once(options=options, **_arguments(orders["task"], meter))
@@ -91,7 +91,7 @@ async def drain(options: WorkerOptions, orders: dict[str, Any], begin: Begin) ->
 
 async def stay(options: WorkerOptions, orders: dict[str, Any], begin: Begin) -> None:
     """Run jobs and report progress until stopped; only the benchmark knows when all jobs are done."""
-    meter = Meter()
+    meter = BenchMeter()
     stop = await begin()
     before = resource.getrusage(resource.RUSAGE_SELF)
     async with run(options=options, **_arguments(orders["task"], meter)):
@@ -104,7 +104,7 @@ async def stay(options: WorkerOptions, orders: dict[str, Any], begin: Begin) -> 
     _report(meter, before)
 
 
-def _report(meter: Meter, before: resource.struct_rusage) -> None:
+def _report(meter: BenchMeter, before: resource.struct_rusage) -> None:
     usage = resource.getrusage(resource.RUSAGE_SELF)
     send(
         {

@@ -22,7 +22,7 @@ from ..support.output import print_json
 from ..support.parameters import CONFIG_OPTION, CONNECTION_OPTION, JSON_OPTION, Names
 
 if TYPE_CHECKING:
-    from ..bench.results import Report
+    from ..bench.results import BenchReport
     from ..bench.workbench import Scale
 
 PARTS = ("throughput", "latency", "adding", "growth")
@@ -146,7 +146,7 @@ def bench_command(
     return 0
 
 
-async def _measure(options: WorkerOptions, scale: Scale, only: tuple[str, ...]) -> Report:
+async def _measure(options: WorkerOptions, scale: Scale, only: tuple[str, ...]) -> BenchReport:
     from ..bench.measuring import measure
 
     return await measure(options, scale, only)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from ...config import Settings
 from ...errors import ConfigError
 from ...service.watch.changes import Changes
-from ...service.watch.child import COMMAND, WorkerProcess
+from ...service.watch.child import COMMAND, WatchedChild
 from ...service.watch.reloader import Reloader
 from ...service.watch.watched import watched_files
 from .database import DevDatabase
@@ -41,8 +41,8 @@ class DevWorker:
         """Returns the signal that stopped it."""
         settings = self._load()
 
-        async def start() -> WorkerProcess:
-            return await WorkerProcess.start(
+        async def start() -> WatchedChild:
+            return await WatchedChild.start(
                 [*COMMAND, *_arguments(settings, self._config_file)],
                 _environment(database, live=display.on_feed is not None),
                 on_line=display.on_line,

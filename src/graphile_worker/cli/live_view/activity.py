@@ -12,7 +12,7 @@ LONGEST_NAME = 60
 LONGEST_MESSAGE = 200
 
 
-class RunningJob(msgspec.Struct, frozen=True):
+class ShownJob(msgspec.Struct, frozen=True):
     """A running job, and the seconds since it started."""
 
     id: int
@@ -20,7 +20,7 @@ class RunningJob(msgspec.Struct, frozen=True):
     seconds: float
 
 
-class JobError(msgspec.Struct, frozen=True):
+class ShownError(msgspec.Struct, frozen=True):
     """A failed attempt; `at` is in seconds since 1970."""
 
     at: float
@@ -37,9 +37,9 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     completed: int
     failed: int
     running: int
-    jobs: list[RunningJob]
+    jobs: list[ShownJob]
     """The longest-running jobs."""
-    errors: list[JobError]
+    errors: list[ShownError]
     """The latest errors, oldest first."""
 
 
@@ -50,7 +50,7 @@ class Activity:
         self._running: dict[int, tuple[str, float]] = {}
         self._completed = 0
         self._failed = 0
-        self._errors: deque[JobError] = deque(maxlen=MOST_ERRORS)
+        self._errors: deque[ShownError] = deque(maxlen=MOST_ERRORS)
 
     def started(self, job_id: int, task: str, now: float) -> None:
         """A job started at this time of the monotonic clock."""
@@ -60,7 +60,7 @@ class Activity:
         """A job completed."""
         self._completed += 1
 
-    def failed(self, error: JobError) -> None:
+    def failed(self, error: ShownError) -> None:
         """An attempt failed."""
         self._failed += 1
         self._errors.append(error)
@@ -78,16 +78,16 @@ class Activity:
             failed=self._failed,
             running=len(self._running),
             jobs=[
-                RunningJob(job_id, task[:LONGEST_NAME], round(now - since, 1))
+                ShownJob(job_id, task[:LONGEST_NAME], round(now - since, 1))
                 for job_id, (task, since) in longest
             ],
             errors=list(self._errors),
         )
 
 
-def error_of(at: float, job_id: int, task: str, attempt: int, max_attempts: int, message: str) -> JobError:
+def error_of(at: float, job_id: int, task: str, attempt: int, max_attempts: int, message: str) -> ShownError:
     """A failure with its message on one line, truncated."""
     line = " ".join(message.split())
     if len(line) > LONGEST_MESSAGE:
         line = line[: LONGEST_MESSAGE - 1] + "…"
-    return JobError(at, job_id, task[:LONGEST_NAME], attempt, max_attempts, line)
+    return ShownError(at, job_id, task[:LONGEST_NAME], attempt, max_attempts, line)

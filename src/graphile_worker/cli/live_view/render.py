@@ -12,7 +12,7 @@ from rich.text import Text
 
 from ...pauses import Pause
 from ...text import count, duration
-from .activity import JobError, RunningJob
+from .activity import ShownError, ShownJob
 from .state import ViewState, WorkerStatus
 
 MOST_PAUSES = 5
@@ -88,7 +88,7 @@ def _done(state: ViewState) -> Text:
     return line.append(f"{_speed(state.rate.per_second())}", "bold").append(" jobs/s", "dim")
 
 
-def _running(total: int, jobs: list[RunningJob]) -> RenderableType:
+def _running(total: int, jobs: list[ShownJob]) -> RenderableType:
     if not jobs:
         return _line().append("no jobs", "dim")
     lines = [
@@ -110,7 +110,7 @@ def _pauses(pauses: list[Pause]) -> RenderableType:
     return Group(*lines)
 
 
-def _errors(errors: list[JobError]) -> RenderableType:
+def _errors(errors: list[ShownError]) -> RenderableType:
     lines = []
     for error in reversed(errors):
         at = datetime.fromtimestamp(error.at).strftime("%H:%M:%S")

@@ -6,7 +6,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
-from .activity import MOST_ERRORS, JobError, RunningJob, Snapshot
+from .activity import MOST_ERRORS, ShownError, ShownJob, Snapshot
 
 if TYPE_CHECKING:
     from ...pauses import Pause
@@ -34,9 +34,9 @@ class ViewState:
     """Why there are no counts."""
     pauses: list[Pause] = field(default_factory=list)
     running: int = 0
-    jobs: list[RunningJob] = field(default_factory=list)
-    errors: deque[JobError] = field(default_factory=lambda: deque(maxlen=MOST_ERRORS))
-    rate: Rate = field(default_factory=lambda: Rate(WINDOW))
+    jobs: list[ShownJob] = field(default_factory=list)
+    errors: deque[ShownError] = field(default_factory=lambda: deque(maxlen=MOST_ERRORS))
+    rate: ShownRate = field(default_factory=lambda: ShownRate(WINDOW))
     _earlier: tuple[int, int] = (0, 0)
     """Completed and failed jobs of earlier worker processes."""
     _current: tuple[int, int] = (0, 0)
@@ -71,7 +71,7 @@ class ViewState:
         self.running, self.jobs = 0, []
 
 
-class Rate:
+class ShownRate:
     """Jobs per second in a sliding window."""
 
     def __init__(self, window: float) -> None:

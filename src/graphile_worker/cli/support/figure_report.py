@@ -181,7 +181,7 @@ def _row(name: str, figures: Figures, seconds: float) -> list[Any]:
         figures.completed,
         figures.failed,
         figures.permanently_failed,
-        Rate(figures.completed / seconds),
+        ReportedRate(figures.completed / seconds),
         *(None if time is None else Time(time) for time in (*runs, *waits)),
     ]
 
@@ -252,7 +252,7 @@ class Time(float):
         return f"{hours}h{minutes:02}m" if minutes else f"{hours}h"
 
 
-class Rate(float):
+class ReportedRate(float):
     """A number per second, with three digits."""
 
     def __str__(self) -> str:

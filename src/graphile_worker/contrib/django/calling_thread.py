@@ -92,7 +92,7 @@ def in_calling_thread(task: AnyTask, pool: SingleConnection) -> AnyTask:
             finally:
                 await _in_caller(savepoints.end)
         finally:
-            pool.let_go(token)
+            pool.end_reservation(token)
 
     whole._invoke, whole.is_async = run, True
     return whole

@@ -34,7 +34,7 @@ class Sending(NamedTuple):
     began: float
 
 
-class AddSpans:
+class TracedAdds:
     """Watches adds."""
 
     def __init__(

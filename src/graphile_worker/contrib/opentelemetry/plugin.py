@@ -10,7 +10,7 @@ from opentelemetry.trace import TracerProvider
 
 from ...errors import ConfigError
 from ...hooks import Hooks, WorkerContext
-from .adding import AddSpans
+from .adding import TracedAdds
 from .processes import context_as_text, context_as_variables
 from .quiet import be_quiet
 from .running import Relation, RunSpans
@@ -50,10 +50,12 @@ class OpenTelemetryPlugin:
 
     def install(self, hooks: Hooks) -> None:
         """Watch adds and runs; does nothing if another such plugin does that here."""
-        if any(isinstance(watcher, AddSpans) for watcher in hooks._add_watchers):
+        if any(isinstance(watcher, TracedAdds) for watcher in hooks._add_watchers):
             return
         hooks.watch_adds(
-            AddSpans(self._tracing, hooks._target, propagate=self._propagate, create_spans=self._create_spans)
+            TracedAdds(
+                self._tracing, hooks._target, propagate=self._propagate, create_spans=self._create_spans
+            )
         )
         hooks.watch_runs(RunSpans(self._tracing, hooks, relation=self._relation))
         hooks.carry_context(context_as_text, f"{__package__}:context_from_text")
@@ -64,5 +66,5 @@ class OpenTelemetryPlugin:
     async def start(self, worker: WorkerContext) -> None:
         """Note which database it is, in case the plugin was installed before that was known."""
         for watcher in (*worker.hooks._add_watchers, *worker.hooks._run_watchers):
-            if isinstance(watcher, AddSpans | RunSpans):
+            if isinstance(watcher, TracedAdds | RunSpans):
                 watcher.target = worker.hooks._target

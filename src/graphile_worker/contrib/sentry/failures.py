@@ -31,7 +31,7 @@ class _Kept(msgspec.Struct):
     hint: Any
 
 
-class Failures:
+class FailureReporter:
     """The errors of one worker whose outcome is not written yet."""
 
     def __init__(self, *, captures_all: bool) -> None:

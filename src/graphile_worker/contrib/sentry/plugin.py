@@ -21,7 +21,7 @@ from ...hooks.events import (
 from ...job import Job
 from ...outcome import Failed, Outcome
 from .adding import AddSpans
-from .failures import Failures
+from .failures import FailureReporter
 from .guard import guarded
 from .monitors import Monitors
 from .quiet_log import silence_own_lines
@@ -60,7 +60,7 @@ class SentryPlugin:
         self._propagate = propagate
         self._payloads = payloads
         self._init = None if init is None else dict(init)
-        self._failures = Failures(captures_all=capture == "all")
+        self._failures = FailureReporter(captures_all=capture == "all")
         self._monitors = Monitors(frozenset(exclude_cron)) if monitor_cron else None
 
     def install(self, hooks: Hooks) -> None:

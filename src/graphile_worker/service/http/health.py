@@ -65,18 +65,20 @@ def readyz(processes: Sequence[ProcessHealth], *, expected: int, is_verbose: boo
     """200 if every expected process runs jobs."""
     missing = expected - len(processes)
     problems = [f"{len(processes)} of {expected} worker processes are running"] if missing > 0 else []
-    judged = [(process, process.ready_problems) for process in processes]
-    return _response(judged, problems, is_verbose=is_verbose)
+    with_retry_rules = [(process, process.ready_problems) for process in processes]
+    return _response(with_retry_rules, problems, is_verbose=is_verbose)
 
 
 def _response(
-    judged: Sequence[tuple[ProcessHealth, list[str]]], problems: list[str], *, is_verbose: bool
+    with_retry_rules: Sequence[tuple[ProcessHealth, list[str]]], problems: list[str], *, is_verbose: bool
 ) -> Response:
-    for process, own in judged:
-        problems += [f"worker process {process.pid}: {text}" for text in own] if len(judged) > 1 else own
+    for process, own in with_retry_rules:
+        problems += (
+            [f"worker process {process.pid}: {text}" for text in own] if len(with_retry_rules) > 1 else own
+        )
     body: dict[str, object] = {"status": "unavailable" if problems else "ok", "problems": problems}
     if is_verbose:
-        body["workers"] = [_details(process, own) for process, own in judged]
+        body["workers"] = [_details(process, own) for process, own in with_retry_rules]
     return json_response(503 if problems else 200, body)
 
 

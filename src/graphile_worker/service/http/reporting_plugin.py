@@ -12,7 +12,7 @@ from ...hooks import Hooks, WorkerContext
 from ...supervised import Supervised
 from .own_metrics import own_families
 from .process_state import ProcessState
-from .reports import Question, Report, receive, send
+from .reports import Question, WorkerReport, receive, send
 
 RECONNECT_AFTER = 1.0  # seconds
 LAST_REPORT_WITHIN = 1.0  # seconds
@@ -72,4 +72,4 @@ class ReportingPlugin:
         self, writer: asyncio.StreamWriter, *, number: int = 0, with_metrics: bool = False
     ) -> None:
         families = await own_families() if with_metrics else None
-        await send(writer, Report(self._state.health(), families, number))
+        await send(writer, WorkerReport(self._state.health(), families, number))

@@ -21,7 +21,7 @@ class Question(msgspec.Struct):
     with_metrics: bool = False
 
 
-class Report(msgspec.Struct):
+class WorkerReport(msgspec.Struct):
     """The answer. A process also reports when it has connected, and before it ends."""
 
     health: ProcessHealth
@@ -30,7 +30,7 @@ class Report(msgspec.Struct):
     """Of the question; 0 if there was none."""
 
 
-async def send(writer: asyncio.StreamWriter, message: Question | Report) -> None:
+async def send(writer: asyncio.StreamWriter, message: Question | WorkerReport) -> None:
     """Send a message."""
     data = msgspec.msgpack.encode(message)
     writer.write(LENGTH.pack(len(data)) + data)

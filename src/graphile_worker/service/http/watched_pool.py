@@ -21,10 +21,10 @@ from ...hooks.events import (
 from .health import ANSWER_MARGIN, STOPPING_MARGIN, PoolHealth, PoolState
 
 
-class WatchedPool:
+class PoolProbe:
     """One pool, from the start of its plugins to its end."""
 
-    def __init__(self, worker: WorkerContext, on_end: Callable[[WatchedPool], None]) -> None:
+    def __init__(self, worker: WorkerContext, on_end: Callable[[PoolProbe], None]) -> None:
         self._worker = worker
         self._on_end = on_end
         self._state: PoolState = "starting"

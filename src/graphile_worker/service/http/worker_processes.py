@@ -10,7 +10,7 @@ import msgspec
 
 from ...metrics.families import Family, add_up, counted
 from .health import ProcessHealth
-from .reports import Question, Report, receive, send
+from .reports import Question, WorkerReport, receive, send
 
 HEALTH_WITHIN = 0.8  # seconds; a probe of Kubernetes waits for one second unless it is told to wait longer
 METRICS_WITHIN = 5.0  # seconds
@@ -20,11 +20,13 @@ BLOCKED = "it does not answer; its event loop may be blocked"
 class WorkerProcess:
     """A worker process that is connected."""
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, first: Report) -> None:
+    def __init__(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, first: WorkerReport
+    ) -> None:
         self._reader = reader
         self._writer = writer
         self._numbers = itertools.count(1)
-        self._asked: dict[int, asyncio.Future[Report]] = {}
+        self._asked: dict[int, asyncio.Future[WorkerReport]] = {}
         self.pid = first.health.pid
         self.families: list[Family] = []
         """As it reported them last."""
@@ -33,7 +35,7 @@ class WorkerProcess:
         """Receive reports until the process ends."""
         try:
             while True:
-                report = msgspec.msgpack.decode(await receive(self._reader), type=Report)
+                report = msgspec.msgpack.decode(await receive(self._reader), type=WorkerReport)
                 if report.families is not None:
                     self.families = report.families
                 asked = self._asked.pop(report.number, None)
@@ -44,7 +46,7 @@ class WorkerProcess:
                 asked.cancel()
             self._writer.transport.abort()
 
-    async def ask(self, within: float, *, with_metrics: bool = False) -> Report | None:
+    async def ask(self, within: float, *, with_metrics: bool = False) -> WorkerReport | None:
         """Its report; None if it does not answer in time, or has ended."""
         number = next(self._numbers)
         asked = self._asked[number] = asyncio.get_running_loop().create_future()
@@ -70,7 +72,7 @@ class WorkerProcesses:
     async def connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Serve the connection of a worker process until it ends."""
         try:
-            first = msgspec.msgpack.decode(await receive(reader), type=Report)
+            first = msgspec.msgpack.decode(await receive(reader), type=WorkerReport)
         except OSError:
             writer.transport.abort()
             return

@@ -18,7 +18,7 @@ LONGEST_LINE = 1024 * 1024
 Reader = Callable[[str], object]
 
 
-class WorkerProcess:
+class WatchedChild:
     """A running worker. Its output goes to that of the parent, or to a reader."""
 
     def __init__(self, process: Process, parent_end: int, readers: Sequence[asyncio.Task[None]]) -> None:
@@ -34,7 +34,7 @@ class WorkerProcess:
         *,
         on_line: Reader | None = None,
         on_feed: Reader | None = None,
-    ) -> WorkerProcess:
+    ) -> WatchedChild:
         """Run a program; `on_line` gets its output, `on_feed` the reports on its jobs."""
         child_end, parent_end = os.pipe()
         environ = {**environment, PARENT_PIPE: str(child_end)}

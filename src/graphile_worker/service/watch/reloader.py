@@ -19,7 +19,7 @@ from typing import Protocol
 from ..reload import has_terminal
 from ..signals import forwarded_signals
 from .changes import Changes
-from .child import WorkerProcess
+from .child import WatchedChild
 
 KILL_AFTER = 15.0  # seconds after the worker's own grace
 BROKEN_PIPE = (-signal.SIGPIPE, 128 + signal.SIGPIPE)
@@ -45,7 +45,7 @@ class Reloader:
 
     def __init__(
         self,
-        start: Callable[[], Awaitable[WorkerProcess]],
+        start: Callable[[], Awaitable[WatchedChild]],
         changes: Changes,
         observer: WorkerObserver,
         *,
@@ -57,7 +57,7 @@ class Reloader:
         self._observer = observer
         self._kill_after = grace + KILL_AFTER
         self._refresh = refresh
-        self._worker: WorkerProcess | None = None
+        self._worker: WatchedChild | None = None
         self._stop = asyncio.Event()
         self._reload = asyncio.Event()
         self._has_terminal = has_terminal()
@@ -110,7 +110,7 @@ class Reloader:
             await asyncio.gather(changing, return_exceptions=True)
             await self._end(worker, ending)
 
-    async def _end(self, worker: WorkerProcess, ending: asyncio.Future[int]) -> None:
+    async def _end(self, worker: WatchedChild, ending: asyncio.Future[int]) -> None:
         if not ending.done():
             worker.send(self.signal or signal.SIGTERM)
             await asyncio.wait((ending,), timeout=self._kill_after)

@@ -14,7 +14,7 @@ from ...signal_names import signal_name
 from ..run_service import UNKNOWN_GRACE
 from ..signals import end_by_signal
 from .changes import Changes
-from .child import WorkerProcess
+from .child import WatchedChild
 from .files import WatchedFiles
 from .reloader import Reloader
 
@@ -45,8 +45,8 @@ async def _run(
     settings = load()
     changes = Changes(watched_files(settings, config_file, program))
 
-    async def start() -> WorkerProcess:
-        return await WorkerProcess.start(command, os.environ)
+    async def start() -> WatchedChild:
+        return await WatchedChild.start(command, os.environ)
 
     def refresh() -> None:
         try:

@@ -1,7 +1,7 @@
     -- What `job` gets for a `failure`. A job that is not retried always gets the time of the back-off, whatever delay its
     -- task wants: failed_at goes by it.
     last_error = case
-      when failure.verdict = 'snooze' and not
+      when failure.decision = 'snooze' and not
 :include cut_off
         then job.last_error
       else failure.message

@@ -2,7 +2,7 @@
 --
 -- $1 text[]    pool ids
 -- $2 bigint[]  job ids
--- $3 text[]    verdict for each: return (the attempt does not count), fail (it counts, and the job is retried after
+-- $3 text[]    action for each: return (the attempt does not count), fail (it counts, and the job is retried after
 --              the back-off) or give_up (the job fails permanently)
 -- $4 text[]    last_error of each
 -- $5 boolean[] whether the recovery counts against the job
@@ -15,12 +15,12 @@
 -- was locked. It does not come back: an older payload would run after the one that replaced it.
 with
 decided as materialized (
-  select * from unnest($2::bigint[], $3::text[], $4::text[], $5::boolean[]) as decided (id, verdict, message, counts)
+  select * from unnest($2::bigint[], $3::text[], $4::text[], $5::boolean[]) as decided (id, action, message, counts)
 ),
 locked as materialized (
   select
     job.id,
-    decided.verdict = 'return' and
+    decided.action = 'return' and
 :include retired
     as is_retired
   from decided join :GRAPHILE_WORKER_SCHEMA._private_jobs job on job.id = decided.id
@@ -31,13 +31,13 @@ recovered as (
   update :GRAPHILE_WORKER_SCHEMA._private_jobs job
   set
     attempts = case
-      when decided.verdict = 'fail' then job.attempts
+      when decided.action = 'fail' then job.attempts
       when job.key is null and job.attempts >= job.max_attempts
         and job.updated_at > job.locked_at and job.updated_at > job.created_at then job.attempts
-      when decided.verdict = 'return' then greatest(0, job.attempts - 1)
+      when decided.action = 'return' then greatest(0, job.attempts - 1)
       else greatest(job.attempts, job.max_attempts)
     end,
-    run_at = case decided.verdict
+    run_at = case decided.action
       when 'return' then greatest(job.run_at, now() + $6::interval)
       when 'fail'
         then greatest(job.run_at, now()) + interval '1 second' *
@@ -55,11 +55,11 @@ recovered as (
     updated_at = now()
   from decided join locked on locked.id = decided.id
   where job.id = decided.id
-  returning job.id, decided.verdict, decided.counts, job.is_available, job.last_error, locked.is_retired
+  returning job.id, decided.action, decided.counts, job.is_available, job.last_error, locked.is_retired
 ),
 counted as (
   insert into :GRAPHILE_WORKER_SCHEMA._private_py_recoveries as recovery (job_id, recoveries)
-  select recovered.id, recovered.counts::integer from recovered where recovered.verdict <> 'give_up'
+  select recovered.id, recovered.counts::integer from recovered where recovered.action <> 'give_up'
   on conflict (job_id) do update
   set
     recoveries = recovery.recoveries + excluded.recoveries, -- from this row: looking each one up is quadratic
@@ -70,7 +70,7 @@ counted as (
 reset_counter as (
   delete from :GRAPHILE_WORKER_SCHEMA._private_py_recoveries recovery
   using recovered
-  where recovery.job_id = recovered.id and recovered.verdict = 'give_up'
+  where recovery.job_id = recovered.id and recovered.action = 'give_up'
 ),
 freed_queue as (
   update :GRAPHILE_WORKER_SCHEMA._private_job_queues queue
@@ -79,7 +79,7 @@ freed_queue as (
 ),
 notified as materialized (
   select pg_notify('jobs:insert', pg_catalog.json_build_object('r', random(), 'count', count(*), 'freed', true)::text)
-  from recovered where verdict = 'return' and is_available having count(*) > 0
+  from recovered where action = 'return' and is_available having count(*) > 0
 )
 select recovered.id, recovered.is_available, recovered.last_error, recovered.is_retired
 from recovered left join notified on true

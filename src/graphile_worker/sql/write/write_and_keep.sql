@@ -54,7 +54,7 @@ failed as (
     $29::double precision[], $30::bigint[]
   ) as failure (
     job_id, message, new_payload, own_max_attempts, seconds, keep_seconds, keep_payload, keep_error_seconds, error_type, traceback,
-    fingerprint, due_at, redacted_payload, verdict, delay, attempt
+    fingerprint, due_at, redacted_payload, decision, delay, attempt
   )
   where job.id = any (array[failure.job_id]) and job.locked_by = $1::text
   returning job.*, failure.*

@@ -26,7 +26,7 @@ failed as (
   set
 :include new_values
   from unnest($6::bigint[], $7::text[], $8::text[], $9::bigint[], $10::text[], $11::double precision[])
-    as failure (job_id, message, new_payload, own_max_attempts, verdict, delay)
+    as failure (job_id, message, new_payload, own_max_attempts, decision, delay)
   -- An array of one id instead of an equality: with this, rows can only be looked up one by one. A session that plans the
   -- statement while the table is nearly empty would otherwise read all of it at every write from then on.
   where job.id = any (array[failure.job_id]) and job.locked_by = $1::text

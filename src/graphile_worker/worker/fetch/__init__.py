@@ -1,0 +1,1 @@
+"""Fetching: which statement to send, when, and who gets the jobs. Start in `source`, then `fetcher`."""

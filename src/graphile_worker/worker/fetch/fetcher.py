@@ -1,0 +1,452 @@
+"""Fetcher: locks jobs for one pool and returns those that were not run. Every source uses one."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
+from operator import attrgetter
+from typing import Any, cast
+
+from msgspec.structs import replace
+
+from ...clock import Clock
+from ...db.connection import Connection
+from ...db.errors import explained
+from ...errors import ConfigError
+from ...faults import report
+from ...hooks import Events
+from ...hooks.events import PoolJobsFetched
+from ...hooks.interceptors import call
+from ...job import Job
+from ...queries.control import EVERY_TASK
+from ...queries.fetch import (
+    get_announced_jobs,
+    get_jobs,
+    get_plain_jobs,
+    get_urgent_jobs,
+    get_wide_jobs,
+    in_run_order,
+    list_priorities,
+    may_queues_be_next,
+)
+from ...queries.hold import Place, get_keyed_jobs
+from ...queries.names import register_tasks
+from ...queries.write import return_jobs
+from ...queries.write_plan import Continuation
+from ...schema_name import SchemaName
+from ..held.batches import HeldBatches
+from ..session.session import FailureLog, Session, Statement
+from .plan import (
+    ANNOUNCED,
+    HELD,
+    PLAIN,
+    POLL_INTERVAL,
+    URGENT,
+    WHOLE,
+    WIDE,
+    Demand,
+    Fetch,
+    FetchPlan,
+    Kind,
+    ListPriorities,
+    Question,
+)
+
+LARGE_FETCH = 100  # jobs
+READ_IDS_EVERY = 1.0  # seconds at least between two looks whether announced jobs have a new task id
+
+logger = logging.getLogger("graphile_worker.worker")
+
+FETCHES: dict[Kind, Callable[..., Awaitable[Sequence[Job]]]] = {
+    ANNOUNCED: get_announced_jobs,
+    PLAIN: get_plain_jobs,
+    URGENT: get_urgent_jobs,
+    WHOLE: get_jobs,
+    WIDE: get_wide_jobs,
+}
+
+_by_id = attrgetter("id")
+
+FlagSource = Sequence[str] | Callable[[], Sequence[str] | Awaitable[Sequence[str] | None] | None] | None
+"""The forbidden flags: a list, or a function or coroutine function that each fetch calls."""
+
+
+def may_have_left_some(found: int, limit: int) -> bool:
+    """Whether more jobs may be ready: a large fetch may stop at a quarter of its limit (`parts/queued`)."""
+    return found >= (limit if limit < LARGE_FETCH else limit // 4)
+
+
+class Fetcher:
+    """Sends the statements that a `FetchPlan` chooses."""
+
+    may_prefetch: bool = True
+    """Whether jobs may be locked before a slot is free."""
+    may_continue_queues: bool = True
+    """Whether a write may lock the next job of a named queue in place of a fetch."""
+    may_overtake: bool = True
+    """Whether a fetch may be limited to jobs of better priorities than those that are prefetched."""
+
+    def __init__(
+        self,
+        session: Session,
+        schema: SchemaName,
+        events: Events,
+        *,
+        pool_id: str,
+        identifiers: Sequence[str],
+        forbidden_flags: FlagSource,
+        clock: Clock,
+        use_local_time: bool,
+        has_queue_indexes: bool = True,
+        poll_interval: float = POLL_INTERVAL,
+        failures: FailureLog | None = None,
+        held_batches: HeldBatches | None = None,
+    ) -> None:
+        """`held_batches`: runs jobs inside the transaction that fetches them; None if that is off."""
+        self._held_batches = held_batches
+        self.pool_id = pool_id
+        self._session = session
+        self._schema = schema
+        self._events = events
+        self._identifiers = identifiers
+        self._forbidden_flags = forbidden_flags
+        self._last_flags: Sequence[str] | None = None
+        self._have_flags_failed = False
+        self._clock = clock
+        self._use_local_time = use_local_time
+        self._registered: dict[int, str] = {}
+        self._tasks: dict[int, str] = {}  # the registered ones that are not paused
+        self._paused: frozenset[str] = frozenset()
+        self._ids_read_at = -READ_IDS_EVERY  # by the monotonic clock
+        self._may_ids_be_old = False  # whether a job was announced and not found since
+        self._failures = failures
+        self._plan = FetchPlan(has_queue_indexes=has_queue_indexes, poll_interval=poll_interval)
+        self._fetches = FETCHES
+        self._last_kind: Kind = PLAIN
+        self._may_be_more = True  # after a held fetch
+        self._has_dropped = False  # whether the last fetch found jobs that run here already
+        self.on_queued: Callable[[Sequence[Job]], None] | None = None
+        """Called with fetched jobs of which some may be in named queues."""
+        self.is_idle: Callable[[], bool] = lambda: False
+        """Whether slots are free and there is no job for them."""
+        self.one_at_a_time = callable(forbidden_flags)
+        """Whether forbidden flags may change from job to job, so that no job may be prefetched."""
+
+    @property
+    def has_flags(self) -> bool:
+        """Whether forbidden flags are configured, even if the list is empty."""
+        return self._forbidden_flags is not None
+
+    # -- tasks ---------------------------------------------------------------------------------------------
+
+    async def register(self) -> None:
+        """Read the ids of the tasks; they change if a row is deleted and added again."""
+        await self._read_ids()
+
+    async def _read_ids(self) -> None:
+        identifiers = self._identifiers
+        self._may_ids_be_old, self._ids_read_at = False, time.monotonic()
+        tasks = await self._session.run(
+            lambda connection: register_tasks(connection, self._schema, identifiers)
+        )
+        self.registered({name: task_id for task_id, name in tasks.items()}, identifiers)
+
+    @property
+    def identifiers(self) -> Sequence[str]:
+        """Those of its tasks, registered or not."""
+        return self._identifiers
+
+    def registered(self, ids: Mapping[str, int], identifiers: Sequence[str]) -> None:
+        """Take the ids of these tasks, which were its own when they were read; no news if it has others."""
+        if identifiers is self._identifiers:
+            self._registered = {ids[name]: name for name in identifiers if name in ids}
+            self._tasks = self._unpaused()
+
+    async def _are_ids_new(self, *, announced: bool) -> bool:
+        """After a fetch without jobs: whether tasks have other ids than those that were asked for.
+
+        A clean-up, for example by Node, deletes the rows of tasks without jobs, and the next job of such a
+        task brings a row with another id. If a job was announced and none was found, that may be why.
+        """
+        self._may_ids_be_old = self._may_ids_be_old or announced
+        if not self._may_ids_be_old or time.monotonic() < self._ids_read_at + READ_IDS_EVERY:
+            return False
+        before = self._tasks
+        await self._read_ids()
+        if self._tasks.keys() == before.keys():
+            return False
+        self._plan.forget_watermarks()
+        return True
+
+    def set_tasks(self, identifiers: Sequence[str]) -> None:
+        """Fetch jobs of these tasks from now on; a fetch in flight may still lock jobs of the old ones."""
+        self._identifiers = tuple(identifiers)
+        self._registered = self._tasks = {}
+
+    def pause(self, identifiers: frozenset[str]) -> None:
+        """Fetch no jobs of these tasks from now on, and of all others; `EVERY_TASK` stands for every one."""
+        self._paused = identifiers
+        self._tasks = self._unpaused()
+        self._plan.forget_watermarks()
+
+    def _unpaused(self) -> dict[int, str]:
+        if not self._paused:
+            return self._registered
+        if EVERY_TASK in self._paused:
+            return {}
+        return {id_: name for id_, name in self._registered.items() if name not in self._paused}
+
+    def forget(self) -> None:
+        """Forget everything about the schema: it may have been dropped and installed again."""
+        self._registered = self._tasks = {}
+        self._plan.forget()
+
+    # -- fetching ------------------------------------------------------------------------------------------
+
+    @property
+    def hold(self) -> float:
+        """Seconds for which short jobs may be held by the transaction that fetches them; 0 if none are."""
+        return 0.0 if self._held_batches is None or self.one_at_a_time else self._held_batches.seconds
+
+    def is_ready_to_hold(self) -> bool:
+        """Whether the next fetch may hold its jobs; call it once for each, if they are short and many."""
+        return self._held_batches is not None and self._held_batches.is_ready()
+
+    @property
+    def is_about_to_hold(self) -> bool:
+        """Whether sessions are being opened: fetches must be short, so that the first batch need not wait."""
+        return self._held_batches is not None and self._held_batches.is_warming
+
+    @property
+    def most_held(self) -> int:
+        """How many jobs may be held together."""
+        return 0 if self._held_batches is None else self._held_batches.most
+
+    async def fetch(
+        self, limit: int, *, announced: bool = False, may_hold: bool = False, up_to: int | None = None
+    ) -> Sequence[Job]:
+        """Lock up to `limit` jobs; `announced` if a notification said that there is one.
+
+        `may_hold`: whether they may run inside the transaction that fetches them; see `is_ready_to_hold`.
+        `up_to`: only jobs of this priority or a better one.
+        """
+        try:
+            if not self._tasks:
+                if not self._registered and self._identifiers:
+                    await self.register()
+                if not self._tasks:  # this lane has none, or all are paused
+                    return ()
+            self._last_flags = flags = None if self._forbidden_flags is None else await self._flags()
+            if may_hold and self._held_batches is not None:
+                await self._held_batches.free_session(self._tasks, self.is_idle)
+            now = self._clock.now() if self._use_local_time else None
+            demand = Demand(limit, self._tasks, announced, may_hold, self.one_at_a_time, flags, now, up_to)
+            jobs = await self._fetch(demand)
+            if not jobs and await self._are_ids_new(announced=announced):
+                jobs = await self._fetch(replace(demand, tasks=self._tasks))
+        except Exception as error:
+            if self._failures is not None:
+                self._failures.failed(error)
+            raise
+        if self._failures is not None:
+            self._failures.succeeded()
+        return jobs
+
+    async def _fetch(self, demand: Demand) -> Sequence[Job]:
+        """Carry out the plan; it decides whether it can do without a statement that failed."""
+        # The plan needs the real time that the server takes, even if the clock is a fake one.
+        began = ended = time.monotonic()
+        steps = self._plan.fetch(demand, began)
+        step = next(steps)
+        self._has_dropped = False
+        locked: Sequence[Job] | None = None
+        try:
+            while True:
+                try:
+                    if isinstance(step, Fetch):
+                        fetch = step
+                        answer: Any = await self._answer(step, demand)
+                        locked = answer
+                    else:
+                        answer = await self._session.run(self._question(step, demand))
+                except Exception as error:
+                    step = steps.throw(error)
+                else:
+                    ended = time.monotonic()
+                    step = steps.send((answer, ended))
+        except StopIteration as end:
+            jobs: Sequence[Job] = end.value
+        except BaseException:
+            if locked:  # cancelled by a question about a slow fetch
+                self._give_up(locked)
+            raise
+        self._last_kind = fetch.kind
+        if self.on_queued is not None and jobs and fetch.kind in (WHOLE, WIDE, URGENT):
+            self.on_queued(jobs)
+        if PoolJobsFetched in self._events._observed:
+            self._emit(fetch, len(jobs), ended - began)
+        return jobs
+
+    def _question(self, step: ListPriorities | Question, demand: Demand) -> Statement[Any]:
+        terms: dict[str, Any] = {
+            "schema": self._schema,
+            "tasks": demand.tasks,
+            "forbidden_flags": demand.forbidden_flags,
+            "now": demand.now,
+        }
+        if not isinstance(step, ListPriorities):
+            return partial(may_queues_be_next, **terms)
+        return partial(list_priorities, limit=step.limit, **terms)
+
+    async def _answer(self, fetch: Fetch, demand: Demand) -> Sequence[Job] | None:
+        """The jobs that a statement has locked; None if it was not sent."""
+        terms: dict[str, Any] = {
+            "tasks": demand.tasks,
+            "limit": fetch.limit,
+            "forbidden_flags": demand.forbidden_flags,
+            "now": demand.now,
+            "ranges": fetch.ranges,
+        }
+        self._plan.has_left_some = False
+        if fetch.kind is HELD:
+            if self._held_batches is None:
+                return None
+            held = await self._held_batches.fetch(**terms)
+            # Before another lane changes it.
+            self._may_be_more = self._plan.has_left_some = self._held_batches.may_be_more
+            passed = self._held_batches.passed_keyed
+            return held if passed is None or held is None else await self._with_keyed(held, passed, terms)
+        statement = partial(self._fetches[fetch.kind], schema=self._schema, pool_id=self.pool_id, **terms)
+        found = await self._session.run_under_lease(statement)
+        if self._held_batches is None or not found:
+            return found
+        if demand.may_hold and any(job.key is not None for job in found):
+            self._held_batches.hold_less()  # a batch would have had to end before these
+        jobs = self._held_batches.exclude_running(found)
+        self._has_dropped = len(jobs) < len(found)
+        return jobs
+
+    async def _with_keyed(self, held: Sequence[Job], passed: Place, terms: dict[str, Any]) -> Sequence[Job]:
+        """The jobs of a held batch and those with a key that come between them, which are locked."""
+        if not self._session.lease.is_open:
+            return held  # they must not wait for it
+        del terms["ranges"]
+        statement = partial(get_keyed_jobs, schema=self._schema, pool_id=self.pool_id, up_to=passed, **terms)
+        try:
+            keyed = await self._session.run_under_lease(statement)
+        except Exception as error:  # the next fetch finds them, and those of the batch must run
+            logger.debug("could not lock jobs with a key for a held batch: %s", explained(error))
+            return held
+        except BaseException:
+            self._give_up(held)
+            raise
+        if self._held_batches is not None:
+            keyed = self._held_batches.exclude_running(keyed)
+        return in_run_order(sorted([*held, *keyed], key=_by_id)) if keyed else held
+
+    def _emit(self, fetch: Fetch, count: int, seconds: float) -> None:
+        self._events.emit(
+            PoolJobsFetched(
+                pool_id=self.pool_id,
+                count=count,
+                limit=fetch.limit,
+                seconds=seconds,
+                kind=fetch.kind,
+            )
+        )
+
+    async def _flags(self) -> Sequence[str] | None:
+        flags = self._forbidden_flags
+        if callable(flags):
+            try:
+                flags = cast("Sequence[str] | None", await call(flags))
+            except Exception as error:
+                if not self._have_flags_failed:  # once until it works again; the failed fetch is logged, too
+                    self._have_flags_failed = True
+                    report(logger, "the function of forbidden_flags failed", error=error)
+                raise
+            self._have_flags_failed = False
+        if flags is not None and (isinstance(flags, str) or not all(isinstance(flag, str) for flag in flags)):
+            raise ConfigError(f"forbidden_flags: expected a list of strings, got {flags!r}")
+        return flags
+
+    def may_have_left_some(self, found: int, limit: int) -> bool:
+        """Whether another fetch may find more jobs now."""
+        if self._last_kind is HELD:
+            return self._may_be_more
+        return self._has_dropped or may_have_left_some(found, limit)
+
+    def full_fetch_in(self) -> float | None:
+        """Seconds until a full fetch may find an announced job that was not found; None if there is none."""
+        now = time.monotonic()
+        wait = self._plan.full_fetch_in(now)
+        if not self._may_ids_be_old:
+            return wait
+        until_read = max(0.0, self._ids_read_at + READ_IDS_EVERY - now)
+        return until_read if wait is None else min(wait, until_read)
+
+    def forget_watermarks(self) -> None:
+        """Make the next fetch a full one, whatever it costs."""
+        self._plan.forget_watermarks()
+
+    def jobs_freed(self) -> None:
+        """Look everywhere soon: jobs were returned, unlocked or rescheduled."""
+        self._plan.jobs_freed()
+        if self._held_batches is not None:
+            self._held_batches.jobs_freed()
+
+    async def end_batches(self) -> None:
+        """End all transactions that hold jobs; those that still run are locked."""
+        if self._held_batches is not None:
+            await self._held_batches.end_batches()
+
+    # -- jobs that were not run, and queues ----------------------------------------------------------------
+
+    def release(self, jobs: Sequence[Job]) -> Sequence[Job]:
+        """Let go of held jobs that were not started; returns the others, which must be unlocked."""
+        return jobs if self._held_batches is None else self._held_batches.release(jobs)
+
+    async def return_jobs(self, jobs: Sequence[Job]) -> None:
+        """Unlock jobs that were not started; may be repeated.
+
+        An attempt without an answer may have unlocked them, and a fetch locked them again: those stay locked.
+        """
+        locked_jobs = self._session.locked_jobs
+
+        async def statement(connection: Connection) -> None:
+            own = [job for job in jobs if locked_jobs.jobs.get(job.id) is job]
+            await return_jobs(connection, self._schema, self.pool_id, own)
+
+        await self._session.run(statement)
+        locked_jobs.remove(jobs)
+        self._plan.jobs_freed()
+
+    def _give_up(self, jobs: Sequence[Job]) -> None:
+        """Let go of locked jobs that no source will get, because the fetch was cancelled."""
+        self.forget_jobs(self.release(jobs))
+        self._plan.jobs_freed()
+
+    def forget_jobs(self, jobs: Sequence[Job]) -> None:
+        """Let the next statement return these jobs, because a task that was to do that has died."""
+        self._session.locked_jobs.remove(jobs)
+        self._session.locked_jobs.doubt()
+
+    @property
+    def is_wide(self) -> bool:
+        """Whether to fetch as many jobs of a named queue as its width allows."""
+        return self._plan.is_wide
+
+    @is_wide.setter
+    def is_wide(self, value: bool) -> None:
+        self._plan.is_wide = value
+
+    def continuation(self) -> Continuation | None:
+        """What the next job of a freed queue must satisfy; None if a fetch must choose it."""
+        if self.one_at_a_time or not self._tasks or not self.may_continue_queues:
+            return None
+        now = self._clock.now() if self._use_local_time else None
+        return Continuation(
+            tasks=self._tasks, forbidden_flags=self._last_flags, now=now, is_wide=self.is_wide
+        )

@@ -1,0 +1,339 @@
+"""LimitedFetcher: locks jobs of tasks that have limits, as many as the limits leave room for.
+
+If there is no room, the lane must learn when to fetch again. A rate says it itself: when the next job may
+start. Room among the running jobs comes from a job that ends. The pool that ran it fetches after it has
+written the outcome, and so uses the room itself. If it leaves some, and another pool was refused since, the
+fetch notifies that pool. So the room of a limit is used at once, by any pool, and a notification is sent only
+if another pool has to be told. Polling finds what is left: a limit that a stopping pool has freed.
+
+A lane that knows of no ready job asks `ReadyTasks` first, together with all others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from functools import partial
+from typing import Any, cast
+
+from msgspec.structs import replace
+
+from ...db.connection import Connection
+from ...hooks.events import PoolJobsFetched
+from ...job import Job
+from ...limit import Limit
+from ...queries.fetch import FairJobs, get_fair_jobs
+from ...queries.limits import LimitState, get_limited_jobs, ready_tasks, register_limits
+from ...queries.write_plan import Continuation
+from .fetcher import Fetcher, may_have_left_some
+from .plan import FAIR, WHOLE, WIDE, Demand, Fetch
+
+SHORTEST_WAIT = 0.01  # seconds: a fast rate yields several jobs per fetch
+BUSY_WAIT = (0.002, 0.010)  # seconds, chosen at random: a fetch of another pool takes about that long
+BUSY_ATTEMPTS = 50
+AFTER_BUSY = 0.1  # seconds
+MANY = 1000  # jobs that one statement reads
+LOOKS = 10  # statements at most, while each is full; then the remaining tasks are assumed to be ready
+MOST_STATEMENTS = 50  # per fetch, if all queues that are visited are busy
+
+
+class LimitedFetcher(Fetcher):
+    """Fetches through a database function that keeps the limits."""
+
+    may_prefetch = False  # until the database has said that it keeps the rate
+    may_continue_queues = False
+    may_overtake = False  # each fetch takes from the limits
+
+    def __init__(self, *arguments: Any, limits: Mapping[Limit, Sequence[str]], **options: Any) -> None:
+        """`limits`: those of the lane, each with the identifiers of its tasks in this worker."""
+        super().__init__(*arguments, **options | {"has_queue_indexes": False})  # one statement for everything
+        self._limits = limits
+        self._names = [limit.name for limit in limits]
+        self._state = LimitState()
+        self._fetches = {WHOLE: self._get_jobs, WIDE: partial(self._get_jobs, is_wide=True)}
+        self._ready: ReadyTasks | None = None
+        self._has_made_room = False
+        self._has_only_asked = False  # instead of the last fetch
+        self._seen = 0  # ready jobs that were reported to it and that it has not tried to fetch
+        self.knows_more = False
+        """Whether jobs are probably ready that it could not lock: it fetches without asking."""
+
+    def ask_first(self, ready: ReadyTasks) -> None:
+        """Fetch only if this finds ready jobs."""
+        self._ready = ready
+        ready.add(self)
+
+    @property
+    def tasks(self) -> Mapping[int, str]:
+        """Ids and identifiers of the tasks that may run."""
+        return self._tasks
+
+    def made_room(self) -> None:
+        """Jobs of this lane have ended: a fetch must follow, which may have to tell other pools."""
+        self._has_made_room = True
+
+    @property
+    def is_counted(self) -> bool:
+        """Whether the number of running jobs is limited."""
+        return self._state.is_counted
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether the last fetch found less room than it wanted."""
+        return self._state.is_full or self._state.wait is not None
+
+    async def register(self) -> None:
+        """Read the ids of the tasks, and write limits that are missing: the schema may be a new one."""
+        await super().register()
+        await self._session.run(
+            lambda connection: register_limits(connection, self._schema, self._limits, only_missing=True)
+        )
+
+    async def fetch(
+        self, limit: int, *, announced: bool = False, may_hold: bool = False, up_to: int | None = None
+    ) -> Sequence[Job]:
+        """Lock up to `limit` jobs. Waits a little while fetches of other pools use the same limits."""
+        for _ in range(BUSY_ATTEMPTS):
+            last = self._state
+            jobs = await super().fetch(limit, announced=announced, may_hold=may_hold, up_to=up_to)
+            if self._state is last:  # every task is paused, and nothing was sent
+                break
+            if self._state.is_missing:
+                await self.register()
+            elif not self._state.is_busy:
+                break
+            else:
+                await asyncio.sleep(random.uniform(*BUSY_WAIT))  # noqa: S311
+        return jobs
+
+    async def _fetch(self, demand: Demand) -> Sequence[Job]:
+        if self._ready is not None and not (self._has_made_room or self.knows_more or self._state.is_busy):
+            self._seen = await self._ready.count(self, demand)
+            self._has_only_asked = not self._seen
+            if self._has_only_asked:
+                if self._state.wait is not None:
+                    self._state = replace(self._state, wait=None)  # there is nothing to wait for
+                return ()
+            demand = replace(demand, tasks=self._tasks)  # their ids may be new
+        self._has_only_asked = False
+        has_made_room, self._has_made_room = self._has_made_room, False
+        try:
+            jobs = await super()._fetch(demand)
+        except BaseException:
+            self._has_made_room = self._has_made_room or has_made_room
+            raise
+        if not self._state.is_busy:
+            found, seen, self._seen = len(jobs), self._seen, 0
+            is_left = found < seen or may_have_left_some(found, demand.limit)
+            self.knows_more = is_left or (self.knows_more and found >= self._state.room)
+        return jobs
+
+    async def _get_jobs(
+        self, connection: Connection, schema: Any, *, limit: int, **arguments: Any
+    ) -> Sequence[Job]:
+        jobs, self._state = await get_limited_jobs(
+            connection, schema, limit=limit, limits=self._names, **arguments
+        )
+        self._plan.room = self._state.room
+        self.may_prefetch = self._state.may_prefetch
+        return jobs
+
+    def may_have_left_some(self, found: int, limit: int) -> bool:
+        if self._state.is_busy or found >= self._state.room < limit:
+            return False  # there is no room now
+        return super().may_have_left_some(found, limit)
+
+    def full_fetch_in(self) -> float | None:
+        if self._ready is not None and self._has_only_asked:
+            return self._ready.full_fetch_in()
+        waits = [super().full_fetch_in(), AFTER_BUSY if self._state.is_busy else None]
+        if self._state.wait is not None:
+            waits.append(max(self._state.wait, SHORTEST_WAIT))
+        return min((wait for wait in waits if wait is not None), default=None)
+
+    async def _are_ids_new(self, *, announced: bool) -> bool:
+        if self._has_only_asked:  # they were read for all lanes together, if necessary
+            return False
+        return await super()._are_ids_new(announced=announced)
+
+    def forget_watermarks(self) -> None:
+        super().forget_watermarks()
+        if self._ready is not None:
+            self._ready.forget_watermarks()
+
+    def forget(self) -> None:
+        super().forget()
+        if self._ready is not None:
+            self._ready.forget()
+
+    def jobs_freed(self) -> None:
+        super().jobs_freed()
+        if self._ready is not None:
+            self._ready.jobs_freed()
+
+    async def return_jobs(self, jobs: Sequence[Job]) -> None:
+        await super().return_jobs(jobs)
+        self.jobs_freed()
+
+
+class ReadyTasks(Fetcher):
+    """Finds ready jobs and locks none.
+
+    Each limit has its own lane and fetch, so hundreds of limits would be hundreds of statements whenever
+    a job is announced, and at every poll. So lanes that know of no job ask here first. All that ask while
+    a statement is in flight share the next one, and only those with ready jobs fetch. Like a fetch, the
+    statement starts at watermarks while reading past the jobs of other tasks is slow.
+    """
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options, identifiers=(), has_queue_indexes=False)
+        self._lanes: list[LimitedFetcher] = []
+        self._found: dict[int, int] = {}  # ready jobs by task, until their lane asks
+        self._current: asyncio.Future[None] | None = None
+        self._next: asyncio.Future[None] | None = None
+        self._was_announced = False
+
+    def add(self, lane: LimitedFetcher) -> None:
+        """Ask for the tasks of this lane, too."""
+        self._lanes.append(lane)
+
+    async def count(self, lane: LimitedFetcher, demand: Demand) -> int:
+        """How many jobs of a lane are ready, at least; 0 if none is."""
+        found = self._take(lane.tasks)
+        if not found:
+            self._was_announced = self._was_announced or demand.announced
+            await self._ask_together(demand)
+            found = self._take(lane.tasks)
+        return found
+
+    def _take(self, tasks: Mapping[int, str]) -> int:
+        return sum(self._found.pop(task_id, 0) for task_id in tasks)
+
+    async def _ask_together(self, demand: Demand) -> None:
+        """Wait for the answer to a statement that is sent after this call."""
+        if self._next is None or self._next.done():  # cancelled by others, before it began
+            self._next = asyncio.ensure_future(self._ask_after(self._current, demand))
+            self._next.add_done_callback(_retrieve)
+        await asyncio.shield(self._next)  # a lane that is released must not end it for the others
+
+    async def _ask_after(self, current: asyncio.Future[None] | None, demand: Demand) -> None:
+        if current is not None:
+            await asyncio.wait((current,))
+        self._current, self._next = self._next, None
+        announced, self._was_announced = self._was_announced, False
+        await self._ask(announced, demand.now)
+        if not self._found and await self._are_ids_new(announced=announced):
+            await self._ask(announced, demand.now)
+
+    async def _read_ids(self) -> None:
+        self._identifiers = tuple(name for lane in self._lanes for name in lane.identifiers)
+        await super()._read_ids()
+
+    def registered(self, ids: Mapping[str, int], identifiers: Sequence[str]) -> None:
+        super().registered(ids, identifiers)
+        for lane in self._lanes:
+            if all(name in ids for name in lane.identifiers):
+                lane.registered(ids, lane.identifiers)
+
+    async def _ask(self, announced: bool, now: datetime | None) -> None:
+        tasks = {
+            task_id: name
+            for lane in self._lanes
+            if not lane.knows_more
+            for task_id, name in lane.tasks.items()
+        }
+        if not tasks:
+            return
+        demand = Demand(MANY, tasks, announced, now=now)
+        await self._fetch(demand)
+        rest = demand.tasks
+        for look in range(LOOKS):
+            if not self._plan.has_left_some:
+                return
+            # Not by the plan: its watermarks are those of all tasks.
+            rest = {task_id: name for task_id, name in rest.items() if task_id not in self._found}
+            if look < LOOKS - 1:
+                await self._answer(Fetch(WHOLE, MANY), Demand(MANY, rest, now=demand.now))
+            else:
+                self._found |= dict.fromkeys(rest, 1)
+
+    async def _answer(self, fetch: Fetch, demand: Demand) -> Sequence[Job]:
+        """What is ready of these tasks; the plan looks only at what it has in common with jobs."""
+        found = await self._session.run(
+            partial(
+                ready_tasks,
+                schema=self._schema,
+                tasks=demand.tasks,
+                limit=fetch.limit,
+                now=demand.now,
+                ranges=fetch.ranges,
+            )
+        )
+        queued = sum(ready.jobs for ready in found if ready.job_queue_id is not None)
+        plain = sum(ready.jobs for ready in found) - queued
+        has_left_some = self._plan.has_left_some = max(plain, queued) >= fetch.limit
+        for ready in found:
+            self._found[ready.task_id] = (
+                MANY if has_left_some else self._found.get(ready.task_id, 0) + ready.jobs
+            )
+        return cast("Sequence[Job]", found)
+
+    def _give_up(self, jobs: Sequence[Job]) -> None:
+        """Nothing was locked."""
+
+    def _emit(self, fetch: Fetch, count: int, seconds: float) -> None:
+        """Nothing was fetched."""
+
+
+def _retrieve(future: asyncio.Future[None]) -> None:
+    """The lanes raise its error, unless all of them have been released."""
+    if not future.cancelled():
+        future.exception()
+
+
+class FairFetcher(Fetcher):
+    """Locks the next jobs of the queues that are next.
+
+    Each fetch starts after the queue where the last one ended. A queue with many jobs gets no more turns
+    than a queue with one. Nothing is stored: each worker has a round of its own.
+    """
+
+    may_overtake = False  # between queues, priorities do not count
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._last_queue = 0
+
+    async def _fetch(self, demand: Demand) -> Sequence[Job]:
+        began = time.monotonic()
+        for _ in range(MOST_STATEMENTS):
+            found = await self._session.run_under_lease(
+                partial(
+                    get_fair_jobs,
+                    schema=self._schema,
+                    pool_id=self.pool_id,
+                    tasks=demand.tasks,
+                    limit=demand.limit,
+                    forbidden_flags=demand.forbidden_flags,
+                    now=demand.now,
+                    after=self._last_queue,
+                    is_wide=self.is_wide,
+                )
+            )
+            if not isinstance(found, FairJobs):  # the lease ended before the answer came
+                break
+            self._last_queue = found.last_queue
+            if found or found.is_whole:
+                break
+        if self.on_queued is not None and found:
+            self.on_queued(found)
+        if PoolJobsFetched in self._events._observed:
+            self._emit(Fetch(FAIR, demand.limit), len(found), time.monotonic() - began)
+        return found
+
+    def continuation(self) -> Continuation | None:
+        """None: the next turn is that of another queue."""
+        return None

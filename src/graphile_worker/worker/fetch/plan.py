@@ -1,0 +1,274 @@
+"""FetchPlan: which statement a fetch sends next, and what it learns from the answer. Pure.
+
+A fetch is a generator. It yields a statement, is sent the answer and the time, and returns the locked jobs:
+
+    full fetch ──announced?─▶ ANNOUNCED ──none─▶ PLAIN ──none─▶ MAY_QUEUES_BE_NEXT ──yes─▶ WHOLE
+        └─ was slow ─▶ ListPriorities: is it the server? ──yes─▶ the next fetches start at watermarks
+
+    above watermarks ─▶ PLAIN ──none─▶ MAY_QUEUES_BE_NEXT ──yes─▶ WHOLE
+        └─ none, although a job was announced ─▶ full fetch, if it is due
+
+HELD comes first while jobs are short and many: it finds what PLAIN does before a job with a key is next, and
+writes nothing (see `held_batches`).
+ANNOUNCED is the fast path: it finds jobs of one priority if no job waits in a named queue. PLAIN finds jobs
+of all priorities if no named queue may be next. WHOLE finds everything. While there are wide queues, WIDE
+takes the place of PLAIN and WHOLE. A shorter statement that was of no use is skipped for a while. Nothing
+here waits, reads a clock or touches the database; `Fetcher` does.
+
+While enough jobs are prefetched, a fetch may be limited to those of better priorities: PLAIN, then URGENT,
+which is WHOLE within this limit.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Generator, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Literal, TypeVar
+
+import msgspec
+
+from ...job import Job
+from ...queries.fetch import MANY_PRIORITIES, PriorityListing, Ranges
+from ..session.watermarks import FROM_START, Watermarks, ranges, ranges_up_to, reach_of
+
+Kind = Literal["held", "announced", "plain", "whole", "wide", "fair", "urgent"]
+HELD: Kind = "held"
+ANNOUNCED: Kind = "announced"
+PLAIN: Kind = "plain"
+WHOLE: Kind = "whole"
+WIDE: Kind = "wide"
+FAIR: Kind = "fair"
+URGENT: Kind = "urgent"
+
+Question = Literal["may queues be next"]
+MAY_QUEUES_BE_NEXT: Question = "may queues be next"
+
+SKIPPED = 50  # fetches for which a shorter statement is skipped after it was of no use
+LIST_AGAIN_AFTER = 10.0  # seconds after which there may be fewer priorities
+MOST_TIMES_READ = 20  # with very many rows, a fetch takes up to this many times as long as reading some
+EXAMINE_AGAIN_AFTER = 1.0  # seconds after which it may be the server that makes a fetch slow, if it was not
+POLL_INTERVAL = 2.0  # seconds
+
+
+class Fetch(msgspec.Struct, frozen=True):
+    """A statement that locks jobs; the answer is a sequence of jobs."""
+
+    kind: Kind
+    limit: int
+    ranges: Ranges | None = None
+    """Read only these ranges of priorities; None walks over the priorities of waiting jobs."""
+
+
+class ListPriorities(msgspec.Struct, frozen=True):
+    """A statement that lists the priorities of waiting jobs; the answer is a `PriorityListing`."""
+
+    limit: int = 0
+    """Also measure how long the server takes to find this many jobs; 0 skips the measurement."""
+
+
+class Demand(msgspec.Struct, frozen=True):
+    """What the pool wants now."""
+
+    limit: int
+    """How many jobs: free slots, and those to prefetch."""
+    tasks: Mapping[int, str]
+    """Ids and identifiers of the tasks that may run."""
+    announced: bool = False
+    """Whether a notification announced a job."""
+    may_hold: bool = False
+    """Whether jobs may run inside the transaction that fetches them."""
+    one_at_a_time: bool = False
+    """Whether the forbidden flags may change from job to job."""
+    forbidden_flags: Sequence[str] | None = None
+    now: datetime | None = None
+    """The worker's time; None for the server's."""
+    up_to: int | None = None
+    """Lock only jobs of this priority or a better one; None for all."""
+
+
+T = TypeVar("T")
+Step = Fetch | ListPriorities | Question
+Steps = Generator[Step, tuple[Any, float], T]
+"""Statements out; answers in, each with the monotonic time at which it came."""
+
+
+class FetchPlan:
+    """Chooses the statements of one pool's fetches."""
+
+    def __init__(self, *, has_queue_indexes: bool = True, poll_interval: float = POLL_INTERVAL) -> None:
+        """Without indexes for named queues only WHOLE is of use."""
+        self.is_wide = False
+        """Whether there are queues that may run several jobs at once."""
+        self._poll_interval = poll_interval
+        self._watermarks = Watermarks(poll_interval)
+        self._tasks: Mapping[int, str] = {}  # what the watermarks were set for
+        self._fast_until = 0.0  # until then a slow fetch does not make us suspect the server
+        self._is_awaited = False  # a job was announced and none was found since
+        self._is_announced = False  # a job was announced since the last full fetch
+        self._is_freed = False  # jobs were freed since the last full fetch
+        self._skip_announced = 0  # fetches
+        self._skip_plain = 0 if has_queue_indexes else sys.maxsize  # fetches
+        self._all_ranges: Ranges | None = None  # set while there are too many priorities to walk over
+        self._listed_at = 0.0
+        self._server_ahead = 0.0  # seconds since 1970 by the server's clock, less the monotonic time
+        self.room: int | None = None
+        """How many jobs the last statement could lock at most, if something bounds it beside its limit."""
+        self.has_left_some = False
+        """Whether the last statement may have left ready jobs although it found fewer than its limit."""
+
+    def fetch(self, demand: Demand, began: float) -> Steps[Sequence[Job]]:
+        """The statements of one fetch."""
+        if demand.tasks is not self._tasks:
+            self._change_tasks(demand.tasks)
+        if demand.up_to is not None:
+            return self._fetch_urgent(demand, demand.up_to)
+        if demand.announced:
+            self._is_awaited = self._is_announced = True
+        if demand.one_at_a_time or self._watermarks.is_full_due(began, awaited=self._is_freed):
+            return self._fetch_all(demand, began, try_announced=demand.announced)
+        return self._fetch_above_watermarks(demand, began)
+
+    def _fetch_urgent(self, demand: Demand, up_to: int) -> Steps[Sequence[Job]]:
+        """PLAIN, and URGENT if a named queue may be next. It reads only a part, so nothing is learnt."""
+        ranges = ranges_up_to(up_to, self._all_ranges or self._watermarks.ranges())
+        jobs: Sequence[Job] = ()
+        may_be_next = True
+        if self._skip_plain <= 0:
+            jobs, _ = yield Fetch(PLAIN, demand.limit, ranges)
+            if not jobs:
+                may_be_next, _ = yield MAY_QUEUES_BE_NEXT
+        if not jobs and may_be_next:
+            jobs, _ = yield Fetch(URGENT, demand.limit, ranges)
+        return jobs
+
+    def full_fetch_in(self, now: float) -> float | None:
+        """Seconds until a full fetch may find a job below a watermark; None if none is expected there."""
+        if not self._is_announced and not self._is_freed:
+            return None
+        return max(0.0, self._watermarks.full_due_in(now, awaited=self._is_awaited or self._is_freed))
+
+    def jobs_freed(self) -> None:
+        """Expect ready jobs below the watermarks: some were returned, unlocked or rescheduled."""
+        self._is_freed = True
+
+    def forget_watermarks(self) -> None:
+        """Make the next fetch a full one, whatever it costs."""
+        self._watermarks = Watermarks(self._poll_interval)
+
+    def forget(self) -> None:
+        """Forget what was learnt about waiting jobs."""
+        self.forget_watermarks()
+        self._all_ranges = None
+
+    def _change_tasks(self, tasks: Mapping[int, str]) -> None:
+        """Watermarks say what was read for these tasks: for a new one they say nothing."""
+        if not tasks.keys() <= self._tasks.keys():
+            self.forget_watermarks()
+        self._tasks = tasks
+
+    def _fetch_all(
+        self, demand: Demand, began: float, *, try_announced: bool = False
+    ) -> Steps[Sequence[Job]]:
+        expected = self._is_awaited, self._is_announced, self._is_freed
+        self._is_awaited = self._is_announced = self._is_freed = False
+        try:
+            jobs, ended = yield from self._lock_any(demand, began, try_announced=try_announced)
+        except BaseException:  # what is expected was not looked for
+            self._is_awaited |= expected[0]
+            self._is_announced |= expected[1]
+            self._is_freed |= expected[2]
+            raise
+        is_slow = self._watermarks.full_fetch_took(ended - began, len(jobs), ended)
+        if is_slow and ended > self._fast_until:
+            yield from self._examine(demand, jobs, began, ended)
+        return jobs
+
+    def _lock_any(
+        self, demand: Demand, began: float, *, try_announced: bool
+    ) -> Steps[tuple[Sequence[Job], float]]:
+        """The jobs of a full fetch, and when they came."""
+        if try_announced and not demand.may_hold:
+            if self._skip_announced > 0:
+                self._skip_announced -= 1
+            elif self._skip_plain <= 0:
+                announced: tuple[Sequence[Job], float] = yield Fetch(ANNOUNCED, demand.limit)
+                self._skip_announced = 0 if announced[0] else SKIPPED
+                if announced[0]:
+                    return announced
+        if self._all_ranges is not None and began > self._listed_at + LIST_AGAIN_AFTER:
+            yield from self._list_priorities()
+        return (yield from self._lock(demand, self._all_ranges))
+
+    def _examine(self, demand: Demand, jobs: Sequence[Job], began: float, ended: float) -> Steps[None]:
+        """Set watermarks if a full fetch was slow because it read past many rows."""
+        watermarks, seconds = self._watermarks, ended - began
+        reach = reach_of(jobs, full=self._is_full(demand, jobs))
+        is_measured = not demand.one_at_a_time and not watermarks.explain(seconds)
+        try:
+            listing = yield from self._list_priorities(demand.limit if is_measured else 0)
+        except Exception:  # do without watermarks: the jobs are locked and must reach the slots
+            return
+        if demand.one_at_a_time or watermarks is not self._watermarks:
+            return
+        cost, more = watermarks.cost, listing.seconds
+        if is_measured:
+            # If it stopped early, the fetch read for up to this many times as long; the rest was waiting.
+            cost, more = listing.seconds * (MOST_TIMES_READ if listing.is_cut else 1), 0.0
+        # Jobs that became due while the statement ran were not read.
+        read_up_to = self._time_at(began, demand.now)
+        watermarks.set(listing.priorities, reach, read_up_to, cost=min(seconds, cost), listing=more)
+        if not watermarks.cost:
+            self._fast_until = self._listed_at + EXAMINE_AGAIN_AFTER
+
+    def _fetch_above_watermarks(self, demand: Demand, began: float) -> Steps[Sequence[Job]]:
+        read_up_to = self._time_at(began, demand.now)
+        jobs, ended = yield from self._lock(demand, self._watermarks.ranges())
+        self._watermarks.advance(jobs, read_up_to, full=self._is_full(demand, jobs))
+        if jobs:
+            self._is_awaited = False
+        elif self._is_awaited and self._watermarks.is_full_due(ended, awaited=True):
+            return (yield from self._fetch_all(demand, ended))
+        return jobs
+
+    def _lock(self, demand: Demand, ranges: Ranges | None) -> Steps[tuple[Sequence[Job], float]]:
+        """HELD and PLAIN, which find nothing if a named queue may be next; then WHOLE."""
+        limit = demand.limit
+        if self.is_wide:
+            return (yield Fetch(WIDE, limit, ranges))
+        if self._skip_plain <= 0:
+            if demand.may_hold:
+                held: tuple[Sequence[Job] | None, float] = yield Fetch(HELD, limit, ranges)
+                jobs, ended = held
+            if not demand.may_hold or not jobs:  # HELD finds none with a key
+                jobs, ended = yield Fetch(PLAIN, limit, ranges)
+            if jobs:
+                return jobs, ended
+            may_be_next, ended = yield MAY_QUEUES_BE_NEXT
+            if not may_be_next:
+                return jobs, ended
+            self._skip_plain = SKIPPED
+        self._skip_plain -= 1
+        return (yield Fetch(WHOLE, limit, ranges))
+
+    def _is_full(self, demand: Demand, jobs: Sequence[Job]) -> bool:
+        """Whether more jobs may be ready than were locked."""
+        return self.has_left_some or len(jobs) >= (demand.limit if self.room is None else self.room)
+
+    def _list_priorities(self, limit: int = 0) -> Steps[PriorityListing]:
+        """List the priorities of waiting jobs. If there are very many, list some and read the rest as one."""
+        listing: PriorityListing
+        listing, self._listed_at = yield ListPriorities(limit)
+        self._server_ahead = listing.now - self._listed_at
+        are_too_many = len(listing.priorities) >= MANY_PRIORITIES
+        self._all_ranges = ranges(dict.fromkeys(listing.priorities, FROM_START)) if are_too_many else None
+        return listing
+
+    def _time_at(self, at: float, local: datetime | None) -> float:
+        """Up to when jobs were certainly due at this monotonic time, in seconds since 1970.
+
+        Jobs get their run_at by the server's clock. A worker that uses its own clock reads what is due by
+        that one; if it is ahead, jobs are added later with a run_at that it has already read past.
+        """
+        server = at + self._server_ahead
+        return server if local is None else min(server, local.timestamp())

@@ -1,0 +1,129 @@
+"""WideQueues: makes the tracks of wide queues, and tells the fetchers of a pool whether there are any.
+
+`@task(queue_width=3)` names no queue, so tracks are made when a job of such a task was fetched, however
+it was added. A clean-up of any runtime may delete idle tracks; so the queues in use are looked at from time
+to time.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+
+from ... import sqlstates
+from ...db.connection import Connection
+from ...db.errors import sqlstate_of
+from ...error_text import message_of
+from ...job import Job
+from ...queries.lock_waits import yielding_locks
+from ...queries.widths import set_tracks
+from ...schema_name import SchemaName
+from ..background import BackgroundTasks
+from .fetcher import Fetcher
+
+LOOK_AGAIN_AFTER = 30.0  # seconds
+AT_ONCE = 1000  # queues per statement
+REFUSED = (sqlstates.INSUFFICIENT_PRIVILEGE, sqlstates.UNDEFINED_TABLE, sqlstates.UNDEFINED_FUNCTION)
+
+logger = logging.getLogger("graphile_worker.worker")
+
+RunStatement = Callable[[Callable[[Connection], Awaitable[int]]], Awaitable[int]]
+
+
+class WideQueues:
+    """The wide queues of one pool."""
+
+    def __init__(
+        self,
+        run_statement: RunStatement,
+        schema: SchemaName,
+        background: BackgroundTasks,
+        fetchers: Sequence[Fetcher],
+        widths: Mapping[str, int],
+        held: Callable[[], Collection[Job]],
+        wake: Callable[[], None],
+    ) -> None:
+        """`widths`: by task identifier; `held`: the jobs that the pool has locked; `wake`: fetch soon."""
+        self._run_statement = run_statement
+        self._schema = schema
+        self._background = background
+        self._fetchers = fetchers
+        self._widths = widths
+        self._held = held
+        self._wake = wake
+        self._known: set[int] = set()  # queues that have their tracks
+        self._wanted: dict[int, int | None] = {}
+        self._is_making = False
+        self._is_on = True  # False if this role may not make tracks
+        self._is_wide = False
+        self._looked_at = time.monotonic()
+        self._listen()
+
+    def apply(self, is_wide: bool) -> None:
+        """Learn whether there are wide queues; called every few seconds while there are."""
+        if is_wide != self._is_wide:
+            self._is_wide = is_wide
+            for fetcher in self._fetchers:
+                fetcher.is_wide = is_wide
+            self._listen()
+            self._wake()  # the notification of new tracks may have come before
+        now = time.monotonic()
+        if now - self._looked_at > LOOK_AGAIN_AFTER:
+            self._looked_at = now
+            self._known.clear()
+            if is_wide:
+                self.notice(self._held())
+
+    def notice(self, jobs: Iterable[Job]) -> None:
+        """Make the tracks of the queues of these jobs, if any are missing."""
+        known, wanted, widths = self._known, self._wanted, self._widths
+        for job in jobs:
+            queue_id = job.job_queue_id
+            if queue_id is None or queue_id in known:
+                continue
+            width = widths.get(job.task_identifier)
+            if width is not None or self._is_wide:
+                known.add(queue_id)
+                wanted[queue_id] = width
+        if wanted and not self._is_making and self._is_on:
+            self._is_making = True
+            self._background.start(self._make(), "wide queues")
+
+    def _listen(self) -> None:
+        is_on = self._is_on and (self._is_wide or bool(self._widths))
+        for fetcher in self._fetchers:
+            fetcher.on_queued = self.notice if is_on else None
+
+    async def _make(self) -> None:
+        try:
+            while self._wanted:
+                chosen = dict(list(self._wanted.items())[:AT_ONCE])
+                for queue_id in chosen:
+                    del self._wanted[queue_id]
+                await self._set_tracks(chosen)
+        finally:
+            self._is_making = False
+
+    async def _set_tracks(self, chosen: dict[int, int | None]) -> None:
+        try:
+            changed = await self._run_statement(
+                lambda connection: yielding_locks(
+                    connection, self._schema, lambda: set_tracks(connection, self._schema, chosen)
+                )
+            )
+        except Exception as error:
+            if sqlstate_of(error) in REFUSED:
+                self._is_on = False
+                self._listen()
+                logger.warning(
+                    "this worker cannot widen queues (%s), so their jobs run one at a time; to widen them, "
+                    "run workers as the owner of the schema",
+                    message_of(error),
+                )
+            else:
+                self._known.difference_update(chosen)
+                logger.warning("queues could not be widened and will be later: %s", message_of(error))
+            return
+        if changed:
+            self.apply(True)

@@ -1,0 +1,596 @@
+"""HeldBatches: runs short jobs inside the transactions that fetched them.
+
+Most of what a job costs the server is the update that locks it, so that the lock outlasts the fetch. A job
+that takes a millisecond does not need that. A *held batch* is a transaction that locks the rows of some jobs
+with `for update` and stays open while they run. When all have ended, or after `hold` seconds, it is ended:
+completed jobs are deleted, and jobs that still run, or whose outcome is more than a delete, are locked as an
+ordinary fetch would have done. The sink writes what is left. Jobs that have not started are released: their
+rows are unchanged.
+
+A few sessions take turns: while one batch runs, another is fetched and a third is committed. If a connection
+is lost, `reconcile` finds out what has become of its batch. See docs/design/0030-held-batches.md.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from datetime import datetime
+from functools import partial
+from operator import attrgetter, itemgetter
+
+from ...db.connection import Connection, Row
+from ...db.retry import is_refusal, may_pass
+from ...error_text import message_of
+from ...job import Job
+from ...outcome import Finished
+from ...queries.fetch import Ranges
+from ...queries.hold import (
+    ID,
+    LAST_ERROR,
+    Place,
+    RowsKeptError,
+    begin_batch,
+    commit_batch,
+    end_batch,
+    first_keyed,
+    held_jobs,
+    last_place,
+    may_have_backlog,
+    roll_back_batch,
+)
+from ...queries.rows import FetchedJobs
+from ...recovery.blocked_batches import OpenBatch
+from ...recovery.orphaned_jobs import RECOVERED
+from ...recovery.sweep import StatementRunner
+from ...schema_name import SchemaName
+from ..session.session import Session, Sessions
+from .cursor import IdCursor
+from .policy import HoldPolicy
+from .reconcile import BatchReconciler
+from .sessions import BatchSession, BatchSessions, HeldBatch, SpareConnections
+
+logger = logging.getLogger("graphile_worker.worker")
+
+
+class BatchLostError(Exception):
+    """The connection that has the transaction of a batch is gone."""
+
+
+class HeldBatches:
+    """The held batches of one pool."""
+
+    def __init__(
+        self,
+        sessions: Sessions,
+        spare: SpareConnections,
+        schema: SchemaName,
+        *,
+        pool_id: str,
+        seconds: float,
+        lost: BatchReconciler,
+        on_completed: Callable[[list[Finished], float], None],
+        on_error: Callable[[BaseException], None],
+        now: Callable[[], datetime | None],
+    ) -> None:
+        """`on_completed`: called with the completed jobs of a batch after its commit, and when the end began.
+
+        `now`: the time to write into locked jobs; None for the server's.
+        """
+        self._sessions = sessions
+        self._schema = schema
+        self._pool_id = pool_id
+        self._policy = HoldPolicy(seconds)
+        self._lost = lost
+        self._on_completed = on_completed
+        self._on_error = on_error
+        self._now = now
+        self._batch_sessions = BatchSessions(sessions, spare, schema, on_short=self._policy.hold_less)
+        self.may_be_more = True
+        """Whether the last batch may have left ready jobs."""
+        self.passed_keyed: Place | None = None
+        """Where the last batch ended, if jobs with a key come before that; an ordinary fetch locks them."""
+        self._tied = IdCursor(schema)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._is_closing = False
+        self._is_abandoned = False
+        self.by_id: dict[int, HeldBatch] = {}
+        """The batch of each held job that has not ended."""
+        self.unsettled = lost.jobs
+        """The jobs of lost batches."""
+        self.put: Callable[[Finished], None] = lambda finished: None
+        """Writes an outcome in the ordinary way."""
+        self.wake: Callable[[], None] = lambda: None
+        """Makes the sources fetch."""
+        self.get_counts: Callable[[], tuple[int, int]] = lambda: (0, 0)
+        """How many jobs have ended so far, and how many of them need more than a delete."""
+        self.drop: Callable[[Callable[[Job], bool]], list[Job]] = lambda is_dropped: []
+        """Takes jobs from the sources that have not started."""
+        self.deciders: Sequence[object] = ()
+        """Interceptors that decide about the jobs of dead workers. A held job would be free without them."""
+
+    @property
+    def seconds(self) -> float:
+        """How long a batch is held, at most."""
+        return self._policy.seconds
+
+    # -- whether to hold -----------------------------------------------------------------------------------
+
+    def is_ready(self) -> bool:
+        """Whether the next fetch may hold its jobs; starts to open sessions if there are none."""
+        if self._is_closing or self.deciders or self._lost.is_busy:
+            return False
+        return self._policy.is_due(time.monotonic(), *self.get_counts()) and self._batch_sessions.are_ready()
+
+    async def prepare(self, run: StatementRunner) -> None:
+        """Open the sessions before the first jobs have run, if many may be waiting."""
+        if not self.deciders and self._policy.is_allowed(time.monotonic()):
+            with suppress(Exception):  # then they are opened a little later
+                if await run(lambda connection: may_have_backlog(connection, self._schema)):
+                    self._batch_sessions.open_all()
+
+    @property
+    def most(self) -> int:
+        """How many jobs the next batch may have, or a fetch while sessions for the first are opened."""
+        return self._policy.most_of_next(is_warming=self._batch_sessions.are_warming)
+
+    @property
+    def is_warming(self) -> bool:
+        """Whether the sessions for the first batch are being opened."""
+        return self._batch_sessions.are_warming
+
+    def allow(self, after: float) -> None:
+        """Hold jobs after this many seconds; nothing is held before it is called."""
+        self._policy.allow_from(time.monotonic() + after)
+
+    def jobs_freed(self) -> None:
+        """Let the next batch be fetched from the start: jobs were returned, unlocked or rescheduled."""
+        self._tied.forget()
+
+    def hold_less(self) -> None:
+        """The last batch was of little use, or would have been."""
+        self._policy.hold_less()
+
+    # -- fetching ------------------------------------------------------------------------------------------
+
+    async def free_session(self, tasks: Mapping[int, str], is_idle: Callable[[], bool]) -> None:
+        """Wait until a session is free.
+
+        `is_idle`: whether slots for these tasks are free and nothing waits for them. They need not be until
+        `hold` is over: a batch that has only slow jobs left is ended, or the next fetch holds nothing.
+        """
+        await self._batch_sessions.until_free(lambda: is_idle() and not self._end_slow(tasks))
+
+    def _end_slow(self, tasks: Mapping[int, str]) -> bool:
+        """End the batch of these tasks with the fewest jobs left, unless one ends; False if there is none."""
+        batches = [
+            batch_session.batch
+            for batch_session in self._batch_sessions.all
+            if batch_session.batch is not None
+        ]
+        batches = [batch for batch in batches if batch.tasks is tasks]
+        if batches and not any(batch.ending or batch.is_locking for batch in batches):
+            self._end_soon(min(batches, key=attrgetter("left")))
+        return bool(batches)
+
+    async def fetch(
+        self,
+        *,
+        tasks: Mapping[int, str],
+        limit: int,
+        forbidden_flags: Sequence[str] | None,
+        now: datetime | None,
+        ranges: Ranges | None = None,
+    ) -> Sequence[Job] | None:
+        """Begin a batch of up to `limit` jobs, as `get_held_jobs` says; None if that is not possible now."""
+        lease, locked_jobs = self._sessions.lease, self._sessions.locked_jobs
+        if not lease.is_open:
+            await lease.passed()
+        if locked_jobs.in_doubt:
+            await self._sessions.reclaim()
+        batch_session = self._batch_sessions.free()
+        if batch_session is None or self._is_closing:
+            return None
+        self._loop, epoch = asyncio.get_running_loop(), lease.epoch
+
+        async def statement(connection: Connection) -> tuple[HeldBatch, Sequence[Row], bool]:
+            try:
+                await begin_batch(connection, self._schema)
+                rows, may_be_more = await self._tied.fetch(
+                    connection,
+                    ranges,
+                    tasks=tasks,
+                    limit=limit,
+                    forbidden_flags=forbidden_flags,
+                    now=now,
+                )
+            except Exception:
+                with suppress(Exception):
+                    await roll_back_batch(connection)
+                raise
+            if not rows:
+                await commit_batch(connection)
+            batch = HeldBatch(self._batch_sessions.all.index(batch_session), tasks, connection)
+            return batch, rows, may_be_more
+
+        self._batch_sessions.used()
+        batch_session.is_fetching = True
+        try:
+            async with batch_session.session.lock:
+                batch, rows, may_be_more = await batch_session.session.run_exclusive(statement)
+            if rows:
+                batch_session.batch = batch  # before the session could be taken for a free one
+        finally:
+            batch_session.is_fetching = False
+            self._batch_sessions.lost_if_gone(batch_session)
+            self._batch_sessions.changed()
+        if not rows:
+            self.may_be_more, self.passed_keyed = False, None
+            return ()
+        jobs = self._begin(batch, rows, tasks)
+        if not jobs or lease.epoch != epoch or self._is_closing:
+            self._tied.forget()
+            self.release(jobs)
+            self._end_soon(batch)
+            return None
+        passed_keyed = None
+        if (keyed := first_keyed(rows)) is not None:
+            if len(rows) < limit:  # and more may come after the one with which it ended
+                may_be_more = True
+                self.hold_less()
+            if keyed <= (last := last_place(rows)):
+                passed_keyed = last
+        if RECOVERED in map(itemgetter(LAST_ERROR), rows):
+            # It may kill this process too, which counts only if it is locked.
+            self.hold_less()
+            locked = await self._lock_all(batch)
+            self.may_be_more, self.passed_keyed = may_be_more, passed_keyed
+            return locked
+        batch.timer = self._loop.call_later(self._policy.seconds, self._end_soon, batch)
+        self.may_be_more, self.passed_keyed = may_be_more, passed_keyed
+        return jobs
+
+    def _begin(self, batch: HeldBatch, rows: Sequence[Row], tasks: Mapping[int, str]) -> Sequence[Job]:
+        """The jobs of the batch, without those that run here already."""
+        ids = list(map(itemgetter(ID), rows))
+        pool_id = self._pool_id
+        batch.jobs = FetchedJobs(len(ids), lambda: held_jobs(rows, pool_id, tasks))
+        # Between the end of a session on the server and the moment when this pool notices, its jobs are free.
+        if own := self._own(ids):
+            batch.jobs = [job for job in batch.jobs if job.id not in own]
+            ids = [job.id for job in batch.jobs]
+        batch.left = len(ids)
+        batch.ids.update(ids)
+        self.by_id.update(dict.fromkeys(ids, batch))
+        return batch.jobs
+
+    def _own(self, ids: Sequence[int]) -> set[int]:
+        """Those of these jobs that run here, or have ended here and are not written."""
+        own: set[int] = set()
+        if self._lost.jobs:
+            own.update(self._lost.jobs.keys() & ids)
+        for batch_session in self._batch_sessions.all:
+            if batch_session.batch is not None and not batch_session.batch.ids.isdisjoint(ids):
+                own.update(batch_session.batch.ids.intersection(ids))
+        return own
+
+    async def _lock_all(self, batch: HeldBatch) -> Sequence[Job] | None:
+        """End a batch before its jobs run: all are locked as by an ordinary fetch."""
+        jobs = list(batch.jobs)
+        batch_session = self._batch_sessions.all[batch.batch_session]
+        batch.is_locking = True
+        try:
+            async with batch_session.session.lock:
+                await self._end_on(batch_session.session, batch, (), jobs)
+                self._sessions.locked_jobs.add(jobs)
+        except Exception as error:
+            self._sessions.locked_jobs.doubt()  # it may have been committed, but nothing has started
+            if not self._is_refused(error) and not may_pass(error):
+                raise
+            return None
+        finally:
+            self._forget(batch, jobs)
+            batch.abandon()
+            self._batch_sessions.lost_if_gone(batch_session)
+            batch_session.batch = None
+            self._check_kept(batch)
+            self._batch_sessions.changed()
+        return jobs
+
+    # -- outcomes ------------------------------------------------------------------------------------------
+
+    def take(self, finished: Finished) -> bool:
+        """Accept the outcome of a held job; False if the job is not held."""
+        locked_jobs = self._sessions.locked_jobs
+        if locked_jobs.lost and locked_jobs.is_lost(finished.job):
+            return False
+        batch = self.by_id.pop(finished.job.id, None)
+        if batch is None:
+            return self._lost.take(finished)
+        batch.finished.append(finished)
+        batch.left -= 1
+        if not batch.left:
+            self._end_soon(batch)
+        return True
+
+    def release(self, jobs: Sequence[Job]) -> Sequence[Job]:
+        """Let go of held jobs that were not started; returns those that are not held.
+
+        Their batches are ended: the rows are locked until then.
+        """
+        by_id, locked_jobs = self.by_id, self._sessions.locked_jobs
+        if not by_id:
+            return jobs
+        others, batches = [], set()
+        for job in jobs:
+            batch = by_id.pop(job.id, None)
+            if batch is None:
+                others.append(job)
+                continue
+            if batch.ending is not None:
+                batch.released.add(job.id)
+            if locked_jobs.jobs.pop(job.id, None) is not None:
+                locked_jobs.doubt()  # locked by an ordinary fetch, see `exclude_running`
+            batch.ids.discard(job.id)
+            batch.left -= 1
+            batches.add(batch)
+        for batch in batches:
+            self._end_soon(batch)
+        return others
+
+    def exclude_running(self, jobs: Sequence[Job]) -> Sequence[Job]:
+        """Jobs that an ordinary fetch has locked, without those that run here already.
+
+        The batch of such a job was lost, and the job is ours again: its first run goes on.
+        """
+        if not self._lost.jobs and all(
+            batch_session.batch is None for batch_session in self._batch_sessions.all
+        ):
+            return jobs
+        own = self._own([job.id for job in jobs])
+        return [job for job in jobs if job.id not in own] if own else jobs
+
+    @property
+    def count(self) -> int:
+        """How many jobs are held; may be read from any thread."""
+        return len(self.by_id) + len(self._lost.jobs)
+
+    def open_batches(self) -> list[OpenBatch]:
+        """All batches that have written nothing yet; may be called from any thread."""
+        found = []
+        for batch_session in self._batch_sessions.all:
+            pid, batch = batch_session.session.server_pid, batch_session.batch
+            if pid is None or not batch_session.is_busy or (batch is not None and batch.is_writing):
+                continue
+            ids = [] if batch is None else list(batch.ids)
+            is_current = partial(_is_current, batch_session, batch)
+            begin, end = partial(self._keep, batch, ids), partial(self._keeping_over, batch)
+            found.append(OpenBatch(pid, ids, is_current, begin, end, self._now()))
+        return found
+
+    def _keep(self, batch: HeldBatch | None, ids: Sequence[int]) -> None:
+        """Called by the thread that is about to lock these jobs, so that they are not returned meanwhile."""
+        if batch is not None:
+            batch.is_kept = batch.is_being_kept = True
+            self._sessions.locked_jobs.kept.update(ids)
+
+    def _keeping_over(self, batch: HeldBatch | None) -> None:
+        """That thread, which calls this, locks nothing more."""
+        if batch is not None and self._loop is not None:
+            with suppress(RuntimeError):  # the loop is closed
+                self._loop.call_soon_threadsafe(self._kept, batch)
+
+    def _kept(self, batch: HeldBatch) -> None:
+        batch.is_being_kept = False
+        if self._batch_sessions.all[batch.batch_session].batch is not batch:  # it ended first
+            self._check_kept(batch)
+
+    # -- the end of a batch --------------------------------------------------------------------------------
+
+    def _end_soon(self, batch: HeldBatch) -> None:
+        """End a batch, if that has not begun."""
+        if batch.is_locking:
+            return
+        if batch.timer is not None:
+            batch.timer.cancel()
+            batch.timer = None
+        if batch.ending is None:
+            if batch.left:
+                self._release_waiting(batch)
+            if batch.ending is None:
+                batch.ending = asyncio.get_running_loop().create_task(
+                    self._end(batch), name="graphile-worker end of a held batch"
+                )
+                batch.ending.add_done_callback(lambda _: self._ending_over(batch))
+
+    def _ending_over(self, batch: HeldBatch) -> None:
+        """A task that was cancelled before its first step has ended nothing."""
+        if self._batch_sessions.all[batch.batch_session].batch is batch and not self._is_abandoned:
+            batch.ending = None
+            self._end_soon(batch)
+
+    def _release_waiting(self, batch: HeldBatch) -> None:
+        by_id = self.by_id
+        waiting = self.drop(lambda job: by_id.get(job.id) is batch)
+        if waiting and not self._is_closing:
+            self._policy.overrun(len(batch.jobs) - len(waiting))
+        self.release(waiting)
+
+    async def _end(self, batch: HeldBatch) -> None:
+        """Write what is known of the batch, and commit."""
+        completed, others = batch.take_finished()
+        by_id, batch_session = self.by_id, self._batch_sessions.all[batch.batch_session]
+        running = [job for job in batch.jobs if by_id.get(job.id) is batch] if batch.left else []
+        outlasting = [*running, *(each.job for each in others)]
+        self._policy.ending(len(batch.jobs), len(outlasting))
+        began = time.monotonic()
+        try:
+            async with batch_session.session.lock:  # until it is known what was locked
+                await self._end_on(batch_session.session, batch, completed, outlasting)
+                if outlasting:
+                    self._locked(batch, outlasting)
+        except BaseException as error:
+            self._batch_lost(batch, [*completed, *others], running, error)
+            if not isinstance(error, Exception):
+                raise
+        else:
+            if len(batch.ids) < len(batch.jobs):
+                self._tied.forget()  # released jobs are free now
+            else:
+                self._policy.ended(len(batch.jobs), len(outlasting))
+            self._forget(batch, running)
+            for finished in [*others, *batch.finished]:
+                self.put(finished)
+            batch.finished = []
+            if completed:
+                self._on_completed(completed, began)
+        finally:
+            batch_session.batch = None
+            self._check_kept(batch)
+            self._batch_sessions.changed()
+            if len(batch.ids) < len(batch.jobs):  # a fetch since then saw the released rows locked
+                self.wake()
+
+    async def _end_on(
+        self, session: Session, batch: HeldBatch, completed: Sequence[Finished], outlasting: Sequence[Job]
+    ) -> None:
+        if not batch.is_open:  # a new connection would take a while, and not have the transaction
+            raise BatchLostError("the connection was lost while its jobs ran")
+        await session.run_exclusive(partial(self._commit, batch, completed, outlasting))
+
+    async def _commit(
+        self,
+        batch: HeldBatch,
+        completed: Sequence[Finished],
+        outlasting: Sequence[Job],
+        connection: Connection,
+    ) -> None:
+        """Delete completed jobs, lock those that outlast the batch, and commit."""
+        batch.is_writing = True
+        try:
+            await end_batch(
+                connection,
+                self._schema,
+                self._pool_id,
+                completed=[each.job.id for each in completed],
+                outlasting=[job.id for job in outlasting],
+                released=len(batch.jobs) - len(batch.ids),
+                now=self._now(),
+            )
+        except Exception:
+            with suppress(Exception):  # the connection may be gone
+                await roll_back_batch(connection)
+            raise
+        batch.is_committing = True
+        await commit_batch(connection)
+
+    def _locked(self, batch: HeldBatch, jobs: Sequence[Job]) -> None:
+        """The commit has locked these jobs. Those that were released meanwhile must be returned."""
+        locked_jobs = self._sessions.locked_jobs
+        if batch.released:
+            jobs = [job for job in jobs if job.id not in batch.released]
+            locked_jobs.doubt()
+        locked_jobs.add(jobs)
+
+    def _forget(self, batch: HeldBatch, running: Sequence[Job]) -> None:
+        """The jobs that still run are locked in the ordinary way now."""
+        for job in running:
+            if self.by_id.get(job.id) is batch:
+                del self.by_id[job.id]
+
+    def _check_kept(self, batch: HeldBatch) -> None:
+        """After the end: another thread may have locked all jobs, also those that were released since."""
+        if batch.is_kept and not batch.is_being_kept:
+            self.hold_less()
+            locked_jobs = self._sessions.locked_jobs
+            locked_jobs.kept.difference_update(job.id for job in batch.jobs)
+            locked_jobs.doubt()
+
+    def _batch_lost(
+        self,
+        batch: HeldBatch,
+        finished: Sequence[Finished],
+        running: Sequence[Job],
+        error: BaseException,
+    ) -> None:
+        """Nothing of the batch was written, as far as is known: settle it on another session."""
+        batch.abandon()
+        self._forget(batch, running)
+        ended = [*finished, *batch.finished]
+        batch.finished = []
+        over = {each.job.id for each in ended} | batch.released
+        self._lost.add(
+            ended, [job for job in running if job.id not in over], may_be_committed=batch.is_committing
+        )
+        self._batch_sessions.lost_if_gone(self._batch_sessions.all[batch.batch_session])
+        if isinstance(error, Exception) and not self._is_refused(error):
+            self._on_error(error)
+
+    def _is_refused(self, error: Exception) -> bool:
+        """Whether the database refuses what a batch writes; nothing is held from then on."""
+        is_kept = isinstance(error, RowsKeptError)
+        if not is_kept and (isinstance(error, BatchLostError) or not is_refusal(error)):
+            return False
+        if may_pass(error):  # it was cancelled, or took too much memory
+            self.hold_less()
+            return False
+        if not self._policy.is_on:
+            return True  # another batch was refused before, and that was said
+        self._policy.is_on = False
+        reason = "a trigger or a policy kept its rows" if is_kept else message_of(error)
+        logger.warning("this worker holds no more batches: the end of one was refused (%s)", reason)
+        return True
+
+    # -- stopping ------------------------------------------------------------------------------------------
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether no batch is open and all lost ones are settled."""
+        return not self._lost.is_busy and not any(
+            batch_session.is_busy for batch_session in self._batch_sessions.all
+        )
+
+    async def flush(self) -> None:
+        """End all present batches, and settle those that were lost."""
+        batches = {
+            batch_session: batch_session.batch
+            for batch_session in self._batch_sessions.all
+            if batch_session.batch is not None
+        }
+        for batch in batches.values():
+            self._end_soon(batch)
+        while any(batch_session.batch is batch for batch_session, batch in batches.items()):
+            await self._batch_sessions.change()
+        await self._lost.settled()
+
+    async def end_batches(self) -> None:
+        """Hold nothing from now on, and end all batches."""
+        self._is_closing = True
+        await self._batch_sessions.close()
+        while not self.is_settled:
+            await self.flush()
+            if any(
+                batch_session.is_busy for batch_session in self._batch_sessions.all
+            ):  # a fetch that was in flight
+                await self._batch_sessions.change()
+
+    def abandon(self) -> None:
+        """Drop everything that is unwritten: the transactions end with their connections."""
+        self._is_closing = self._is_abandoned = True
+        self._lost.abandon()
+        self._batch_sessions.abandon()
+        for batch in (batch_session.batch for batch_session in self._batch_sessions.all):
+            if batch is not None and batch.timer is not None:
+                batch.timer.cancel()
+            if batch is not None and batch.ending is not None:
+                batch.ending.cancel()
+
+
+def _is_current(batch_session: BatchSession, batch: HeldBatch | None) -> bool:
+    """Whether the session has this batch, which has not written yet, or is fetching one if None."""
+    return batch_session.batch is batch and (
+        batch_session.is_fetching if batch is None else not batch.is_writing
+    )

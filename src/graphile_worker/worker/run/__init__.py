@@ -1,0 +1,1 @@
+"""Running jobs: slots, the call of the task, its outcome, and jobs that are ended early. Start in `slots`."""

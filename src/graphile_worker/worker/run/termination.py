@@ -1,0 +1,207 @@
+"""JobTermination: ends one running job before its task does.
+
+The task is asked first, by its abort signal, and cancelled if it runs on the event loop. After the grace it
+is cancelled once more. What still does not end is abandoned: its slot is replaced and the outcome is written
+without it. A thread cannot be cancelled, so it has the grace to notice its signal, and leaks then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+import sys
+import traceback
+from collections.abc import Callable
+from contextvars import Context
+from types import FrameType
+from typing import Any, Protocol
+
+from ...error_parts import PACKAGE_FOLDER
+from ...errors import WorkerUnhealthyError
+from ...job import Job
+from ...observability.job_context import job_fields
+from ...observability.stack_log import log_with_stack
+from ...tasks.call import label_of
+from ...tasks.helpers import JobHelpers, current_helpers
+from ...tasks.threads import TaskThreads
+from .end_reason import EndReason
+from .execute import Executor
+from .watchdog import MAX_FRAMES, stack_of
+
+LAST_CHANCE = 1.0  # seconds between the second cancellation and the end of the wait
+HANDOVER = 0.05  # seconds for the result of a thread that has just ended to reach the event loop
+
+logger = logging.getLogger("graphile_worker.worker")
+
+
+class TerminableJob(Protocol):
+    """The slot that runs the job."""
+
+    job: Job | None
+    task: asyncio.Task[bool] | None
+    context: Context | None
+
+
+class JobTermination:
+    """The end of one attempt; `stop` it when the attempt has ended."""
+
+    __slots__ = ("_abandon", "_executor", "_on_wait", "_slot", "_timer", "_waits", "is_late", "job")
+
+    def __init__(
+        self,
+        slot: TerminableJob,
+        job: Job,
+        executor: Executor,
+        *,
+        abandon: Callable[[JobTermination], None],
+        on_wait: Callable[[JobTermination], None],
+    ) -> None:
+        """`on_wait` is called when the grace is over for a task that is waited for without limit."""
+        self._slot = slot
+        self._executor = executor
+        self._abandon = abandon
+        self._on_wait = on_wait
+        self._waits = False
+        self._timer: asyncio.TimerHandle | None = None
+        self.job = job
+        self.is_late = False
+        """Whether the task has used up its grace."""
+
+    @property
+    def cause(self) -> EndReason | None:
+        """Why the job is ended; None if it is not."""
+        cause: EndReason | None = self._helpers._cause
+        return cause
+
+    @property
+    def call(self) -> Any:
+        """The `TaskCall` of a job that an executor runs; None for others."""
+        return self._helpers._call
+
+    @property
+    def _helpers(self) -> JobHelpers:
+        assert self._slot.context is not None  # noqa: S101 - set while the slot runs
+        return self._slot.context[current_helpers]
+
+    def schedule(self, delay: float, begin: Callable[[], None]) -> None:
+        """Call `begin` after this many seconds, unless the attempt ends first."""
+        self._timer = asyncio.get_running_loop().call_later(delay, begin)
+
+    def begin(self, cause: EndReason, grace: float, *, waits: bool = False) -> None:
+        """Ask the task to end, and see to it that the slot is free soon after the grace.
+
+        `waits`: never abandon it, however long it takes to end.
+        """
+        helpers, known = self._helpers, self.cause
+        if known is not None:
+            if cause.rank > known.rank:
+                helpers.abort_signal._cause = cause
+            return
+        self.stop()
+        self._waits = waits
+        helpers._end_early(cause, grace)
+        if self._executor.is_async(self.job):
+            self._cancel()
+            self.schedule(grace, self._press)
+        else:
+            if helpers._in_thread is None:  # but in a hook, or in what the function returned
+                self._cancel()
+            self.schedule(grace, self._press)
+
+    def stop(self) -> None:
+        """The attempt has ended."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    @property
+    def has_thread_ended(self) -> bool:
+        """Whether the function has returned in its thread, and its result is on its way; or has not begun."""
+        call = self._helpers._in_thread
+        return call is not None and (call.done() or not self._executor.is_in_thread(self.job))
+
+    def _press(self) -> None:
+        if self.has_thread_ended:  # a cancellation would take the result from it
+            self.schedule(HANDOVER, self._press)
+            return
+        if self._waits:
+            self._on_wait(self)
+            return
+        self.is_late = True
+        self._cancel()
+        self.schedule(LAST_CHANCE, lambda: self._abandon(self))
+
+    def _cancel(self) -> None:
+        if self._slot.job is self.job and self._slot.task is not None:
+            self._slot.task.cancel()
+
+
+class LeakedTasks:
+    """Counts coroutines and threads; calls `on_too_many` once there are more than `allowed`.
+
+    Each holds memory, perhaps a connection or a lock. When there are too many, the worker shuts down, so
+    that its supervisor starts another one.
+    """
+
+    def __init__(
+        self, threads: TaskThreads, allowed: int, on_too_many: Callable[[BaseException], None]
+    ) -> None:
+        self._threads = threads
+        self._allowed = allowed
+        self._on_too_many = on_too_many
+        self._coroutines: dict[str, Job] = {}  # by the id of the slot that was replaced
+
+    @property
+    def names(self) -> list[str]:
+        """The tasks that still run, with the ids of their jobs."""
+        coroutines = (label_of(job.task_identifier, job.id) for job in self._coroutines.values())
+        return [*coroutines, *self._threads.leaked]
+
+    def add(self, slot_id: str, job: Job, cause: EndReason, coroutine: Any) -> None:
+        """A coroutine ignores its cancellation; its slot was replaced."""
+        self._coroutines[slot_id] = job
+        log_with_stack(
+            logger, logging.ERROR, job_fields(job, slot_id), _stack_of_coroutine(coroutine),
+            "task %s leaked: it ignored its cancellation and still runs (%s)",
+            label_of(job.task_identifier, job.id), cause.reason,
+        )  # fmt: skip
+        self._check()
+
+    def look_for_thread(self, job: Job, cause: EndReason) -> None:
+        """A job has ended after its grace; if its thread still runs, it leaks."""
+        label = label_of(job.task_identifier, job.id)
+        thread = self._threads.leaked.get(label)
+        if thread is None:
+            return
+        log_with_stack(
+            logger, logging.ERROR, job_fields(job), stack_of(sys._current_frames().get(thread)),
+            "task %s leaked: it runs in a thread, which cannot be ended (%s)", label, cause.reason,
+        )  # fmt: skip
+        self._check()
+
+    def ended(self, slot_id: str) -> None:
+        """The coroutine of a replaced slot has ended after all."""
+        job = self._coroutines.pop(slot_id, None)
+        if job is not None:
+            logger.warning(
+                "task %s, which leaked, has ended; its result is dropped",
+                label_of(job.task_identifier, job.id), extra=job_fields(job, slot_id),
+            )  # fmt: skip
+
+    def _check(self) -> None:
+        if len(self.names) > self._allowed:
+            self._on_too_many(WorkerUnhealthyError(self.names, self._allowed))
+
+
+def _stack_of_coroutine(coroutine: Any) -> str:
+    """Where a suspended coroutine is, without the frames of this package."""
+    frames: list[tuple[FrameType, int]] = []
+    while inspect.iscoroutine(coroutine):
+        frame = coroutine.cr_frame
+        if frame is not None and not frame.f_code.co_filename.startswith(PACKAGE_FOLDER):
+            frames.append((frame, frame.f_lineno))
+        coroutine = coroutine.cr_await
+    if not frames:
+        return "  (no stack)"
+    return "".join(traceback.StackSummary.extract(iter(frames[-MAX_FRAMES:])).format()).rstrip()

@@ -1,0 +1,405 @@
+"""Session: a connection that the pool keeps for fetching and writing, and reopens when it is lost.
+
+Fetching and writing never wait for a connection that a task has borrowed, and use settings made for their
+statements. Only one statement is in flight at a time. If a connection breaks before the answer arrives, jobs
+may be locked that this pool does not know of; they are returned before the next statement (see
+`locked_jobs`). A statement that times out is abandoned together with its connection: a network may drop
+packets silently.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack
+from typing import TypeVar
+
+from ... import sqlstates
+from ...clock import Clock
+from ...db.array_types import teach_arrays
+from ...db.borrowed import give_back, is_gone, throw_away
+from ...db.connection import Connection, Pool
+from ...db.errors import explained, sqlstate_of
+from ...db.retry import BROKEN_CONNECTION, UNREACHABLE, delays_for
+from ...job import Job
+from ...recovery.lease import Lease
+from ...recovery.reclaim import end_lost_sessions, reclaim_jobs
+from ...schema_name import SchemaName
+from ...sql import load
+from .locked_jobs import LockedJobs
+
+ANSWER_WITHIN = 30.0  # seconds for the answer to a statement; doubled after each timeout
+LONGEST_WAIT = 600.0
+CLOSE_WITHIN = 2.0  # seconds to reset a connection before it is thrown away
+END_WITHIN = 5.0  # seconds for the server to end an abandoned session
+END_PAUSE = 0.05
+CLEAN_UP_WITHIN = 2.0  # seconds for what cancelled work does at its end, before it is cancelled again
+REMIND_AFTER = 60.0  # seconds; the pause doubles with each reminder
+LONGEST_PAUSE = 3600.0
+
+T = TypeVar("T")
+Statement = Callable[[Connection], Awaitable[T]]
+
+logger = logging.getLogger("graphile_worker.worker")
+
+
+class SessionClosedError(Exception):
+    """The worker has ended, and nothing would release a new connection."""
+
+
+class Sessions:
+    """The sessions of one pool, with the locked jobs and the lease that they share."""
+
+    def __init__(
+        self, pool: Pool, schema: SchemaName, pool_id: str, lease: Lease, *, prepared_statements: bool
+    ) -> None:
+        self._pool = pool
+        self._schema = schema
+        self._pool_id = pool_id
+        self._prepared_statements = prepared_statements
+        self._all: list[Session] = []
+        self._abandoned: set[int] = set()  # backend pids of sessions that may still be open on the server
+        self.locked_jobs = LockedJobs()
+        self.lease = lease
+        self.answered_at = time.monotonic()
+        """When the database last answered a statement."""
+
+    def open(self, *, hold: bool = False) -> Session:
+        """Add a session, which connects on first use; `hold`: for held batches."""
+        session = Session(
+            self._pool,
+            self._schema,
+            self,
+            prepared_statements=self._prepared_statements,
+            holds_for=self._pool_id if hold else None,
+        )
+        self._all.append(session)
+        return session
+
+    async def reclaim(self) -> None:
+        """Return jobs that this pool may have locked without knowing it."""
+        if not self.locked_jobs.in_doubt:
+            return
+        async with AsyncExitStack() as stack:
+            for session in self._all:  # no statement may be in flight while we compare
+                await stack.enter_async_context(session.lock)
+            if self.locked_jobs.in_doubt:
+                await self._all[0].run_exclusive(self._reclaim)
+
+    async def _reclaim(self, connection: Connection) -> None:
+        await self._end_abandoned(connection)
+        locked_jobs = self.locked_jobs
+        doubts = locked_jobs.doubts
+        known = [*locked_jobs.jobs, *locked_jobs.given_up, *locked_jobs.unsettled, *locked_jobs.kept]
+        await reclaim_jobs(connection, self._schema, self._pool_id, known)
+        locked_jobs.reclaimed(doubts)
+
+    async def _end_abandoned(self, connection: Connection) -> None:
+        """Make sure that no statement sent on an abandoned connection can still commit."""
+        pids = set(self._abandoned)
+        async with asyncio.timeout(END_WITHIN):
+            left = pids
+            while left:
+                try:
+                    left = set(await end_lost_sessions(connection, self._schema, sorted(left)))
+                except Exception as error:
+                    if sqlstate_of(error) != sqlstates.INSUFFICIENT_PRIVILEGE:
+                        raise
+                    break
+                if left:
+                    await asyncio.sleep(END_PAUSE)
+        self._abandoned -= pids
+
+    def abandon(self, connection: Connection) -> None:
+        """Remember a connection that we dropped and the server may still consider open."""
+        self._abandoned.add(connection.get_server_pid())
+
+    async def return_all(self) -> None:
+        """Return every job that this pool still has locked, known or not; no task may be running."""
+        if self.locked_jobs.jobs:
+            self.locked_jobs.jobs.clear()
+            self.locked_jobs.doubt()
+        await self.reclaim()
+
+    async def close(self) -> None:
+        """Release all connections to the database pool."""
+        await asyncio.gather(*(session.close(is_last=True) for session in self._all), return_exceptions=True)
+
+
+class Session:
+    """Runs statements one at a time on a connection that it keeps until it is closed."""
+
+    def __init__(
+        self,
+        pool: Pool,
+        schema: SchemaName,
+        group: Sessions,
+        *,
+        prepared_statements: bool,
+        holds_for: str | None = None,
+    ) -> None:
+        """`holds_for`: the id of the pool whose held batches it has; None if it has none."""
+        self._holds_for = holds_for
+        self._pool = pool
+        self._schema = schema
+        self._group = group
+        # Behind a pooler in transaction mode, settings would stay with a session that others use.
+        self._is_tuned = prepared_statements
+        self._connection: Connection | None = None
+        self._patience = ANSWER_WITHIN
+        self._deadline = Deadline()
+        self._is_over = False
+        self.lock = asyncio.Lock()
+
+    @property
+    def locked_jobs(self) -> LockedJobs:
+        """The jobs that the pool has locked."""
+        return self._group.locked_jobs
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether it has a connection that can be used, as far as is known."""
+        return self._connection is not None and not is_gone(self._connection)
+
+    @property
+    def server_pid(self) -> int | None:
+        """The backend's; may be read from any thread."""
+        connection = self._connection
+        return None if connection is None or is_gone(connection) else connection.get_server_pid()
+
+    @property
+    def lease(self) -> Lease:
+        """The pool's right to touch its jobs."""
+        return self._group.lease
+
+    async def run(self, statement: Statement[T]) -> T:
+        """Run one statement without retries. After a lost connection the next call opens a new one."""
+        await self._group.reclaim()
+        async with self.lock:
+            return await self.run_exclusive(statement)
+
+    async def run_under_lease(self, statement: Statement[Sequence[Job]]) -> Sequence[Job]:
+        """Run one statement that locks jobs or writes outcomes; add the jobs it returns to the locked ones.
+
+        Waits while the pool has no lease. If the lease ended before the answer arrived, other workers may
+        have recovered the jobs, and those that are still ours are returned to the queue.
+        """
+        lease, locked_jobs = self._group.lease, self._group.locked_jobs
+        while True:
+            # There is nearly always nothing to wait for, and each call delays an announced job.
+            if not lease.is_open:
+                await lease.passed()
+            if locked_jobs.in_doubt:
+                await self._group.reclaim()
+            async with self.lock:
+                if not lease.is_open:
+                    continue
+                epoch = lease.epoch
+                jobs = await self.run_exclusive(statement)
+                if lease.epoch != epoch:
+                    locked_jobs.doubt()
+                    return []
+                locked_jobs.add(jobs)
+                return jobs
+
+    async def run_exclusive(self, statement: Statement[T]) -> T:
+        """Run one statement; the caller holds `lock`."""
+        connection = self._connection
+        if connection is None or is_gone(connection):
+            async with asyncio.timeout(self._patience):
+                connection = await self._open()
+        try:
+            self._deadline.begin(self._patience)
+            try:
+                result = await statement(connection)
+            finally:
+                self._deadline.end()
+            self._patience = ANSWER_WITHIN
+            self._group.answered_at = time.monotonic()
+            return result
+        except BaseException as error:
+            was_missed = self._deadline.was_missed(error)
+            if was_missed:  # the server may just be slow
+                self._patience = min(self._patience * 2, LONGEST_WAIT)
+            # A cancelled statement leaves an unread answer on the connection.
+            if is_gone(connection) or isinstance(error, asyncio.CancelledError) or _is_lost(error):
+                self._group.locked_jobs.doubt()
+                await self._drop(may_be_open=not is_gone(connection))
+            if was_missed:
+                raise TimeoutError from error
+            raise
+
+    async def close(self, *, is_last: bool = False) -> None:
+        """Reset the connection and release it to the database pool.
+
+        `is_last`: the worker ends, so that a connection for held batches is not worth a reset, and none is
+        opened for them later. The others may be needed again, see `WorkerPool.end_after_cancellation`.
+        """
+        if is_last and self._holds_for is not None:
+            self._is_over = True  # before waiting: what comes next for the lock may be a warm-up
+        async with self.lock:
+            self._deadline.stop()
+            connection, self._connection = self._connection, None
+            if connection is None:
+                return
+            if is_last and self._holds_for is not None:
+                await throw_away(self._pool, connection)
+                return
+            if self._is_tuned and not is_gone(connection):
+                try:
+                    await connection.reset(timeout=CLOSE_WITHIN)
+                except BaseException as error:
+                    await throw_away(self._pool, connection)
+                    if not isinstance(error, Exception):  # cancelled, with every other task of the loop
+                        raise
+                    return
+            await give_back(self._pool, connection)
+
+    async def _open(self) -> Connection:
+        if self._connection is not None and is_gone(self._connection):
+            await self._drop()
+        if self._is_over:
+            raise SessionClosedError("the session was closed")
+        if self._connection is None:
+            connection: Connection = await self._pool.acquire()
+            teach_arrays(connection)  # the caller's own pool has not done that
+            try:
+                if self._is_tuned:
+                    await connection.fetch(load("session/tune_session", self._schema))
+                if self._holds_for is not None:
+                    await connection.fetch(
+                        load("session/tune_hold_session"), self._schema.name, self._holds_for
+                    )
+            except BaseException:
+                await throw_away(self._pool, connection)
+                raise
+            self._connection = connection
+        return self._connection
+
+    async def _drop(self, *, may_be_open: bool = False) -> None:
+        """Close the connection; `may_be_open`: the server may go on with its statement."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            if may_be_open and self._is_tuned:  # behind a pooler the backend is unknown
+                self._group.abandon(connection)
+            await throw_away(self._pool, connection)
+
+
+def _is_lost(error: BaseException) -> bool:
+    """Whether a new connection may work, perhaps to another server after a failover."""
+    return delays_for(error) in (BROKEN_CONNECTION, UNREACHABLE)
+
+
+class Deadline:
+    """Call `begin` before each piece of work, and `end` after it in any case.
+
+    Works like `asyncio.timeout`, but with one timer for all statements instead of one for each. Nearly
+    all of them take a thousandth of their time, and everything done before a fetch delays an announced
+    job. And it cancels again until the work ends: a cancelled transaction sends a rollback, and waits for
+    that answer.
+    """
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._task: asyncio.Task[object] | None = None
+        self._cancelling = 0
+        self._at = math.inf
+        self._cancels = 0
+        self._is_missed = False
+        self._timer: asyncio.TimerHandle | None = None  # may be set for an earlier time than needed
+
+    def begin(self, seconds: float) -> None:
+        """Cancel the current task unless `end` is called in time."""
+        self._task = task = asyncio.current_task()
+        self._cancelling = 0 if task is None else task.cancelling()
+        self._at = self._loop.time() + seconds
+        self._cancels = 0
+        self._is_missed = False
+        if self._timer is None:
+            self._timer = self._loop.call_at(self._at, self._check)
+        elif self._timer.when() > self._at:
+            self._timer.cancel()
+            self._timer = self._loop.call_at(self._at, self._check)
+
+    def end(self) -> None:
+        """Stop the clock."""
+        task, self._task = self._task, None
+        if self._cancels and task is not None:
+            for _ in range(self._cancels):
+                task.uncancel()
+            self._is_missed = task.cancelling() <= self._cancelling
+
+    def was_missed(self, error: BaseException) -> bool:
+        """After `end`: whether the work was cancelled by the deadline and by nothing else."""
+        return self._is_missed and isinstance(error, asyncio.CancelledError)
+
+    def stop(self) -> None:
+        """Cancel the timer, at the end of the session."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _check(self) -> None:
+        self._timer = None
+        if self._task is None:
+            return
+        if self._loop.time() < self._at:
+            self._timer = self._loop.call_at(self._at, self._check)
+            return
+        self._cancels += 1
+        self._task.cancel()
+        self._at = self._loop.time() + CLEAN_UP_WITHIN
+        self._timer = self._loop.call_at(self._at, self._check)
+
+
+class FailureLog:
+    """The log lines of one operation.
+
+    One line at the first failure, a reminder now and then, and one at the first success: enough to tell
+    what is wrong and since when, and few enough that a server that is down for a night does not fill a
+    disk.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        schema: SchemaName,
+        failing: str,
+        recovered: str,
+        *,
+        level: int = logging.WARNING,
+    ) -> None:
+        """`failing`: the line for a failure, with `%s` for the error; `recovered`: the one for success."""
+        self._clock = clock
+        self._schema = schema
+        self._failing = failing
+        self._recovered = recovered
+        self._level = level
+        self._since: float | None = None
+        self._attempts = 0
+        self._remind_after = REMIND_AFTER
+
+    def failed(self, error: BaseException) -> None:
+        """Record a failed attempt."""
+        now = self._clock.monotonic()
+        self._attempts += 1
+        if self._since is None:
+            self._since, self._remind_after = now, REMIND_AFTER
+            logger.log(self._level, self._failing, explained(error, self._schema))
+        elif now - self._since >= self._remind_after:
+            self._remind_after += min(self._remind_after, LONGEST_PAUSE)
+            why = explained(error, self._schema)
+            logger.log(
+                self._level,
+                self._failing,
+                f"{why} (for {now - self._since:.0f} s, {self._attempts} attempts)",
+            )
+
+    def succeeded(self) -> None:
+        """Record a successful attempt."""
+        if self._since is not None:
+            logger.info("%s (after %.1f s)", self._recovered, self._clock.monotonic() - self._since)
+            self._since, self._attempts = None, 0

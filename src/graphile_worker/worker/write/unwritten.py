@@ -1,0 +1,221 @@
+"""Unwritten: outcomes that wait for a write, by kind. Pure.
+
+It decides which of them one statement writes, and when there are too many for more jobs to be taken: without
+that *back-pressure* jobs could fail faster than the database takes the failures, and one batch job can leave
+megabytes of payload to be written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from ...outcome import (
+    Cancelled,
+    Completed,
+    Deleted,
+    Expired,
+    Failed,
+    Finished,
+    Interrupted,
+    Kept,
+    Snoozed,
+    keep_of,
+    queues_of,
+)
+from ..session.watermarks import NO_CEILING
+
+MAX_OUTCOMES = 2000  # outcomes per statement
+MAX_WRITE_BYTES = 16_000_000  # of messages and payloads per statement, unless a single one is larger
+MAX_UNWRITTEN = 20_000  # completed jobs; beyond that the pool takes no more jobs
+MAX_UNWRITTEN_BYTES = 64_000_000  # the same for payloads, errors and their texts
+KEPT_WEIGHT = 3_000  # approximate bytes of a kept end without its result
+LIGHT = 4_096  # characters; smaller payloads, as most are, are not counted, to save time
+
+ROW_STAYS = (Failed, Snoozed)
+ROW_GOES = (Completed, Deleted)
+END_IS_KEPT = (Kept, Expired)
+
+
+class Unwritten:
+    """The outcomes of one pool that are not written yet."""
+
+    def __init__(self) -> None:
+        self._completed: list[Finished] = []
+        self._kept: list[Finished] = []
+        self._failed: list[Finished] = []
+        self._interrupted: list[Finished] = []
+        self._cancelled: list[Finished] = []
+        self._weight = 0  # bytes, as far as they are counted
+        self.not_deleted = 0
+        """How many outcomes so far were more than a delete: failed jobs, and those that the history keeps."""
+
+    def put(self, finished: Finished) -> bool:
+        """Add an outcome; whether there may be too many now, see `is_too_much`."""
+        outcome = finished.outcome
+        if type(outcome) is Completed:
+            self._completed.append(finished)
+            if len(finished.job.raw_payload) <= LIGHT and len(self._completed) <= MAX_UNWRITTEN:
+                return False
+        elif isinstance(outcome, ROW_STAYS):
+            self.not_deleted += 1
+            self._failed.append(finished)
+        elif isinstance(outcome, END_IS_KEPT):
+            self.not_deleted += 1
+            self._kept.append(finished)
+        elif isinstance(outcome, Cancelled):
+            self._cancelled.append(finished)
+        else:
+            self._interrupted.append(finished)
+            return False
+        self._weight += weight_of(finished)
+        return True
+
+    def requeue(self, batch: Sequence[Finished]) -> None:
+        """Put outcomes that were not written in front of newer ones; they are still counted."""
+        waiting = {
+            (Completed,): self._completed,
+            END_IS_KEPT: self._kept,
+            ROW_STAYS: self._failed,
+            (Interrupted,): self._interrupted,
+            (Cancelled,): self._cancelled,
+        }
+        for kinds, unwritten in waiting.items():
+            unwritten[:0] = [finished for finished in batch if type(finished.outcome) in kinds]
+
+    def written(self, part: Sequence[Finished]) -> None:
+        """Count these no longer."""
+        if self._weight:
+            self._weight -= sum(map(weight_of, part))
+
+    # -- how many ------------------------------------------------------------------------------------------
+
+    @property
+    def is_too_much(self) -> bool:
+        """Whether the pool should take no more jobs."""
+        return self._weight > MAX_UNWRITTEN_BYTES or len(self._completed) > MAX_UNWRITTEN
+
+    @property
+    def has_room(self) -> bool:
+        """Whether it may take jobs again."""
+        return self._weight <= MAX_UNWRITTEN_BYTES // 2 and len(self._completed) <= MAX_UNWRITTEN // 2
+
+    @property
+    def is_urgent(self) -> bool:
+        """Whether jobs have ended early: no batch delay applies to them."""
+        return bool(self._interrupted or self._cancelled)
+
+    @property
+    def has_completed(self) -> bool:
+        return bool(self._completed or self._kept)
+
+    @property
+    def has_failed(self) -> bool:
+        return bool(self._failed)
+
+    @property
+    def frees_queues(self) -> bool:
+        """Whether one of the jobs is in a named queue."""
+        return any(map(queues_of, self._all()))
+
+    @property
+    def best_queued(self) -> int:
+        """The best priority of jobs of named queues."""
+        jobs = (finished.job for some in self._all() for finished in some)
+        return min((job.priority for job in jobs if job.job_queue_id is not None), default=NO_CEILING)
+
+    def deleting(self) -> Iterator[Finished]:
+        """Those whose write deletes the row of the job."""
+        for some in (self._completed, self._kept, self._cancelled):
+            yield from (finished for finished in some if isinstance(finished.outcome, ROW_GOES))
+
+    def _all(self) -> tuple[list[Finished], ...]:
+        return self._completed, self._kept, self._failed, self._interrupted, self._cancelled
+
+    # -- the next statement --------------------------------------------------------------------------------
+
+    def next_write(self) -> list[Finished]:
+        """Take what the next statement writes; empty if there is nothing."""
+        if self._interrupted:
+            return self._next_interrupted()
+        if self._cancelled:
+            batch, self._cancelled = self._cancelled[:MAX_OUTCOMES], self._cancelled[MAX_OUTCOMES:]
+            return batch
+        batch, self._completed = self._completed[:MAX_OUTCOMES], self._completed[MAX_OUTCOMES:]
+        if self._kept:
+            batch += self._next_kept(MAX_OUTCOMES - len(batch))
+        if self._failed:
+            count = write_size(self._failed, MAX_OUTCOMES - len(batch))
+            batch += self._failed[:count]
+            self._failed = self._failed[count:]
+        return batch
+
+    def _next_kept(self, room: int) -> list[Finished]:
+        """Those that are kept like the first, as many as one statement takes: it keeps them all alike."""
+        first = _like(self._kept[0])
+        alike = [finished for finished in self._kept if _like(finished) == first]
+        count = write_size(alike, room)
+        if count == len(self._kept):
+            self._kept = []
+            return alike
+        others = [finished for finished in self._kept if _like(finished) != first]
+        self._kept = [*alike[count:], *others]
+        return alike[:count]
+
+    def _next_interrupted(self) -> list[Finished]:
+        """Those with the same note as the first: one statement writes one note."""
+        note = _note(self._interrupted[0])
+        batch: list[Finished] = []
+        others: list[Finished] = []
+        for finished in self._interrupted:
+            is_like_first = len(batch) < MAX_OUTCOMES and _note(finished) == note
+            (batch if is_like_first else others).append(finished)
+        self._interrupted = others
+        return batch
+
+
+def weight_of(finished: Finished) -> int:
+    """The approximate bytes of memory it holds until it is written; 0 if only the number counts."""
+    size = len(finished.job.raw_payload)
+    weight = size if size > LIGHT else 0
+    if isinstance(finished.outcome, Failed):
+        weight += finished.outcome.weight + len(finished.job.last_error or "")
+    elif isinstance(finished.outcome, Kept):
+        weight += KEPT_WEIGHT + _texts_of(finished.outcome)
+    elif isinstance(finished.outcome, Snoozed):
+        weight += KEPT_WEIGHT + len(finished.outcome.remaining_payload or "")
+    return weight
+
+
+def write_size(waiting: Sequence[Finished], room: int) -> int:
+    """How many of these outcomes, from the first, go into one statement that has room for `room` more."""
+    left = MAX_WRITE_BYTES
+    for count, finished in enumerate(waiting[:room]):
+        left -= _sent_bytes(finished)
+        if left < 0:
+            return max(count, 1)
+    return min(room, len(waiting))
+
+
+def _sent_bytes(finished: Finished) -> int:
+    outcome = finished.outcome
+    if isinstance(outcome, Kept):
+        return _texts_of(outcome)
+    if isinstance(outcome, Snoozed):
+        return len(outcome.remaining_payload or "")
+    if not isinstance(outcome, Failed):
+        return 0
+    return len(outcome.message) + len(outcome.traceback) + len(outcome.remaining_payload or "")
+
+
+def _texts_of(outcome: Kept) -> int:
+    return len(outcome.raw_result or "") + len(outcome.raw_payload or "")
+
+
+def _like(finished: Finished) -> object:
+    """The same for ends that one statement can keep."""
+    return type(finished.outcome), keep_of(finished.outcome)
+
+
+def _note(finished: Finished) -> str:
+    """The last_error of an interrupted job."""
+    return finished.outcome.message if isinstance(finished.outcome, Interrupted) else ""
