@@ -1,4 +1,4 @@
-"""Seats and what they borrow, on a pool of their own and without a worker."""
+"""Batch sessions and what they borrow, on a pool of their own and without a worker."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def connection_budget(database_url: str) -> AsyncIterator[ConnectionBudget
 
 
 class Scene:
-    """Seats, or held batches, with the connections of a small pool and no worker."""
+    """Batch sessions, or held batches, with the connections of a small pool and no worker."""
 
     def __init__(self, connection_budget: ConnectionBudget) -> None:
         self.connection_budget = connection_budget
