@@ -36,9 +36,11 @@ def rules(**options: Any) -> FailureRules:
     return found
 
 
-def verdict(error: BaseException, age: float = 0.0, attempts: int = 1, **options: Any) -> Any:
+def decided(error: BaseException, age: float = 0.0, attempts: int = 1, **options: Any) -> Any:
     """The outcome of a job that was added `age` seconds ago."""
-    job = msgspec.structs.replace(a_job(), raw_run_at=NOW.timestamp() - age, attempts=attempts)
+    job = msgspec.structs.replace(
+        a_job(), raw_created_at=NOW.timestamp() - age, raw_run_at=NOW.timestamp(), attempts=attempts
+    )
     outcome = outcome_of(error)
     assert isinstance(outcome, Failed | Snoozed)
     return with_retry_rules(job, outcome, rules(**options), NOW)
@@ -126,33 +128,33 @@ def test_each_item_of_a_batch_has_its_ending() -> None:
 
 def test_only_some_errors_are_retried() -> None:
     network: dict[str, Any] = {"retry_on": (ConnectionError, TimeoutError)}
-    assert verdict(ConnectionResetError(), **network).given_up is None
-    assert verdict(ValueError(), **network).given_up == NOT_RETRIED
-    assert verdict(RetryIn(5), **network).given_up is None
-    assert verdict(ValueError(), dont_retry=ValueError).given_up == NOT_RETRIED
-    assert verdict(OSError(), dont_retry=[ValueError]).given_up is None
+    assert decided(ConnectionResetError(), **network).given_up is None
+    assert decided(ValueError(), **network).given_up == NOT_RETRIED
+    assert decided(RetryIn(5), **network).given_up is None
+    assert decided(ValueError(), dont_retry=ValueError).given_up == NOT_RETRIED
+    assert decided(OSError(), dont_retry=[ValueError]).given_up is None
     both: dict[str, Any] = {"retry_on": OSError, "dont_retry": FileNotFoundError}
-    assert verdict(FileNotFoundError(), **both).given_up == NOT_RETRIED
-    assert verdict(TimeoutError(), **both).given_up is None
-    assert verdict(ExceptionGroup("", [OSError(), KeyError()]), **both).given_up == NOT_RETRIED
-    assert verdict(ExceptionGroup("", [OSError()]), **both).given_up is None
+    assert decided(FileNotFoundError(), **both).given_up == NOT_RETRIED
+    assert decided(TimeoutError(), **both).given_up is None
+    assert decided(ExceptionGroup("", [OSError(), KeyError()]), **both).given_up == NOT_RETRIED
+    assert decided(ExceptionGroup("", [OSError()]), **both).given_up is None
 
 
 def test_the_delay_of_a_policy_and_of_a_request() -> None:
     policy: dict[str, Any] = {"retry": Retry.fixed(30)}
-    assert verdict(ValueError(), **policy).delay == 30.0
-    assert verdict(RetryIn(5), **policy).delay == 5.0
-    assert verdict(RetryIn(until=NOW), **policy).delay is None
-    assert verdict(GiveUp("no"), **policy).delay is None
+    assert decided(ValueError(), **policy).delay == 30.0
+    assert decided(RetryIn(5), **policy).delay == 5.0
+    assert decided(RetryIn(until=NOW), **policy).delay is None
+    assert decided(GiveUp("no"), **policy).delay is None
 
 
 def test_no_attempt_starts_after_give_up_after() -> None:
-    assert verdict(ValueError(), age=50, give_up_after=60).given_up is None  # 2.7 s of back-off
-    assert verdict(ValueError(), age=58, give_up_after=60).given_up == TOO_LATE
-    assert verdict(ValueError(), age=50, retry=Retry.fixed(30), give_up_after=60).given_up == TOO_LATE
-    assert verdict(RetryIn(30), age=50, give_up_after=60).given_up == TOO_LATE
-    assert verdict(Snooze(5), age=50, give_up_after=timedelta(minutes=1)) == Snoozed(5.0)
-    late = verdict(Snooze(until=NOW + timedelta(seconds=15), reason="busy"), age=50, give_up_after=60)
+    assert decided(ValueError(), age=50, give_up_after=60).given_up is None  # 2.7 s of back-off
+    assert decided(ValueError(), age=58, give_up_after=60).given_up == TOO_LATE
+    assert decided(ValueError(), age=50, retry=Retry.fixed(30), give_up_after=60).given_up == TOO_LATE
+    assert decided(RetryIn(30), age=50, give_up_after=60).given_up == TOO_LATE
+    assert decided(Snooze(5), age=50, give_up_after=timedelta(minutes=1)) == Snoozed(5.0)
+    late = decided(Snooze(until=NOW + timedelta(seconds=15), reason="busy"), age=50, give_up_after=60)
     assert late.given_up == TOO_LATE
     assert late.message == "snoozed beyond give_up_after, 1 min 0 s after the job was added; busy"
 
@@ -178,7 +180,7 @@ def test_a_policy_that_fails_leaves_the_back_off(caplog: pytest.LogCaptureFixtur
         return "soon"
 
     with caplog.at_level(logging.ERROR):
-        outcome = verdict(ValueError(), retry=Retry(broken))
+        outcome = decided(ValueError(), retry=Retry(broken))
     assert (outcome.delay, outcome.given_up) == (None, None)
     assert "task step (job 1): the function of @task(retry=...) failed" in caplog.text
     assert "retry: expected seconds or a timedelta, got 'soon'" in caplog.text
@@ -197,7 +199,7 @@ def test_a_policy_that_fails_leaves_the_back_off(caplog: pytest.LogCaptureFixtur
     ],
 )
 def test_options_are_checked_where_the_task_is_defined(options: Any, message: str) -> None:
-    with pytest.raises(TaskLoadError, match=rf"test_verdict\.py:\d+: @task of 'broken': {message}"):
+    with pytest.raises(TaskLoadError, match=rf"test_retry_decision\.py:\d+: @task of 'broken': {message}"):
 
         @task(**options)
         def broken() -> None: ...
