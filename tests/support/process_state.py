@@ -32,10 +32,11 @@ def restored_process() -> Iterator[None]:
             yield
     finally:
         SignalHandling.exit_margin = exit_margin
-        sys.path, sys.path[:] = search  # loading tasks from a folder extends it
+        # First: a folder that was imported as a package is looked for again in whatever the path is.
         for name in sys.modules.keys() - modules:
             if _is_temporary(sys.modules[name]):
                 del sys.modules[name]
+        sys.path, sys.path[:] = search  # loading tasks from a folder extends it
         for number, handler in handlers.items():
             if signal.getsignal(number) != handler:
                 signal.signal(number, handler)
@@ -44,8 +45,10 @@ def restored_process() -> Iterator[None]:
 def _is_temporary(module: object) -> bool:
     """Whether a module was imported from a folder of a test: another test has files of the same names."""
     file = getattr(module, "__file__", None)
-    places = [file] if file is not None else list(getattr(module, "__path__", ()))
-    return any(str(place).startswith(TEMPORARY) for place in places)
+    if file is not None:
+        return str(file).startswith(TEMPORARY)
+    places = getattr(module, "__path__", None)
+    return places is not None and all(str(place).startswith(TEMPORARY) for place in places)
 
 
 @contextmanager
