@@ -17,7 +17,12 @@ from contextlib import contextmanager
 
 from graphile_worker.runner.signals import SignalHandling
 
-TEMPORARY = os.path.realpath(tempfile.gettempdir()) + os.sep
+# With several test processes `tmp_path` is not in their temporary folder; see run_guard.
+TEMPORARY = tuple(
+    os.path.realpath(root) + os.sep
+    for root in (tempfile.gettempdir(), os.environ.get("PYTEST_DEBUG_TEMPROOT"))
+    if root
+)
 SIGNALS = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
 
 
