@@ -130,6 +130,11 @@ def test_a_plan_knows_where_its_texts_are(chosen: WritePlan, messages: Any) -> N
     assert [chosen.arguments[index] for index in chosen.texts_at] == messages
 
 
+def test_jobs_that_someone_waits_for_are_announced_however_they_end() -> None:
+    both = plan(failed=[FAILURE, RECORDED], kept=KEPT)
+    assert [RECORDED.job_id, *KEPT.awaited] in both.arguments
+
+
 def test_the_largest_batches_fall_back_to_a_statement_that_lists_missing_jobs() -> None:
     chosen = plan(completed=list(range(VERY_MANY)))
     assert chosen.if_incomplete is not None

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import socket
+import subprocess
+import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from graphile_worker.recovery.held_batch_guard import _runs_here
 from graphile_worker.testing.recorder import EventRecorder
 from recovery.dead import QUICK, QUICK_ENVIRONMENT, Graveyard
 from support.held_load import LOAD, Holding, never_slow
@@ -121,3 +126,14 @@ async def test_after_a_goodbye_others_go_on_holding(
     await holding.warm_up()
     assert await last_death(connection) == float("inf")
     assert [row["pid"] for row in (await graveyard.workers()).values()] != [neighbour.pid]
+
+
+def test_a_predecessor_with_our_own_number_does_not_run_here() -> None:
+    """In a container every worker has the same process id."""
+    here = socket.gethostname()
+    assert _runs_here(here, os.getppid())
+    assert not _runs_here(here, os.getpid())
+    assert not _runs_here("elsewhere", os.getppid())
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    assert not _runs_here(here, ended.pid)
