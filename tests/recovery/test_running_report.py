@@ -29,11 +29,11 @@ async def until_listed(utils: WorkerUtils, condition: Callable[[WorkerSummary], 
     """The only worker, once the condition holds."""
     found: list[WorkerSummary] = []
 
-    async def held_batches() -> bool:
+    async def is_so() -> bool:
         found[:] = await utils.list_workers()
         return len(found) == 1 and condition(found[0])
 
-    await until(held_batches)
+    await until(is_so)
     return found[0]
 
 
@@ -67,6 +67,22 @@ async def test_so_does_one_on_a_connection_pool_of_the_caller(
         assert [job.id for job in worker.running or ()] == [job_id]
         gate.open()
         await workers.stop(runner)
+
+
+async def test_a_worker_whose_row_was_deleted_reports_again(
+    workers: Workers, jobs: Jobs, utils: WorkerUtils, connection: Any
+) -> None:
+    """As a sweep does that took it for dead; nothing about its jobs has changed since the last report."""
+    gate = Gate()
+    job_id = await jobs.add("work")
+    await workers.start({"work": gate}, **OPTIONS)
+    await gate.until_inside(1)
+    await until_listed(utils, lambda worker: bool(worker.running))
+    await connection.execute(f"delete from {SCHEMA}._private_py_workers")
+    worker = await until_listed(utils, lambda worker: bool(worker.running))
+    assert [job.id for job in worker.running or ()] == [job_id]
+    gate.open()
+    await jobs.until_gone()
 
 
 async def count_reports(connection: Any) -> Callable[[], Awaitable[int]]:
