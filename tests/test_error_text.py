@@ -497,15 +497,15 @@ class Held:
 def test_frames_are_dropped_from_everything_that_belongs_to_an_error() -> None:
     kept: list[weakref.ref[Held]] = []
 
-    def held_batches() -> None:
+    def fails() -> None:
         held = Held()
         kept.append(weakref.ref(held))
         raise ValueError("no")
 
-    group = ExceptionGroup("several", [raised(held_batches)])
-    group.__cause__ = raised(held_batches)
+    group = ExceptionGroup("several", [raised(fails)])
+    group.__cause__ = raised(fails)
     batch = BatchFailureError([group])
-    batch.__context__ = raised(held_batches)
+    batch.__context__ = raised(fails)
     drop_frames(batch)
     gc.collect()
     assert [ref() for ref in kept] == [None] * 3
@@ -514,12 +514,12 @@ def test_frames_are_dropped_from_everything_that_belongs_to_an_error() -> None:
 def test_making_a_text_keeps_nothing_alive() -> None:
     kept: list[weakref.ref[Held]] = []
 
-    def held_batches() -> None:
+    def fails() -> None:
         held = Held()
         kept.append(weakref.ref(held))
         raise ValueError("no")
 
-    error = raised(held_batches)
+    error = raised(fails)
     describe(error), format_traceback(error)
     drop_frames(error)
     gc.collect()

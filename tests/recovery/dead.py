@@ -63,10 +63,10 @@ class Graveyard:
     async def holding(self) -> Any:
         """The same, once that worker holds its lock."""
 
-        async def held_batches() -> bool:
+        async def is_so() -> bool:
             return (await self.only_worker())["backend_pid"] is not None
 
-        await until(held_batches)
+        await until(is_so)
         return await self.only_worker()
 
     async def recoveries(self) -> dict[int, int]:

@@ -22,7 +22,7 @@ class ControlState(msgspec.Struct, frozen=True):
 
     pauses: frozenset[Pause] = frozenset()
     """Tasks and queues that are paused."""
-    held_queues: frozenset[int] = frozenset()
+    paused_queues: frozenset[int] = frozenset()
     """The ids of the queues that are paused."""
     has_ended_pauses: bool = False
     """Whether a queue is held although its pause is over; see `end_due_pauses`."""
@@ -63,7 +63,7 @@ async def read_control_state(
     paused = [row for row in rows if row["kind"] in ("task", "queue") and row not in over]
     return ControlState(
         pauses=frozenset(pause_from(row) for row in paused if not is_of_track(row)),
-        held_queues=frozenset(row["id"] for row in queues),
+        paused_queues=frozenset(row["id"] for row in queues),
         has_ended_pauses=bool(over) or any(row["kind"] == "ending" for row in rows),
         changes_in=min((row["seconds"] for row in paused if row["seconds"] is not None), default=None),
         has_wide_queues=any(row["kind"] == "wide" for row in rows),

@@ -53,9 +53,9 @@ async def pause_queue(
     check_queue_name(queue_name)
 
     async def hold() -> Row:
-        row = await _pause(connection, schema, "hold_queue", queue_name, until, reason)
+        row = await _pause(connection, schema, "pause_queue", queue_name, until, reason)
         for track in await track_names(connection, schema, queue_name):
-            await _pause(connection, schema, "hold_queue", track, until, reason)
+            await _pause(connection, schema, "pause_queue", track, until, reason)
         return row
 
     with _refusals():
@@ -99,10 +99,10 @@ async def resume_queue(connection: Connection, schema: SchemaName, queue_name: s
 
     async def resume() -> bool:
         tracks = await track_names(connection, schema, queue_name)
-        was_held = await _end_pauses(connection, schema, "held_queue", queue_name) > 0
+        was_paused = await _end_pauses(connection, schema, "paused_queue", queue_name) > 0
         for track in tracks:
-            await _end_pauses(connection, schema, "held_queue", track)
-        return was_held
+            await _end_pauses(connection, schema, "paused_queue", track)
+        return was_paused
 
     with _refusals():
         if connection.is_in_transaction():
@@ -112,7 +112,7 @@ async def resume_queue(connection: Connection, schema: SchemaName, queue_name: s
 
 async def end_due_pauses(connection: Connection, schema: SchemaName) -> int:
     """Resume the queues whose pause is over; returns how many."""
-    return await _end_pauses(connection, schema, "due_holds")
+    return await _end_pauses(connection, schema, "due_pauses")
 
 
 async def _end_pauses(connection: Connection, schema: SchemaName, choice: str, *arguments: object) -> int:
@@ -134,27 +134,25 @@ async def _unlock_queues(
     connection: Connection, schema: SchemaName, choice: str, *arguments: object
 ) -> tuple[int, list[int]]:
     """How many queues were unlocked, and the ids of the jobs that still run in them."""
-    held_batches = await connection.fetch(load(f"control/{choice}", schema), *arguments)
-    queue_ids = [hold["queue_id"] for hold in held_batches]
-    running = await _lock_running_jobs(connection, schema, held_batches)
+    pauses = await connection.fetch(load(f"control/{choice}", schema), *arguments)
+    queue_ids = [pause["queue_id"] for pause in pauses]
+    running = await _lock_running_jobs(connection, schema, pauses)
     ended: int = 0
-    if held_batches:
-        ended = await connection.fetchval(load("control/end_holds", schema), queue_ids, running)
+    if pauses:
+        ended = await connection.fetchval(load("control/end_pauses", schema), queue_ids, running)
     return ended, running
 
 
-async def _lock_running_jobs(
-    connection: Connection, schema: SchemaName, held_batches: Sequence[Row]
-) -> list[int]:
+async def _lock_running_jobs(connection: Connection, schema: SchemaName, pauses: Sequence[Row]) -> list[int]:
     """Lock the rows of the jobs that still run in these queues, so that they do not end meanwhile.
 
     The end of a job that is just being written may lock the next job of its queue. No job is locked later:
-    the queue is held.
+    the queue is paused.
     """
-    held = [hold for hold in held_batches if hold["holder"] is not None]
-    if not held:
+    busy = [pause for pause in pauses if pause["holder"] is not None]
+    if not busy:
         return []
-    queue_ids, holders = [hold["queue_id"] for hold in held], [hold["holder"] for hold in held]
+    queue_ids, holders = [pause["queue_id"] for pause in busy], [pause["holder"] for pause in busy]
     while True:
         rows = await connection.fetch(load("control/running_jobs", schema), queue_ids, holders)
         found = [row["id"] for row in rows]

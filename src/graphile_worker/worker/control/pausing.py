@@ -33,7 +33,7 @@ class PauseWatch:
         self._pool_id = pool_id
         self._events = events
         self._feeds = feeds
-        self._held_queues: frozenset[int] = frozenset()
+        self._paused_queues: frozenset[int] = frozenset()
         self._is_refused = False
         self.pauses: frozenset[Pause] = frozenset()
         self.tasks: frozenset[str] = frozenset()
@@ -41,12 +41,12 @@ class PauseWatch:
 
     def apply(self, state: ControlState) -> None:
         """Obey the pauses of this state, and tell observers what has changed."""
-        is_known = state.pauses == self.pauses and state.held_queues == self._held_queues
+        is_known = state.pauses == self.pauses and state.paused_queues == self._paused_queues
         if is_known and state.paused == self.tasks:
             return
-        last, self.pauses, self._held_queues = self.pauses, state.pauses, state.held_queues
+        last, self.pauses, self._paused_queues = self.pauses, state.pauses, state.paused_queues
         tasks = self.tasks = state.paused
-        is_paused = _paused_by(tasks, state.held_queues)
+        is_paused = _paused_by(tasks, state.paused_queues)
         for fetcher, source in self._feeds:
             fetcher.pause(tasks)
             source.withhold(is_paused)

@@ -1,0 +1,36 @@
+"""A loop that repeats one call: what it logs about failures. Pure."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from graphile_worker.clock import SystemClock
+from graphile_worker.recovery.periodic import Periodic
+from support.working import PATIENCE
+
+
+async def test_each_outage_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    results = iter(
+        [ValueError("first"), ValueError("first"), 0.0, ValueError("second"), ValueError("second"), 0.0]
+    )
+    is_over = asyncio.Event()
+
+    async def call() -> float:
+        result = next(results, None)
+        if isinstance(result, ValueError):
+            raise result
+        if result is None:
+            is_over.set()
+        return 0.0
+
+    loop = Periodic("the test", call, SystemClock(), first_after=0.0)
+    loop.start()
+    async with asyncio.timeout(PATIENCE):
+        await is_over.wait()
+        await loop.stop()
+    assert [record.getMessage() for record in caplog.records] == [
+        "the test failed: first; retrying",
+        "the test failed: second; retrying",
+    ]
