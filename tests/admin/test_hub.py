@@ -228,3 +228,17 @@ async def test_names_that_users_send_do_not_fill_the_memory(admin: AdminApp) -> 
     for number in range(500):
         hub.publish(f"job:{number}")
     assert not hub._pending
+
+
+async def test_a_change_during_the_computation_is_not_lost(admin: AdminApp) -> None:
+    hub = hub_of(admin)
+    calls = 0
+
+    async def compute() -> int:
+        nonlocal calls
+        calls += 1
+        if calls == 1:
+            hub.publish("banners")  # the result may have been read before
+        return calls
+
+    assert [await hub.shared("key", compute, topic="banners") for _ in range(3)] == [1, 2, 2]

@@ -298,15 +298,20 @@ async def test_failed_jobs_move_to_the_history_after_a_while(jobs: Jobs, workers
         foreign,
     )
     await jobs.add("quiet")
+    running = await jobs.add("quiet", max_attempts=1)
+    await jobs.connection.execute(
+        f"update {SCHEMA}._private_jobs set attempts = 1, locked_at = now(), locked_by = 'a' where id = $1",
+        running,
+    )
     young = MoveFailed(SchemaName(), after=3600.0, keep=86_400.0)
     assert not await young.run(jobs.connection)
-    assert await jobs.count() == 3
+    assert await jobs.count() == 4
     await jobs.connection.execute(
         f"update {SCHEMA}._private_jobs set run_at = run_at - interval '2 hours', "
         "updated_at = updated_at - interval '2 hours', created_at = created_at - interval '2 hours'"
     )
     await young.run(jobs.connection)
-    assert await jobs.count() == 1
+    assert await jobs.count() == 2
     ends = await history(jobs)
     assert [(end["job_id"], end["state"]) for end in ends] == [(known, "failed"), (foreign, "failed")]
     assert (ends[1]["error"], ends[1]["queue_name"]) == ("Node said no", "serial")

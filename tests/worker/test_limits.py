@@ -332,6 +332,16 @@ async def test_what_is_set_by_hand_survives_a_start_and_the_last_start_wins_over
     assert (found.concurrency, found.overridden, found.set_at) == (7, (), None)
 
 
+async def test_what_was_set_before_stays_when_another_bound_is_set(
+    workers: Workers, utils: WorkerUtils
+) -> None:
+    await start_and_stop(workers, Limit("x", concurrency=5, rate=(10, 60)))
+    await utils.set_limit("x", rate=(20, 60), burst=4)
+    await utils.set_limit("x", concurrency=2)
+    found = next(each for each in await utils.list_limits() if each.name == "x")
+    assert (found.concurrency, found.rate, found.burst) == (2, (20, timedelta(minutes=1)), 4)
+
+
 async def test_limits_that_do_not_exist_cannot_be_set(workers: Workers, utils: WorkerUtils) -> None:
     await start_and_stop(workers, Limit("openai", concurrency=5))
     with pytest.raises(GraphileWorkerError, match="there is no limit 'opnai'; did you mean 'openai'"):
