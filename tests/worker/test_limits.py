@@ -11,6 +11,7 @@ import pytest
 
 from graphile_worker import Lane, Limit, Runner, Task, WorkerUtils, task
 from graphile_worker.errors import ConfigError, GraphileWorkerError
+from graphile_worker.queries.limits import LimitState
 from graphile_worker.tasks.registry import build_registry
 from graphile_worker.worker.lane_plan import check_limits, plan_lanes
 from support.working import MODES, SCHEMA, Gate, Jobs, Workers, until, workers_of
@@ -146,6 +147,30 @@ async def test_no_more_jobs_run_at_once_than_the_limit_allows(
         gate.open()
     await jobs.until_gone()
     assert gate.most_at_once == 3
+
+
+async def test_news_about_room_is_heard_while_a_fetch_is_under_way(jobs: Jobs, workers: Workers) -> None:
+    """Its answer may come later, and say that there was none."""
+    gate = Gate()
+    runner: Any = await workers.start([limited(gate, THREE)], concurrency=10)
+    await jobs.add("limited")
+    await gate.until_inside(1)
+    fetcher = next(lane.fetcher for lane in runner._running_pool._lanes if "limited" in lane.plan.tasks)
+    assert fetcher.is_counted
+    fetcher._learn(LimitState(is_busy=True))
+    assert fetcher.is_counted  # that another pool is fetching tells nothing about it
+    seen = []
+
+    async def ended(*arguments: Any, **options: Any) -> Any:
+        seen.append(fetcher.is_refused)
+        return ()
+
+    fetcher._fetch = ended
+    await fetcher.fetch(1)
+    assert (seen, fetcher.is_refused) == ([True], False)
+    del fetcher._fetch
+    gate.open()
+    await jobs.until_gone()
 
 
 async def test_all_limits_of_a_task_must_have_room(jobs: Jobs, workers: Workers) -> None:

@@ -55,6 +55,8 @@ class LimitedFetcher(Fetcher):
         self._state = LimitState()
         self._fetches = {WHOLE: self._get_jobs, WIDE: partial(self._get_jobs, is_wide=True)}
         self._ready: ReadyTasks | None = None
+        self._is_counted = False
+        self._is_fetching = False
         self._has_made_room = False
         self._has_only_asked = False  # instead of the last fetch
         self._seen = 0  # ready jobs that were reported to it and that it has not tried to fetch
@@ -78,12 +80,15 @@ class LimitedFetcher(Fetcher):
     @property
     def is_counted(self) -> bool:
         """Whether the number of running jobs is limited."""
-        return self._state.is_counted
+        return self._is_counted
 
     @property
     def is_refused(self) -> bool:
-        """Whether the last fetch found less room than it wanted."""
-        return self._state.is_full or self._state.wait is not None
+        """Whether the last fetch found less room than it wanted, or the present one may.
+
+        The news that there is room again may be faster than the answer to the fetch that was refused.
+        """
+        return self._is_fetching or self._state.is_full or self._state.wait is not None
 
     async def register(self) -> None:
         """Read the ids of the tasks, and write limits that are missing: the schema may be a new one."""
@@ -96,17 +101,21 @@ class LimitedFetcher(Fetcher):
         self, limit: int, *, announced: bool = False, may_hold: bool = False, up_to: int | None = None
     ) -> Sequence[Job]:
         """Lock up to `limit` jobs. Waits a little while fetches of other pools use the same limits."""
-        for _ in range(BUSY_ATTEMPTS):
-            last = self._state
-            jobs = await super().fetch(limit, announced=announced, may_hold=may_hold, up_to=up_to)
-            if self._state is last:  # every task is paused, and nothing was sent
-                break
-            if self._state.is_missing:
-                await self.register()
-            elif not self._state.is_busy:
-                break
-            else:
-                await asyncio.sleep(random.uniform(*BUSY_WAIT))  # noqa: S311
+        self._is_fetching = True
+        try:
+            for _ in range(BUSY_ATTEMPTS):
+                last = self._state
+                jobs = await super().fetch(limit, announced=announced, may_hold=may_hold, up_to=up_to)
+                if self._state is last:  # every task is paused, and nothing was sent
+                    break
+                if self._state.is_missing:
+                    await self.register()
+                elif not self._state.is_busy:
+                    break
+                else:
+                    await asyncio.sleep(random.uniform(*BUSY_WAIT))  # noqa: S311
+        finally:
+            self._is_fetching = False
         return jobs
 
     async def _fetch(self, demand: Demand) -> Sequence[Job]:
@@ -134,12 +143,16 @@ class LimitedFetcher(Fetcher):
     async def _get_jobs(
         self, connection: Connection, schema: Any, *, limit: int, **arguments: Any
     ) -> Sequence[Job]:
-        jobs, self._state = await get_limited_jobs(
-            connection, schema, limit=limit, limits=self._names, **arguments
-        )
-        self._plan.room = self._state.room
-        self.may_prefetch = self._state.may_prefetch
+        jobs, state = await get_limited_jobs(connection, schema, limit=limit, limits=self._names, **arguments)
+        self._learn(state)
         return jobs
+
+    def _learn(self, state: LimitState) -> None:
+        self._state = state
+        self._plan.room = state.room
+        self.may_prefetch = state.may_prefetch
+        if not (state.is_busy or state.is_missing):  # then it tells nothing else
+            self._is_counted = state.is_counted
 
     def may_have_left_some(self, found: int, limit: int) -> bool:
         if self._state.is_busy or found >= self._state.room < limit:
