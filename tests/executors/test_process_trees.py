@@ -21,6 +21,7 @@ from graphile_worker.tasks import process_group
 from graphile_worker.tasks.group_guard import guard
 from graphile_worker.tasks.process_group import members
 from support.command_line import clean_environment
+from support.programs import needed
 from support.worker_process import WorkerProcess
 from support.working import Jobs, Workers, headline, until
 
@@ -266,8 +267,7 @@ async def test_a_worker_without_children_has_no_guard(jobs: Jobs, workers: Worke
 
 
 def test_the_members_of_a_group_are_the_same_without_proc() -> None:
-    if not Path("/bin/ps").exists():
-        pytest.skip("needs ps (package procps)")
+    needed("ps")
     leader = subprocess.Popen(
         ["/bin/sh", "-c", "sleep 3600 & echo $!; wait"], stdout=subprocess.PIPE, start_new_session=True
     )

@@ -22,7 +22,7 @@ from ..sql import load
 from .sweep import StatementRunner
 
 LATE = 30.0  # seconds after which other pools take over
-LONGEST_WAIT = 10.0  # seconds for a pool with tasks of its own, whose intervals may become shorter
+LONGEST_WAIT = 10.0  # seconds for a pool with its own tasks, whose intervals may become shorter
 MOST_STEPS = 20  # of one maintenance task in a row
 SHORTEST_WAIT = 0.5  # seconds between two claims
 RETRY = 10.0  # seconds after a claim that failed

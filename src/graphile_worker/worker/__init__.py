@@ -1,6 +1,6 @@
-"""A worker pool: fetches jobs, runs them and writes what became of them. Start reading in `pool`.
+"""A worker pool: fetches jobs, runs them and writes their outcomes. Start reading in `pool`.
 
-`pool` builds the parts and starts and stops them; `lanes` are its groups of tasks with slots of their own;
+`pool` builds the parts and starts and stops them; `lanes` are groups of tasks with their own slots;
 `shutdown` and `eviction` end it. The rooms below it, each with one subject:
 
 - `fetch/` locks jobs and gives them to slots.

@@ -311,7 +311,7 @@ class FairFetcher(Fetcher):
     """Locks the next jobs of the queues that are next.
 
     Each fetch starts after the queue where the last one ended. A queue with many jobs gets no more turns
-    than a queue with one. Nothing is stored: each worker has a round of its own.
+    than a queue with one. Nothing is stored: each worker takes turns by itself.
     """
 
     may_overtake = False  # between queues, priorities do not count
