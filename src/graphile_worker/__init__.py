@@ -119,7 +119,7 @@ if TYPE_CHECKING:
     from .tasks.registry import TaskList as TaskList
     from .tasks.task import TaskOptions as TaskOptions
     from .unique import Unique as Unique
-    from .worker.fetch.fetcher import FlagSource as FlagSource
+    from .worker.plan import FlagSource as FlagSource
 
 export_lazily(
     __name__,
@@ -178,7 +178,7 @@ export_lazily(
         "tasks.registry": "TaskList",
         "tasks.task": "TaskOptions",
         "unique": "Unique",
-        "worker.fetch.fetcher": "FlagSource",
+        "worker.plan": "FlagSource",
     },
     "__version__",
 )

@@ -162,6 +162,6 @@ async def test_that_listen_does_not_work_is_said_once_and_polling_goes_on(
     for number in range(10):  # it is tried again meanwhile, about as often as this
         await jobs.add("note", number)
         await until(lambda number=number: len(ran) == number + 1)  # type: ignore[misc]
-    await until(lambda: runner._running_pool._shutdown.listener._unavailable >= 3)  # type: ignore[union-attr]
+    await until(lambda: runner._running_pool._listener._unavailable >= 3)  # type: ignore[union-attr]
     assert recorder.count(PoolListenError) == recorder.count(PoolListenConnecting) == 1
     await workers.stop(runner)

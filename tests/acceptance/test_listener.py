@@ -14,7 +14,6 @@ from typing import Any
 import asyncpg
 import pytest
 
-from graphile_worker.clock import SystemClock
 from graphile_worker.hooks.events import (
     PoolFatalError,
     PoolListenConnecting,
@@ -32,6 +31,7 @@ from graphile_worker.worker.fetch.listener import (
     reconnect_delay,
     unavailable_delay,
 )
+from support.pool_parts import pool_context
 from support.proxy import Proxy, proxy_to
 from support.working import PATIENCE, Gate, Jobs, Workers, until
 
@@ -238,41 +238,64 @@ async def is_listening_anyhow(jobs: Jobs) -> bool:
 # -- on its own, with little patience ------------------------------------------------------------------------
 
 
+Ping = Callable[[Any], Awaitable[None]]
+"""Notifies the listener through a connection."""
+
+
+class Heard:
+    """The pool of a listener: notes what it hears, and pings through another connection."""
+
+    def __init__(self, pinging: Any, ping: Callable[[Ping], Awaitable[None]] | None = None) -> None:
+        self.heard: list[str] = []
+        self._pinging = pinging
+        self._ping = ping
+
+    async def run(self, statement: Ping) -> None:
+        await (statement(self._pinging) if self._ping is None else self._ping(statement))
+
+    def listening(self) -> None:
+        self.heard.append("ready")
+
+    def jobs_added(self, count: int) -> None:
+        self.heard.append(f"{count} jobs")
+
+    def jobs_freed(self) -> None: ...
+
+    def limits_changed(self) -> None: ...
+
+    def control_changed(self) -> None: ...
+
+    def migration_announced(self, number: int, breaking: bool) -> None:
+        self.heard.append(f"migration {number}")
+
+
 @asynccontextmanager
 async def listening(
     url: str,
     database_url: str,
     recorder: EventRecorder,
     *,
-    ping: Callable[[str], Awaitable[None]] | None = None,
+    ping: Callable[[Ping], Awaitable[None]] | None = None,
     clock: Any = None,
     watch_interval: float = 0.05,
     answer_within: float = 3.0,
 ) -> AsyncIterator[list[str]]:
     """A listener that connects through `url` and is pinged from elsewhere; gives what it reported."""
-    heard: list[str] = []
     pinging = await asyncpg.connect(database_url)
-
-    async def notify(channel: str) -> None:
-        await pinging.execute("select pg_notify($1, '')", channel)
-
+    pool_parts = Heard(pinging, ping)
     try:
         async with asyncpg.create_pool(url, min_size=0, max_size=2) as pool:
             listener = Listener(
+                pool_context(events=recorder.events, clock=clock, prepared_statements=False),
                 pool,
-                recorder.events,
-                clock or SystemClock(),
-                pool_id="pool-1",
-                ping=ping or notify,
-                on_jobs=lambda count: heard.append(f"{count} jobs"),
-                on_migration=lambda number, breaking: heard.append(f"migration {number}"),
-                on_ready=lambda: heard.append("ready"),
+                pool_parts,
+                pool_parts,
                 watch_interval=watch_interval,
                 answer_within=answer_within,
             )
             listener.start()
             try:
-                yield heard
+                yield pool_parts.heard
             finally:
                 await asyncio.wait_for(listener.stop(), PATIENCE)
     finally:
@@ -307,10 +330,10 @@ async def test_who_hears_the_notifications_of_others_sends_none(
     sender = await asyncpg.connect(database_url)
     sent = {"eager": 0, "content": 0}
 
-    def ping_of(name: str) -> Callable[[str], Awaitable[None]]:
-        async def ping(channel: str) -> None:
+    def ping_of(name: str) -> Callable[[Ping], Awaitable[None]]:
+        async def ping(statement: Ping) -> None:
             sent[name] += 1
-            await sender.execute("select pg_notify($1, '')", channel)
+            await statement(sender)
 
         return ping
 
@@ -346,9 +369,9 @@ async def test_where_notifications_never_arrive_it_says_so_once_and_comes_back_w
     works = asyncio.Event()
     sender = await asyncpg.connect(database_url)
 
-    async def ping(channel: str) -> None:
+    async def ping(statement: Ping) -> None:
         if works.is_set():
-            await sender.execute("select pg_notify($1, '')", channel)
+            await statement(sender)
 
     try:
         async with listening(
@@ -378,16 +401,9 @@ async def test_a_server_that_cannot_be_reached_is_tried_again_and_every_failure_
             raise ConnectionRefusedError("nobody there")
 
     clock = FakeClock(datetime(2030, 1, 1, tzinfo=UTC))
-    listener = Listener(
-        NoPool(),  # type: ignore[arg-type]
-        recorder.events,
-        clock,
-        pool_id="pool-1",
-        ping=lambda channel: asyncio.sleep(0),
-        on_jobs=lambda count: None,
-        on_migration=lambda number, breaking: None,
-        on_ready=lambda: None,
-    )
+    pool: Any = NoPool()
+    pool_parts = Heard(None)
+    listener = Listener(pool_context(events=recorder.events, clock=clock), pool, pool_parts, pool_parts)
     listener.start()
     for failures in range(1, 6):
         await recorder.wait_for(PoolListenError, count=failures)

@@ -20,11 +20,11 @@ from graphile_worker.embedded import EmbeddedPostgres
 from graphile_worker.hooks.events import PoolListenError, PoolListenSuccess, WorkerGetJobError
 from graphile_worker.recovery.lease import Lease
 from graphile_worker.runner import connection_budget
-from graphile_worker.schema_name import SchemaName
 from graphile_worker.testing.recorder import EventRecorder
 from graphile_worker.worker.fetch.listener import Listener
 from graphile_worker.worker.session import session
 from graphile_worker.worker.session.session import Sessions
+from support.pool_parts import pool_context
 from support.proxy import proxy_to
 from support.working import SCHEMA, Gate, Jobs, Workers, until, workers_of
 
@@ -98,8 +98,8 @@ async def test_a_transaction_that_gets_no_answer_is_given_up(
         proxy_to(database_url, short_folder) as (proxy, url),
         asyncpg.create_pool(url, min_size=0, max_size=1) as database,
     ):
-        sessions = Sessions(database, SchemaName(), "pool-silent", Lease(), prepared_statements=True)
-        held = sessions.open()
+        sessions = Sessions(pool_context("pool-silent"), database, Lease())
+        held = sessions.fetch
 
         async def goes_silent(connection: Any) -> None:
             async with connection.transaction():

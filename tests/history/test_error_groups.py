@@ -37,7 +37,7 @@ async def utils(database_url: str) -> AsyncIterator[WorkerUtils]:
 @pytest.fixture(autouse=True)
 def uncounted(monkeypatch: pytest.MonkeyPatch) -> None:
     """Workers add what they have counted only when they stop."""
-    monkeypatch.setattr("graphile_worker.worker.write.error_counts.STORE_AFTER", 3600.0)
+    monkeypatch.setattr("graphile_worker.worker.write.recorder.STORE_AFTER", 3600.0)
 
 
 async def until_stored(jobs: Jobs, count: int) -> None:

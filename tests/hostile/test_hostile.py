@@ -21,6 +21,7 @@ from hostile.invaders import (
     paths,
     text_of,
 )
+from support.pool_parts import pool_context
 from support.server import DatabaseServer
 
 
@@ -148,8 +149,8 @@ async def test_the_sessions_of_a_worker_look_into_pg_catalog_first(database_url:
     await admin.close(timeout=60)
     async with asyncpg.create_pool(database_url, min_size=1, max_size=1) as pool:
         before = await pool.fetchval("show search_path")
-        sessions = Sessions(pool, SchemaName(), "pool-x", Lease(lambda: None), prepared_statements=True)
-        session = sessions.open()
+        sessions = Sessions(pool_context("pool-x"), pool, Lease())
+        session = sessions.fetch
         try:
             found = await session.run(
                 lambda connection: connection.fetchval("select pg_catalog.current_schemas(true)::text[]")

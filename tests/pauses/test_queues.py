@@ -168,7 +168,7 @@ async def test_a_write_that_is_older_than_the_pause_may_take_the_next_job_and_th
     pool = (await workers.start({"a": gate}, events=recorder.events, concurrency=2))._running_pool
     first, *_ = await jobs.add_many("a", 3, queue="q")
     await gate.until_inside(1)
-    await until(lambda: pool._source.is_quiet)  # so that the queue goes on
+    await until(lambda: pool._lanes.is_quiet)  # so that the queue goes on
     await workers.start({"a": gate}, events=recorder.events)
     async with jobs.connection.transaction():
         await jobs.connection.execute(

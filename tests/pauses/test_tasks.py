@@ -88,8 +88,8 @@ async def test_what_a_fetch_in_flight_brings_is_returned(
     pool = any_workers._runners[0]._running_pool
     async with jobs.connection.transaction():
         await jobs.connection.execute("lock table graphile_worker._private_jobs in exclusive mode")
-        pool.nudge()
-        await until(lambda: pool._fetch_session.lock.locked())
+        pool._lanes.pulse()
+        await until(lambda: pool._sessions.fetch.lock.locked())
         await jobs.add("a")
         await utils.pause_task("a")
         await recorder.wait_for(PoolPaused)

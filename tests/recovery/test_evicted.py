@@ -13,9 +13,8 @@ import asyncpg
 import pytest
 
 from graphile_worker.client import WorkerUtils
-from graphile_worker.clock import SystemClock, uptime
+from graphile_worker.clock import uptime
 from graphile_worker.errors import WorkerStoppedError
-from graphile_worker.hooks import Events
 from graphile_worker.hooks.events import JobCompleted, JobInterrupted, PoolEvicted
 from graphile_worker.job import Job
 from graphile_worker.queries.fetch import get_jobs
@@ -29,6 +28,7 @@ from graphile_worker.worker.fetch.fetcher import Fetcher
 from graphile_worker.worker.session.session import Sessions
 from recovery.dead import QUICK, QUICK_ENVIRONMENT, Graveyard
 from recovery.history import History
+from support.pool_parts import pool_context
 from support.worker_process import Start
 from support.working import PATIENCE, SCHEMA, Gate, Jobs, Workers, until
 
@@ -149,19 +149,9 @@ async def test_so_does_the_source_that_serves_by_default(jobs: Jobs, connection:
     await jobs.add_many("work", 2)
     tasks = await register_tasks(connection, SchemaName(), ["work"])
     lost, kept = await get_jobs(connection, SchemaName(), pool_id="pool-a", tasks=tasks, limit=2)
-    fetcher = Fetcher(
-        None,  # type: ignore[arg-type]
-        SchemaName(),
-        Events(),
-        pool_id="pool-a",
-        identifiers=["work"],
-        forbidden_flags=None,
-        clock=SystemClock(),
-        use_local_time=False,
-    )
-    source = AdaptiveSource(
-        fetcher, Events(), SystemClock(), concurrency=1, prefetch=60.0, on_error=lambda error: None
-    )
+    absent: Any = None  # the test fetches and writes nothing
+    fetcher = Fetcher(pool_context(), absent, ["work"])
+    source = AdaptiveSource(pool_context(), fetcher, absent, concurrency=1, prefetch=60.0)
     source.adopt([lost, kept])
     assert source.drop(lambda job: job is lost) == [lost]
     assert (source.take(), source.take()) == (kept, None)
@@ -206,7 +196,7 @@ class TestWhileItIsInDoubt:
         await until(lambda: not runner._running_pool.lease.is_open)
         gate.open()
         await watching.add("work")
-        runner._running_pool.nudge()
+        runner._running_pool._lanes.pulse()
         await asyncio.sleep(0.5)  # timing: nothing may happen, so there is no event; more is as good
         assert len(gate.started) == 1
         assert [row["locked_by"] for row in await watching.all()] == [runner.pool_id, None]
@@ -262,8 +252,8 @@ async def test_jobs_that_arrive_after_the_worker_was_taken_for_dead_go_back(
     lease = Lease()
     lease.begin(60.0, uptime())
     async with asyncpg.create_pool(database_url, min_size=0, max_size=1) as database:
-        sessions = Sessions(database, SchemaName(), "pool-late", lease, prepared_statements=True)
-        session = sessions.open()
+        sessions = Sessions(pool_context("pool-late"), database, lease)
+        session = sessions.fetch
 
         async def fetch(session_connection: Any) -> list[Job]:
             tasks = await register_tasks(session_connection, SchemaName(), ["work"])

@@ -30,7 +30,7 @@ class Scene:
 
     @property
     def write_session(self) -> Any:
-        return self.pool._write_session
+        return self.pool._sessions.write
 
     @asynccontextmanager
     async def lapse(self) -> AsyncIterator[None]:

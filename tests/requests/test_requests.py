@@ -44,7 +44,7 @@ async def test_a_quiet_worker_starts_no_job_until_it_is_resumed(
     quiet = await workers.start(tasks("quiet"), connection_string=database_url, **MODES[mode])
     await utils.quiet_worker(quiet.pool_id, reason="looking at it")
     pool = quiet._running_pool
-    await until(lambda: pool._requests.is_quiet)
+    await until(lambda: pool._commands.is_quiet)
     await workers.start(tasks("other"), connection_string=database_url)
     for n in range(20):
         await utils.add_job("work", {"n": n})
@@ -53,7 +53,7 @@ async def test_a_quiet_worker_starts_no_job_until_it_is_resumed(
 
     assert await utils.resume_worker(quiet.pool_id)
     assert not await utils.resume_worker(quiet.pool_id)
-    await until(lambda: not pool._requests.is_quiet)
+    await until(lambda: not pool._commands.is_quiet)
 
     async def has_run() -> bool:
         await utils.add_job("work", {"n": -1})  # one of the two takes it

@@ -210,7 +210,7 @@ class LostScene:
     def fetch_session(self, runner: Runner) -> int:
         """The server's process that the worker fetches with."""
         pool: Any = runner._pool
-        pid: int = pool._fetch_session._connection.get_server_pid()
+        pid: int = pool._sessions.fetch._connection.get_server_pid()
         return pid
 
     async def is_gone(self, job_id: int) -> bool:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 
 from graphile_worker.worker.background import BackgroundTasks
+from support.pool_parts import RecordingOwner
 
 
 async def test_all_tasks_but_the_caller_are_cancelled() -> None:
-    background = BackgroundTasks()
+    background = BackgroundTasks(RecordingOwner())
     never = asyncio.Event()
     cancelled: list[str] = []
     done = asyncio.Event()
@@ -34,7 +35,7 @@ async def test_all_tasks_but_the_caller_are_cancelled() -> None:
 
 
 async def test_a_task_that_failed_does_not_matter() -> None:
-    background = BackgroundTasks()
+    background = BackgroundTasks(RecordingOwner())
 
     async def fail() -> None:
         raise ValueError("no")

@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 import asyncpg
 import pytest
 
-from graphile_worker.clock import SystemClock
 from graphile_worker.db.connection import Pool
+from graphile_worker.job import Job
+from graphile_worker.options import MOST_HOLD
 from graphile_worker.outcome import COMPLETED, Finished
 from graphile_worker.recovery.lease import Lease
 from graphile_worker.runner.connection_budget import ConnectionBudget
 from graphile_worker.schema_name import SchemaName
 from graphile_worker.worker.held.batches import HeldBatches
-from graphile_worker.worker.held.reconcile import BatchReconciler
+from graphile_worker.worker.held.policy import Workload
 from graphile_worker.worker.held.sessions import FEWEST_SESSIONS, SESSIONS, BatchSessions
 from graphile_worker.worker.session.session import SessionClosedError, Sessions
 from support.held_load import FREE_ROWS
-from support.working import PATIENCE, SCHEMA, SELDOM, Jobs, until
+from support.pool_parts import RecordingOwner, pool_context
+from support.working import PATIENCE, SCHEMA, Jobs, until
 
 FOR_TASKS = 8  # connections
 POOL_ID = "pool-a"
@@ -42,43 +44,43 @@ class Scene:
 
     def __init__(self, connection_budget: ConnectionBudget) -> None:
         self.connection_budget = connection_budget
-        self.sessions = Sessions(
-            connection_budget.database, SchemaName(), POOL_ID, Lease(), prepared_statements=True
-        )
+        self.owner = RecordingOwner()
+        self.sessions = Sessions(pool_context(POOL_ID), connection_budget.database, Lease())
         self.tasks: list[asyncio.Task[None]] = []
         self.served = 0
+        self.prefetched: Sequence[Job] = ()
         self._can_end = asyncio.Event()
 
     def batch_sessions(self) -> BatchSessions:
         return BatchSessions(self.sessions, self.connection_budget, SchemaName(), on_short=lambda: None)
 
-    def held_batches(self, seconds: float = SELDOM) -> HeldBatches:
-        ignore: Any = lambda *_: None  # noqa: E731
-        lost = BatchReconciler(
-            self.sessions.open(),
-            SchemaName(),
-            SystemClock(),
-            pool_id=POOL_ID,
-            put=ignore,
-            on_committed=ignore,
-            on_discarded=ignore,
-            on_taken=ignore,
-            on_error=ignore,
-            now=lambda: None,
-        )
-        held_batches = HeldBatches(
-            self.sessions,
-            self.connection_budget,
-            SchemaName(),
-            pool_id=POOL_ID,
-            seconds=seconds,
-            lost=lost,
-            on_completed=ignore,
-            on_error=ignore,
-            now=lambda: None,
-        )
+    def held_batches(self) -> HeldBatches:
+        context = pool_context(POOL_ID, owner=self.owner, hold=MOST_HOLD)
+        held_batches = HeldBatches(context, self.sessions, self.connection_budget, self, (), self)
         held_batches.allow(0.0)
         return held_batches
+
+    # -- the lanes and the sink of the pool ----------------------------------------------------------------
+
+    accepted = not_deleted = 0
+
+    def drop(self, is_dropped: Callable[[Job], bool]) -> list[Job]:
+        return list(filter(is_dropped, self.prefetched))
+
+    def jobs_freed(self) -> None: ...
+
+    def accept(self, finished: Finished) -> None:
+        raise AssertionError("no outcome is left to the sink here")
+
+    def completed_held(self, batch: list[Finished], began: float) -> None: ...
+
+    def discarded_held(self, finished: Finished) -> None:
+        raise AssertionError("no batch is lost here")
+
+    def held_write_failed(self, error: BaseException) -> None:
+        raise error
+
+    # -- tasks ---------------------------------------------------------------------------------------------
 
     async def start_tasks(self, count: int) -> None:
         """Tasks that ask for a connection, and keep it."""
@@ -94,6 +96,12 @@ class Scene:
         self._can_end.set()
         await asyncio.gather(*self.tasks)
         await self.sessions.close()
+
+
+def is_ready(held_batches: HeldBatches) -> bool:
+    """Whether a fetch of many short jobs may hold them; starts to open sessions."""
+    many = Workload(wanted=1000, run_time=0.0001, asked=1000, found=1000, jobs_in=lambda seconds: 1000)
+    return held_batches.plan_fetch(many)[1]
 
 
 @pytest.fixture
@@ -144,7 +152,7 @@ async def test_connections_are_wanted_only_while_a_task_waits(connection_budget:
 async def test_sessions_that_were_not_opened_in_time_are_left_to_tasks(
     connection_budget: ConnectionBudget,
 ) -> None:
-    sessions = Sessions(connection_budget.database, SchemaName(), "pool-a", Lease(), prepared_statements=True)
+    sessions = Sessions(pool_context(POOL_ID), connection_budget.database, Lease())
     batch_sessions = BatchSessions(sessions, connection_budget, SchemaName(), on_short=lambda: None)
     batch_sessions.open_all()
     await until(lambda: all(batch_session.is_reserved for batch_session in batch_sessions.all))
@@ -192,7 +200,7 @@ async def test_no_session_is_opened_while_callers_wait(scene: Scene) -> None:
 
 async def test_a_fetch_that_finds_nothing_leaves_its_session_to_a_task(scene: Scene) -> None:
     held_batches = scene.held_batches()
-    await until(held_batches.is_ready)
+    await until(lambda: is_ready(held_batches))
     await scene.start_tasks(FOR_TASKS - FEWEST_SESSIONS)
     fetches = [asyncio.create_task(held_batches.fetch(tasks={}, **TERMS)) for _ in range(FEWEST_SESSIONS)]
     await asyncio.sleep(0)
@@ -208,7 +216,7 @@ async def test_a_batch_that_was_just_fetched_keeps_its_session_until_it_ends(
     (job_id,) = await jobs.add_many("quick", 1)
     task_id = await jobs.connection.fetchval(f"select task_id from {SCHEMA}._private_jobs")
     held_batches = scene.held_batches()
-    await until(held_batches.is_ready)
+    await until(lambda: is_ready(held_batches))
     await scene.start_tasks(FOR_TASKS - FEWEST_SESSIONS)
     fetches = [asyncio.create_task(held_batches.fetch(tasks={task_id: "quick"}, **TERMS))]
     await asyncio.sleep(0)
@@ -230,26 +238,26 @@ async def test_the_size_of_batches_follows_what_became_of_those_before(scene: Sc
     await jobs.add_many("quick", 300)
     task_id = await jobs.connection.fetchval(f"select task_id from {SCHEMA}._private_jobs limit 1")
     held_batches = scene.held_batches()
-    await until(held_batches.is_ready)
+    await until(lambda: is_ready(held_batches))
 
     async def run_batch(limit: int, started: int) -> None:
         """Fetch jobs, of which so many start and complete until time is up."""
         fetched = await held_batches.fetch(tasks={task_id: "quick"}, **{**TERMS, "limit": limit})
         assert fetched is not None
         assert len(fetched) == limit
-        held_batches.drop = lambda is_dropped: list(filter(is_dropped, fetched[started:]))
+        scene.prefetched = fetched[started:]
         for job in fetched[:started]:
             held_batches.take(Finished(job, COMPLETED, "worker-a", 0.0))
         await held_batches.flush()
 
     await run_batch(300, started=240)
-    assert held_batches.most == 120
+    assert held_batches._policy.most == 120
     assert await jobs.count() == 60  # released
     await run_batch(60, started=60)
-    assert held_batches.most == 120  # as large as it may be already
+    assert held_batches._policy.most == 120  # as large as it may be already
     await jobs.add_many("quick", 120)
     await run_batch(120, started=120)
-    assert held_batches.most == 240
+    assert held_batches._policy.most == 240
     assert await jobs.count() == 0
 
 
@@ -258,9 +266,9 @@ async def test_abandoned_batches_open_no_sessions(scene: Scene) -> None:
     held_batches = scene.held_batches()
     database = scene.connection_budget.database
     async with all_connections(database):
-        assert not held_batches.is_ready()
+        assert not is_ready(held_batches)
         await until(lambda: database.is_starved)  # the sessions wait for connections
-        assert held_batches.is_warming
+        assert held_batches._batch_sessions.are_warming
         held_batches.abandon()
         async with asyncio.timeout(PATIENCE):
             await scene.sessions.close()

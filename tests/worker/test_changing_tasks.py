@@ -8,16 +8,14 @@ from typing import Any
 import asyncpg
 import pytest
 
-from graphile_worker.clock import SystemClock
-from graphile_worker.hooks import Events
 from graphile_worker.hooks.events import JobSucceeded
 from graphile_worker.recovery.lease import Lease
-from graphile_worker.schema_name import SchemaName
 from graphile_worker.tasks.registry import build_registry
 from graphile_worker.testing.recorder import EventRecorder
 from graphile_worker.worker.fetch.fetcher import Fetcher
 from graphile_worker.worker.session import watermarks
 from graphile_worker.worker.session.session import Sessions
+from support.pool_parts import pool_context
 from support.working import Gate, Jobs, Workers, until_listening
 
 
@@ -57,7 +55,7 @@ async def test_a_worker_runs_jobs_of_an_added_task_and_leaves_those_of_a_dropped
     pool.set_tasks(both)
     assert (await recorder.wait_for(JobSucceeded, count=2)).job.id == waiting
 
-    await pool._source.quiet()  # a fetch in flight may still lock jobs of the old tasks
+    await pool._lanes.quiet()  # a fetch in flight may still lock jobs of the old tasks
     pool.set_tasks(only_a)
     left = await jobs.add("b")
     await jobs.add("a")
@@ -112,17 +110,8 @@ async def test_tasks_that_change_while_the_old_ones_are_registered_are_not_overw
     await jobs.add("a")
     wanted = await jobs.add("b")
     async with asyncpg.create_pool(database_url, min_size=0, max_size=1) as database:
-        sessions = Sessions(database, SchemaName(), "pool-a", Lease(), prepared_statements=True)
-        fetcher = Fetcher(
-            sessions.open(),
-            SchemaName(),
-            Events(),
-            pool_id="pool-a",
-            identifiers=["a"],
-            forbidden_flags=None,
-            clock=SystemClock(),
-            use_local_time=False,
-        )
+        sessions = Sessions(pool_context("pool-a"), database, Lease())
+        fetcher = Fetcher(pool_context("pool-a"), sessions.fetch, ["a"])
         registering = asyncio.create_task(fetcher.register())
         await asyncio.sleep(0)
         fetcher.set_tasks(["b"])

@@ -43,9 +43,8 @@ def short_last_chance(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def slots_of(runner: Runner) -> Slots:
-    slots = runner._running_pool._slots
-    assert slots is not None
-    return slots._all[0]
+    (lane,) = runner._running_pool._lanes
+    return lane.slots
 
 
 def leaked_tasks(runner: Runner) -> list[str]:

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
+from typing import Any
 
 import asyncpg
 
-from graphile_worker.clock import SystemClock
 from graphile_worker.hooks.events import PoolEvicted
+from graphile_worker.job import Job
+from graphile_worker.queries.fetch import get_jobs
+from graphile_worker.queries.names import register_tasks
 from graphile_worker.recovery.lease import Lease
 from graphile_worker.schema_name import SchemaName
 from graphile_worker.testing.recorder import EventRecorder
 from graphile_worker.worker.eviction import EvictionCheck, lost_jobs
-from graphile_worker.worker.lanes import AllSources
 from graphile_worker.worker.session.locked_jobs import LockedJobs
 from graphile_worker.worker.session.session import Sessions
 from support.finished import a_job
+from support.pool_parts import pool_context
+from support.working import SCHEMA, Jobs
 
 
 def test_a_job_is_lost_if_it_is_held_here_but_no_longer_locked() -> None:
@@ -34,31 +38,41 @@ def test_a_job_that_ended_or_was_locked_again_since_is_not_lost() -> None:
     assert lost_jobs(locked_jobs, [ended, locked_again], set()) == []
 
 
+class Parts:
+    """The lanes and the sink of a pool that runs nothing, as the check sees them."""
+
+    running: Collection[Job] = ()
+
+    def __init__(self, maybe_deleted: int) -> None:
+        self._maybe_deleted = maybe_deleted
+
+    def maybe_deleted(self) -> set[int]:
+        return {self._maybe_deleted}
+
+    def drop(self, is_dropped: Callable[[Job], bool]) -> list[Job]:
+        return []
+
+    def cancel_lost(self, is_lost: Callable[[Job], bool]) -> None: ...
+
+    def pulse(self) -> None: ...
+
+
 async def test_what_a_write_without_an_answer_has_deleted_is_ours_beside_what_is_still_locked(
-    database_url: str, recorder: EventRecorder
+    database_url: str, recorder: EventRecorder, jobs: Jobs, connection: Any
 ) -> None:
-    locked, deleted, taken = a_job(1), a_job(2), a_job(3)
-
-    async def still_locked(jobs: Collection[object]) -> set[int]:
-        return {locked.id}
-
-    async def gone(job_ids: Collection[int]) -> set[int]:
-        return set(job_ids) & {deleted.id}
-
+    await jobs.add_many("step", 4)
+    tasks = await register_tasks(connection, SchemaName(), ["step"])
+    fetched = await get_jobs(connection, SchemaName(), pool_id="pool-1", tasks=tasks, limit=4)
+    locked, deleted, gone, taken = fetched
+    await connection.execute(f"delete from {SCHEMA}._private_jobs where id in ($1, $2)", deleted.id, gone.id)
+    await connection.execute(
+        f"update {SCHEMA}._private_jobs set locked_by = 'another' where id = $1", taken.id
+    )
+    context, parts = pool_context(events=recorder.events), Parts(deleted.id)
     async with asyncpg.create_pool(database_url, min_size=0, max_size=2) as pool:
-        sessions = Sessions(pool, SchemaName(), "pool-1", Lease(), prepared_statements=True)
-        sessions.locked_jobs.add([locked, deleted, taken])
-        check = EvictionCheck(
-            "pool-1",
-            recorder.events,
-            SystemClock(),
-            sessions=sessions,
-            source=AllSources([]),
-            read_locked=still_locked,
-            read_gone=gone,
-            maybe_deleted=lambda: {deleted.id},
-        )
-        await check.run()
+        sessions = Sessions(context, pool, Lease())
+        sessions.locked_jobs.add(fetched)
+        await EvictionCheck(context, sessions, parts, parts).run()
         await sessions.close()
-    assert [event.jobs for event in recorder.of(PoolEvicted)] == [[taken]]
+    assert [event.jobs for event in recorder.of(PoolEvicted)] == [[gone, taken]]
     assert not sessions.locked_jobs.is_lost(locked)

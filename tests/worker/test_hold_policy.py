@@ -19,10 +19,9 @@ from graphile_worker.worker.held.policy import (
     MOST_SKIPPED,
     WARMING,
     HoldPolicy,
-    is_worth_holding,
+    Workload,
 )
-from graphile_worker.worker.lane_plan import plan_lanes
-from graphile_worker.worker.make_held_batches import can_hold
+from graphile_worker.worker.plan import LanePlan, PoolPlan, plan_lanes
 
 HOLD = 0.05
 
@@ -56,8 +55,10 @@ def until_due(policy: HoldPolicy) -> int:
     ids=["default", "flags", "flags of a function", "hold", "prefetch", "local queue", "pooler"],
 )
 def test_which_options_rule_it_out(options: dict[str, Any], flags: Any, expected: bool) -> None:
-    lanes = plan_lanes({}, [], 10)
-    assert can_hold(WorkerOptions(**options), lanes, flags) is expected
+    plan = PoolPlan(
+        options=WorkerOptions(**options), tasks={}, lanes=plan_lanes({}, [], 10), forbidden_flags=flags
+    )
+    assert plan.may_hold is expected
 
 
 def test_a_lane_with_fair_turns_or_limits_holds_nothing_and_others_do() -> None:
@@ -77,16 +78,25 @@ def test_a_lane_with_fair_turns_or_limits_holds_nothing_and_others_do() -> None:
         ("turn",): False,
         ("call",): False,
     }
-    assert can_hold(WorkerOptions(), lanes, None)
-    assert not can_hold(WorkerOptions(), [plan for plan in lanes if not plan.may_hold], None)
+
+    def may_hold(lanes: list[LanePlan]) -> bool:
+        return PoolPlan(options=WorkerOptions(), tasks=tasks, lanes=lanes).may_hold
+
+    assert may_hold(lanes)
+    assert not may_hold([plan for plan in lanes if not plan.may_hold])
 
 
 # -- short and many ----------------------------------------------------------------------------------------
 
 
+def workload(**changes: Any) -> Workload:
+    terms: dict[str, Any] = {"run_time": 0.001, "wanted": 5000, "asked": 100, "found": 100}
+    return Workload(**{**terms, "jobs_in": lambda seconds: 5000, **changes})
+
+
 def is_worth(hold: float = HOLD, fitting: int = 100, **changes: Any) -> bool:
-    terms: dict[str, Any] = {"run_time": 0.001, "wanted": 100, "asked": 100, "found": 100}
-    return is_worth_holding(hold, **{**terms, "fitting": lambda: fitting, **changes})
+    given = workload(jobs_in=lambda seconds: fitting, **changes)
+    return HoldPolicy(hold).is_worth_it(given, is_warming=False)
 
 
 @pytest.mark.parametrize(
@@ -116,11 +126,10 @@ def test_only_short_jobs_and_many_are_held(changes: dict[str, Any], expected: bo
 def test_the_pace_is_asked_last() -> None:
     """Most fetches are those of a worker that has little to do."""
 
-    def fail() -> int:
+    def fail(seconds: float) -> int:
         raise AssertionError
 
-    terms: dict[str, Any] = {"run_time": 0.001, "asked": 100, "found": 100, "fitting": fail}
-    assert not is_worth_holding(HOLD, wanted=1, **terms)
+    assert not HoldPolicy(HOLD).is_worth_it(workload(wanted=1, jobs_in=fail), is_warming=False)
 
 
 def test_as_many_jobs_fit_as_the_worker_starts_in_that_time() -> None:
@@ -241,8 +250,14 @@ End = Callable[[HoldPolicy], None]
 
 
 def test_fetches_are_short_until_the_first_batch_can_begin(policy: HoldPolicy) -> None:
-    assert policy.most_of_next(is_warming=True) == WARMING < FIRST
-    assert policy.most_of_next(is_warming=False) == policy.most == FIRST
+    assert policy.most_of_next(workload(), is_warming=True) == WARMING < FIRST
+    assert policy.most_of_next(workload(), is_warming=False) == policy.most == FIRST
+
+
+def test_a_batch_has_no_more_jobs_than_are_wanted_or_fit_into_half_of_its_time(policy: HoldPolicy) -> None:
+    assert policy.most_of_next(workload(wanted=120), is_warming=False) == 120
+    fitting = workload(jobs_in=lambda seconds: int(seconds * 4000))
+    assert policy.most_of_next(fitting, is_warming=False) == HOLD / 2 * 4000
 
 
 def test_batches_grow_by_a_quarter(policy: HoldPolicy) -> None:

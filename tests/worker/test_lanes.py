@@ -12,7 +12,7 @@ from graphile_worker.errors import ConfigError
 from graphile_worker.hooks.events import WorkerCreated
 from graphile_worker.tasks.registry import build_registry
 from graphile_worker.testing.recorder import EventRecorder
-from graphile_worker.worker.lane_plan import plan_lanes
+from graphile_worker.worker.plan import plan_lanes
 from support.working import MODES, Gate, Jobs, Workers, until
 
 

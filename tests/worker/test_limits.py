@@ -13,7 +13,7 @@ from graphile_worker import Lane, Limit, Runner, Task, WorkerUtils, task
 from graphile_worker.errors import ConfigError, GraphileWorkerError
 from graphile_worker.queries.limits import LimitState
 from graphile_worker.tasks.registry import build_registry
-from graphile_worker.worker.lane_plan import check_limits, plan_lanes
+from graphile_worker.worker.plan import check_limits, plan_lanes
 from support.working import MODES, SCHEMA, Gate, Jobs, Workers, until, workers_of
 
 ONE = Limit("one", concurrency=1)
@@ -156,9 +156,9 @@ async def test_news_about_room_is_heard_while_a_fetch_is_under_way(jobs: Jobs, w
     await jobs.add("limited")
     await gate.until_inside(1)
     fetcher = next(lane.fetcher for lane in runner._running_pool._lanes if "limited" in lane.plan.tasks)
-    assert fetcher.is_counted
+    assert fetcher._is_counted
     fetcher._learn(LimitState(is_busy=True))
-    assert fetcher.is_counted  # that another pool is fetching tells nothing about it
+    assert fetcher._is_counted  # that another pool is fetching tells nothing about it
     seen = []
 
     async def ended(*arguments: Any, **options: Any) -> Any:

@@ -142,8 +142,8 @@ async def test_after_a_task_has_blocked_the_event_loop(
 ) -> None:
     async def block() -> None:
         pool = runner._running_pool
-        pool._source.poll()
-        while not pool._fetch_session.lock.locked():  # noqa: ASYNC110 - until the fetch is in flight
+        pool._lanes.poll()
+        while not pool._sessions.fetch.lock.locked():  # noqa: ASYNC110 - until the fetch is in flight
             await asyncio.sleep(0)
         time.sleep(WAITS)  # timing: longer than what counts as slow
 

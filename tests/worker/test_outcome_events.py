@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from graphile_worker.clock import SystemClock
 from graphile_worker.hooks.events import (
     JobCompleted,
     JobErrored,
@@ -21,10 +20,10 @@ from graphile_worker.hooks.events import (
 )
 from graphile_worker.outcome import Finished, failed
 from graphile_worker.queries.write import Written
-from graphile_worker.schema_name import SchemaName
 from graphile_worker.testing.recorder import EventRecorder
 from graphile_worker.worker.write.outcome_writer import OutcomeWriter
 from support.finished import a_job
+from support.pool_parts import pool_context
 from support.working import MODES, SCHEMA, Gate, Jobs, Workers, until
 
 JOBS = f"{SCHEMA}._private_jobs"
@@ -180,17 +179,9 @@ async def test_a_job_that_is_interrupted_is_counted_as_returned(
 
 async def test_the_last_failure_is_final_if_the_answer_to_its_write_was_lost(recorder: EventRecorder) -> None:
     """The second write finds no row of this pool: the first one has written it."""
-    session: Any = None  # nothing is read: every missing job may have been written
-    writer = OutcomeWriter(
-        session,
-        SchemaName(),
-        recorder.events,
-        SystemClock(),
-        pool_id="pool-1",
-        interrupted_delay=0.0,
-        on_error=lambda error: None,
-        on_written=lambda: None,
-    )
+    absent: Any = None  # nothing is read: every missing job may have been written
+    context = pool_context(events=recorder.events)
+    writer = OutcomeWriter(context, absent, absent, absent, recorder=None, figures=None, redactors=())
     last, earlier = (
         Finished(replace(a_job(number), attempts=attempts, max_attempts=3), failed(ValueError()), "", 0.1)
         for number, attempts in ((1, 3), (2, 2))

@@ -106,7 +106,7 @@ class Scene:
 
     def keep_out(self, *job_ids: int) -> list[Job]:
         """Take jobs from their source that have not started."""
-        dropped: list[Job] = self.runner._pool._source.drop(lambda job: job.id in job_ids)
+        dropped: list[Job] = self.runner._pool._lanes.drop(lambda job: job.id in job_ids)
         assert [job.id for job in dropped] == list(job_ids)
         return dropped
 
@@ -228,7 +228,7 @@ async def test_a_paused_job_leaves_its_batch_in_the_same_step_of_the_event_loop(
     await scene.start()
     paused = (await scene.hold())[-1]
     pool = scene.runner._pool
-    source = pool._lanes[0].source
+    source = pool._lanes._all[0].source
     source.withhold(lambda job: job.id == paused)
     assert paused not in pool._held_batches.by_id
     source.withhold(None)
@@ -363,7 +363,7 @@ async def test_a_return_that_is_repeated_leaves_out_jobs_that_were_fetched_again
     assert await scene.holding.row_locked([held]) == [held]
     await utils.resume_task("other")
     await until(lambda: scene.is_locked(ordinary))
-    scene.runner._pool._lanes[0].source.adopt(again)
+    scene.runner._pool._lanes._all[0].source.adopt(again)
     await scene.run_all()
 
 
@@ -379,7 +379,7 @@ async def test_a_return_without_an_answer_leaves_out_jobs_that_were_fetched_agai
     ordinary = await scene.jobs.add("other", key="k")  # not held
     scene.ids.append(ordinary)
     await until(lambda: scene.is_locked(ordinary))
-    fetching = scene.runner._pool._fetch_session._connection.get_server_pid()
+    fetching = scene.runner._pool._sessions.fetch._connection.get_server_pid()
     await scene.delay(f"old.id = {ordinary} and new.locked_at is null")
     await utils.pause_task("other")
     assert await scene.until_it_ends() == fetching
@@ -461,7 +461,7 @@ async def test_a_job_of_a_lost_batch_that_is_still_in_its_source_is_dropped_when
     await scene.take(*scene.ids)
     late = scene.keep_out(waiting[-2])
     scene.release(scene.keep_out(waiting[-1]))
-    scene.runner._pool._lanes[0].source.adopt(late)
+    scene.runner._pool._lanes._all[0].source.adopt(late)
     evicted = await scene.holding.recorder.wait_for(PoolEvicted)
     assert sorted(job.id for job in evicted.jobs) == sorted([*scene.gate.started, waiting[-2]])
     await assert_only_new_jobs_run(scene)

@@ -261,7 +261,7 @@ async def test_what_is_held_back_is_let_go_when_queues_have_become_wide_meanwhil
     runner: Any = await workers.start({"step": step}, concurrency=1)
     (lane,) = runner._pool._lanes
     lane.source.cap_priority(-5)  # as while the job of a queue is written
-    lane.fetcher.is_wide = True
+    lane.fetcher._wide_queues.is_wide = True
     lane.source.cap_priority(NO_CEILING)
     assert lane.source._ceiling == NO_CEILING
     await add_kinds(jobs, "plain", 10, priority=0)

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
-from graphile_worker.errors import SchemaTooNewError
 from graphile_worker.migrate.state import SchemaState
-from graphile_worker.schema_name import SchemaName
 from graphile_worker.testing.fake_clock import FakeClock
 from graphile_worker.worker.background import BackgroundTasks
-from graphile_worker.worker.control.schema_watch import MIN_INTERVAL, SchemaWatch
+from graphile_worker.worker.control.announcements import MIN_INTERVAL, SchemaWatch
+from support.pool_parts import RecordingOwner, pool_context
 
 
 def state(*, jobs_table: int = 1, revision: int = 20, breaking: int | None = 16) -> SchemaState:
@@ -32,27 +32,28 @@ class Watched:
 
     def __init__(self) -> None:
         self.clock = FakeClock(datetime(2026, 1, 1, tzinfo=UTC))
-        self.background = BackgroundTasks()
+        self.owner = RecordingOwner()
         self.state: SchemaState | Exception = state()
-        self.reads = self.changes = 0
-        self.errors: list[SchemaTooNewError] = []
+        self.reads = 0
+        sessions: Any = self
         self.watch = SchemaWatch(
-            SchemaName(),
-            self.read,
-            self.clock,
-            self.background,
-            on_changed=self.changed,
-            on_too_new=self.errors.append,
+            pool_context(owner=self.owner, clock=self.clock), sessions, BackgroundTasks(self.owner)
         )
 
-    async def read(self) -> SchemaState:
+    async def run(self, statement: object) -> SchemaState:
+        """As `Sessions.run`, with the state that the test has set."""
         self.reads += 1
         if isinstance(self.state, Exception):
             raise self.state
         return self.state
 
-    def changed(self) -> None:
-        self.changes += 1
+    @property
+    def changes(self) -> int:
+        return self.owner.schema_changes
+
+    @property
+    def errors(self) -> list[BaseException]:
+        return self.owner.deaths
 
     async def check(self) -> None:
         """Check, and let the time pass that lies between two checks."""

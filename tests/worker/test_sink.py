@@ -146,9 +146,9 @@ async def test_a_job_that_is_lost_while_its_write_waits_is_not_written(
     runner = await workers.start({"step": gate}, events=recorder.events)
     await gate.until_inside(1)
     pool = runner._running_pool
-    async with pool._write_session.lock:
+    async with pool._sessions.write.lock:
         gate.open()
-        await until(lambda: bool(pool._write_session.lock._waiters))
+        await until(lambda: bool(pool._sessions.write.lock._waiters))
         await jobs.connection.execute(f"update {SCHEMA}._private_jobs set locked_by = 'pool-other'")
         pool.lease.doubt()
     await recorder.wait_for(JobInterrupted)

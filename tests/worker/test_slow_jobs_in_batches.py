@@ -56,7 +56,7 @@ async def test_batches_of_one_lane_leave_no_slot_of_another_idle(
         {"slow": gate.__call__, "side": side}, concurrency=SESSIONS, lanes={"side": 2}
     )
     await holding.warm_up(task="side")
-    main, batch_sessions = runner._pool._lanes[0].source, runner._pool._held_batches._batch_sessions
+    main, batch_sessions = runner._pool._lanes._all[0].source, runner._pool._held_batches._batch_sessions
     batch_sessions.open_all()
     await until(lambda: all(batch_session.is_warm for batch_session in batch_sessions.all))
 

@@ -47,9 +47,8 @@ async def forever() -> None:
 
 
 def slots_of(runner: Runner) -> Slots:
-    slots = runner._running_pool._slots
-    assert slots is not None
-    return slots._all[0]
+    (lane,) = runner._running_pool._lanes
+    return lane.slots
 
 
 def only_slot(runner: Runner) -> Slot:

@@ -44,7 +44,7 @@ class Scene:
         self.reported: list[Blockage] = []
         self.is_seen = threading.Event()
         self.slots = FakeSlots()
-        self.watchdog = LoopWatchdog(self.slots, run_job.__code__, on_over=self._over, **options)
+        self.watchdog = LoopWatchdog(self.slots, run_job.__code__, self, **options)
         self.turns: list[float] = []
         self._handler = logging.Handler()
         self._handler.emit = self._logged  # type: ignore[method-assign]
@@ -58,7 +58,9 @@ class Scene:
         if record.getMessage().startswith(f"{self.culprit} has blocked"):
             self.is_seen.set()
 
-    def _over(self, blockage: Blockage, seconds: float) -> None:
+    def loop_blocked(self, blockage: Blockage) -> None: ...
+
+    def loop_unblocked(self, blockage: Blockage, seconds: float) -> None:
         assert seconds > 0
         self.reported.append(blockage)
 

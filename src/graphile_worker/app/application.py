@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from ..executors.call import TaskExecutor
     from ..option_values import WorkerOptionValues
     from ..tasks.helpers import JobHelpers
-    from ..worker.fetch.fetcher import FlagSource
+    from ..worker.plan import FlagSource
 
 P = TypeVar("P")
 R = TypeVar("R")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ..hooks.interceptors import resolve
 
 if TYPE_CHECKING:
-    from ..worker.fetch.fetcher import FlagSource
+    from ..worker.plan import FlagSource
 
 
 def joined_flags(first: FlagSource, second: FlagSource) -> FlagSource:

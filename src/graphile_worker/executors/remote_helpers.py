@@ -40,7 +40,7 @@ def remote_services(
 ) -> WorkerServices:
     """What all tasks of this process share."""
     sink = ProgressSink()
-    sink.receive = progress
+    sink.connect(progress)
     return WorkerServices(
         client=cast(Any, _Nothing()),
         acquire=_no_connection,

@@ -67,8 +67,12 @@ class RecoverablePool(Protocol):
     """The part of a worker pool that recovery uses."""
 
     id: str
-    once: bool
-    concurrency: int
+
+    @property
+    def once(self) -> bool: ...
+
+    @property
+    def concurrency(self) -> int: ...
 
     @property
     def lease(self) -> Lease: ...
@@ -80,8 +84,6 @@ class RecoverablePool(Protocol):
     def is_settled(self) -> bool: ...
 
     def running_report(self) -> tuple[int, dict[int, float]]: ...
-
-    on_blocked: Callable[[], None]
 
     def blockage(self) -> LoopBlockage | None: ...
 
@@ -152,6 +154,7 @@ class Recovery:
         self._schema = options.schema_name
         self._database = database
         self._dsn = dsn
+        self._hooks = hooks
         self._clock = clock
         self._has_tables = has_tables
         self._figures = figures
@@ -315,13 +318,18 @@ class Recovery:
             self._beating.start()
         else:
             loop = asyncio.get_running_loop()
-            self._pool.on_blocked = self._heartbeat.hurry
+            self._hooks._on_loop_blocked(self._loop_blocked)
             threading.Thread(
                 target=copy_context().run,
                 args=(self._run_in_thread, self._heartbeat, loop),
                 name="graphile-worker heartbeat",
                 daemon=True,
             ).start()
+
+    def _loop_blocked(self, culprit: str, since: float) -> None:
+        """Called in the watchdog's thread: others must learn of it at once."""
+        if self._heartbeat is not None:
+            self._heartbeat.hurry()
 
     def _run_in_thread(self, heartbeat: Heartbeat, loop: asyncio.AbstractEventLoop) -> None:
         while True:

@@ -17,7 +17,7 @@ from ..hooks import Events, Hooks, Plugin
 from ..option_values import WorkerOptionValues
 from ..options import WorkerOptions
 from ..tasks.registry import TaskList
-from ..worker.fetch.fetcher import FlagSource
+from ..worker.plan import FlagSource
 
 
 class WorkerArguments(WorkerOptionValues, total=False):

@@ -34,7 +34,7 @@ from ..tasks.injection import check_extensions
 from ..tasks.overrides import Overrides, overrides_of
 from ..tasks.registry import TaskRegistry, build_registry
 from ..version import __version__
-from ..worker.lane_plan import LanePlan, check_limits, plan_lanes
+from ..worker.plan import LanePlan, PoolPlan, check_limits, plan_lanes
 from .guarded_clock import GuardedClock
 from .pool_size import pool_size
 
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from ..recovery.service import Recovery
     from ..recovery.stale_locks import StaleLocks
     from ..tasks.task import AnyTask
-    from ..worker.fetch.fetcher import FlagSource
+    from ..worker.plan import FlagSource
     from ..worker.pool import WorkerPool
     from .arguments import RunArguments, RunOnceArguments
     from .connection_budget import ConnectionBudget
@@ -369,22 +369,26 @@ class WorkerBuilder:
         tasks: Mapping[str, AnyTask] = self.tasks
         if self.executors is not None:
             tasks = self.executors.bound(tasks, self.hooks._carriers)
-        return WorkerPool(
-            self.options,
-            self._connection_budget.database,
-            tasks,
-            services,
-            self.hooks,
-            self._clock,
+        plan = PoolPlan(
+            options=self.options,
+            tasks=tasks,
             lanes=self.lanes,
             forbidden_flags=self._forbidden_flags(),
             once=self.once,
-            has_queue_indexes=self.has_tables,
             reserved=self._reserved_connections,
+            has_queue_indexes=self.has_tables,
             policy=self._keep_policy if self.has_history else None,
             counts_figures=self.has_figures,
             has_control=self.has_control,
-            spare=self._connection_budget if self._has_keyed_index else None,
+        )
+        budget = self._connection_budget
+        return WorkerPool(
+            plan,
+            budget.database,
+            services,
+            self.hooks,
+            self._clock,
+            spare=budget if self._has_keyed_index else None,
         )
 
     def _extensions(self) -> Extensions:

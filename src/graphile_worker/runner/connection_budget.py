@@ -14,7 +14,7 @@ from ..db.connection import Connection, Pool
 from ..db.open import lend
 from ..db.watched_pool import WatchedPool
 from ..queries.own_session import own_session
-from ..worker.pool import SESSIONS_WITH_LISTENER
+from ..worker.session.session import SESSIONS_WITH_LISTENER
 
 CRON_TIMEOUT = 120.0  # seconds after which the cron scheduler gives a connection up
 

@@ -16,6 +16,10 @@ class ProgressSink:
         self.receive: Callable[[int, ProgressReport], None] | None = None
         """Takes a job's id and its report; None if progress is not stored."""
 
+    def connect(self, receive: Callable[[int, ProgressReport], None]) -> None:
+        """Pass reports on to this from now on."""
+        self.receive = receive
+
     def report(self, job_id: int, share: float | None, note: str | None, data: object) -> None:
         """Check a report and pass it on; may be called from any thread."""
         report = checked_report(share, note, data)

@@ -34,7 +34,7 @@ from ..sql import load
 from ..tasks.decorator import declared_tasks
 from ..tasks.load import load_tasks
 from ..tasks.registry import TaskList, TaskRegistry, build_registry
-from ..worker.fetch.fetcher import FlagSource
+from ..worker.plan import FlagSource
 from .fake_clock import FakeClock
 from .results import JobsRun, Observed, UnknownTask, identifier_of
 from .schedule import Schedule

@@ -8,6 +8,7 @@ from typing import Any
 
 from ..clock import Clock
 from ..supervised import Supervised, Work, logged
+from .context import Owner
 
 REFRESH_TASKS = 60.0  # seconds; another process may have deleted a task's row and added it again
 
@@ -15,14 +16,8 @@ REFRESH_TASKS = 60.0  # seconds; another process may have deleted a task's row a
 class BackgroundTasks:
     """Starts tasks and cancels those that are left at the end."""
 
-    def __init__(
-        self,
-        on_fatal: Callable[[BaseException], None] | None = None,
-        is_over: Callable[[], bool] = lambda: False,
-    ) -> None:
-        """`on_fatal` is called if a task keeps dying; `is_over`: whether the pool stops."""
-        self._on_fatal = on_fatal
-        self._is_over = is_over
+    def __init__(self, owner: Owner) -> None:
+        self._owner = owner
         self._tasks: list[asyncio.Task[None]] = []
         self._kept: list[Supervised] = []
 
@@ -33,8 +28,14 @@ class BackgroundTasks:
         self._tasks = [*(each for each in self._tasks if not each.done()), task]
 
     def keep(self, work: Work, name: str) -> None:
-        """Run this in its own task, and restart it whenever it ends by anything but a return."""
-        kept = Supervised(work, name, on_fatal=self._on_fatal, is_over=self._is_over)
+        """Run this in its own task, and restart it whenever it ends by anything but a return.
+
+        The pool dies if it keeps dying.
+        """
+        owner = self._owner
+        kept = Supervised(
+            work, name, on_fatal=lambda error: owner.die(error, "run"), is_over=lambda: owner.is_stopping
+        )
         self._kept = [*(each for each in self._kept if not each.is_done), kept]
         kept.start()
 

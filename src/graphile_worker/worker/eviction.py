@@ -8,78 +8,78 @@ row is gone, and whose write got no answer, counts as written: this pool has mos
 from __future__ import annotations
 
 import sys
-from collections.abc import Awaitable, Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
-from typing import TypeVar
+from typing import Protocol
 
-from ..clock import Clock
 from ..db.retry import Delays, with_retries
-from ..hooks import Events
 from ..hooks.events import PoolEvicted
 from ..job import Job
-from .lanes import AllSlots, AllSources
+from ..recovery.orphaned_jobs import gone_jobs, still_ours
+from .context import PoolContext
 from .session.locked_jobs import LockedJobs
-from .session.session import Sessions
+from .session.session import Sessions, Statement
 
 RETRY_DELAYS = Delays(0.1, 1.0)
 
-T = TypeVar("T")
+
+class EvictedLanes(Protocol):
+    """The lanes of the pool."""
+
+    @property
+    def running(self) -> Collection[Job]: ...
+
+    def pulse(self) -> None: ...
+
+    def drop(self, is_dropped: Callable[[Job], bool]) -> list[Job]: ...
+
+    def cancel_lost(self, is_lost: Callable[[Job], bool]) -> None: ...
+
+
+class DoubtfulWrites(Protocol):
+    """The sink of the pool."""
+
+    def maybe_deleted(self) -> Collection[int]:
+        """Ids of jobs that a write without an answer may have deleted."""
+        ...
 
 
 class EvictionCheck:
     """Runs after each lapse of the lease and lets it open again."""
 
     def __init__(
-        self,
-        pool_id: str,
-        events: Events,
-        clock: Clock,
-        *,
-        sessions: Sessions,
-        source: AllSources,
-        read_locked: Callable[[list[Job]], Awaitable[set[int]]],
-        read_gone: Callable[[list[int]], Awaitable[set[int]]],
-        maybe_deleted: Callable[[], Collection[int]],
+        self, context: PoolContext, sessions: Sessions, lanes: EvictedLanes, sink: DoubtfulWrites
     ) -> None:
-        """`read_locked`: the ids of those jobs that this pool has locked. `read_gone`: which have no row.
-
-        `maybe_deleted`: the jobs that a write without an answer may have deleted.
-        """
-        self._pool_id = pool_id
-        self._events = events
-        self._clock = clock
+        self._context = context
         self._sessions = sessions
-        self._source = source
-        self._read_locked = read_locked
-        self._read_gone = read_gone
-        self._maybe_deleted = maybe_deleted
-        self.slots: AllSlots | None = None
-        """None until the pool has started."""
+        self._lanes = lanes
+        self._sink = sink
 
     async def run(self) -> None:
         """Drop the jobs that this pool has lost, then settle the lease."""
         lease, locked_jobs = self._sessions.lease, self._sessions.locked_jobs
         epoch = lease.epoch
         jobs = list(locked_jobs.jobs.values())
-        ours = await self._retried(self._read_locked, jobs)
-        if maybe_deleted := self._maybe_deleted():  # nothing more is sent until the lease is settled
-            ours |= await self._retried(self._read_gone, list(maybe_deleted))
+        schema, pool_id = self._context.schema, self._context.pool_id
+        ours = await self._read(lambda connection: still_ours(connection, schema, pool_id, jobs))
+        if maybe_deleted := list(self._sink.maybe_deleted()):  # no more is sent until the lease is settled
+            ours |= await self._read(lambda connection: gone_jobs(connection, schema, maybe_deleted))
         lost = lost_jobs(locked_jobs, jobs, ours)
-        running = set(map(id, self.slots.running)) if self.slots is not None else set()
+        running = set(map(id, self._lanes.running))
         lost += [job for job in locked_jobs.take_replaced() if id(job) in running]
         if lost:
             self.evict(lost)
         locked_jobs.doubt()  # a fetch that was given up may have been committed late
         lease.settle(epoch)
-        self._source.pulse()
+        self._lanes.pulse()
         with suppress(Exception):  # the next statement retries it
             await self._sessions.reclaim()
 
-    async def _retried(self, read: Callable[[T], Awaitable[set[int]]], jobs: T) -> set[int]:
+    async def _read(self, statement: Statement[set[int]]) -> set[int]:
         """Retried until the database answers."""
         return await with_retries(
-            lambda: read(jobs),
-            clock=self._clock,
+            lambda: self._sessions.run(statement),
+            clock=self._context.clock,
             max_attempts=sys.maxsize,
             fallback=RETRY_DELAYS,
         )
@@ -88,11 +88,10 @@ class EvictionCheck:
         """Drop jobs that other workers have taken, and cancel those of them that run."""
         locked_jobs = self._sessions.locked_jobs
         locked_jobs.lose(lost)
-        self._events.emit(PoolEvicted(pool_id=self._pool_id, jobs=lost))
-        for job in self._source.drop(locked_jobs.is_lost):
+        self._context.events.emit(PoolEvicted(pool_id=self._context.pool_id, jobs=lost))
+        for job in self._lanes.drop(locked_jobs.is_lost):
             locked_jobs.forget(job)
-        if self.slots is not None:
-            self.slots.cancel_lost(locked_jobs.is_lost)
+        self._lanes.cancel_lost(locked_jobs.is_lost)
 
 
 def lost_jobs(locked_jobs: LockedJobs, jobs: Iterable[Job], ours: Collection[int]) -> list[Job]:

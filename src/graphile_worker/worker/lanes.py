@@ -8,27 +8,33 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from ..clock import Clock
-from ..errors import JobInterruptedError
-from ..hooks import Events
 from ..job import Job
 from ..lane import FAIR
-from ..options import WorkerOptions
-from ..outcome import Finished, Interrupted
+from ..outcome import Finished
+from ..queries.limits import register_limits
+from ..queries.names import register_tasks
 from ..queries.write_plan import Continuation
+from .context import PoolContext
 from .fetch.adaptive import AdaptiveSource
 from .fetch.fetcher import Fetcher
 from .fetch.local_queue import LocalQueue
 from .fetch.source import JobSource
-from .lane_plan import LanePlan
+from .fetch.wide_queues import WideQueues
+from .plan import LanePlan, PoolPlan
 from .run.end_reason import EndReason
+from .run.execute import Executor
 from .run.slots import Slot, Slots
+from .run.termination import LeakedTasks
+from .session.session import FailureLog, Sessions
 from .write.sink import Sink
+
+if TYPE_CHECKING:
+    from .fetch.limited import ReadyTasks
 
 logger = logging.getLogger("graphile_worker.worker")
 
@@ -38,182 +44,216 @@ class PoolLane:
 
     __slots__ = ("fetcher", "plan", "slots", "source")
 
-    def __init__(self, plan: LanePlan, fetcher: Fetcher, source: JobSource) -> None:
+    def __init__(self, plan: LanePlan, fetcher: Fetcher, source: JobSource, slots: Slots) -> None:
         self.plan = plan
         self.fetcher = fetcher
         self.source = source
-        self.slots: Slots | None = None
-        """None until the pool starts."""
+        self.slots = slots
 
     def continuation(self) -> Continuation | None:
         """What the next job of a freed queue must satisfy to run here; None if none may."""
         return self.fetcher.continuation() if self.source.can_continue_queue else None
 
-    @property
-    def has_free_slot(self) -> bool:
-        return self.slots is not None and self.slots.free > 0
 
+class Lanes:
+    """All lanes of a pool.
 
-class AllSources:
-    """The sources of all lanes."""
+    Parts that the lanes need refer to them as well, so they are made empty and built when those parts exist.
+    """
 
-    def __init__(self, lanes: Sequence[PoolLane]) -> None:
-        self._sources = [lane.source for lane in lanes]
+    def __init__(self, context: PoolContext, sessions: Sessions) -> None:
+        self._context = context
+        self._sessions = sessions
+        self._all: list[PoolLane] = []
+        self._limited: dict[str, PoolLane] = {}  # by task identifier
+        self.is_started = False
+        """Whether slots were started; not whether they still run."""
+
+    def build(
+        self,
+        plan: PoolPlan,
+        sink: Sink,
+        executor: Executor,
+        leaked_tasks: LeakedTasks,
+        wide_queues: WideQueues,
+    ) -> None:
+        """Make the lanes of this plan."""
+        context, ready = self._context, None
+        if sum(1 for lane in plan.lanes if lane.limits) > 1:  # for one alone it would be another statement
+            from .fetch.limited import ReadyTasks
+
+            ready = ReadyTasks(context, self._sessions.fetch)
+        for lane in plan.lanes:
+            fetcher = self._make_fetcher(plan, lane, sink, wide_queues, ready)
+            source = _make_source(context, lane, fetcher, sink)
+            slots = Slots(context, lane.concurrency, lane.tasks, source, executor, sink.put, leaked_tasks)
+            self._all.append(PoolLane(lane, fetcher, source, slots))
+        self._limited = {name: lane for lane in self._all if lane.plan.limits for name in lane.plan.tasks}
+
+    def _make_fetcher(
+        self,
+        pool: PoolPlan,
+        lane: LanePlan,
+        sink: Sink,
+        wide_queues: WideQueues,
+        ready: ReadyTasks | None,
+    ) -> Fetcher:
+        which = "jobs" if lane.is_main else f"jobs of the lane {lane.name!r}"
+        failures = FailureLog(
+            self._context.clock,
+            self._context.schema,
+            f"{which} cannot be fetched: %s; trying again",
+            f"{which} are fetched again",
+        )
+        parts = (self._context, self._sessions.fetch, lane.tasks)
+        options = {
+            "forbidden_flags": pool.forbidden_flags,
+            "has_queue_indexes": pool.has_queue_indexes,
+            "failures": None if pool.once else failures,
+            "held_batches": sink.held_batches if lane.may_hold else None,
+            "wide_queues": wide_queues,
+        }
+        if lane.limits:
+            from .fetch.limited import LimitedFetcher
+
+            return LimitedFetcher(*parts, limits=lane.limits, ready=ready, **options)
+        if lane.order == FAIR:
+            from .fetch.limited import FairFetcher
+
+            return FairFetcher(*parts, **options)
+        return Fetcher(*parts, **options)  # type: ignore[arg-type]
+
+    def start(self) -> None:
+        """Start to fetch and to run jobs."""
+        self.is_started = True
+        for lane in self._all:
+            lane.slots.start()
+        for lane in self._all:
+            lane.source.start(lane.slots)
+
+    def __iter__(self) -> Iterator[PoolLane]:
+        return iter(self._all)
+
+    # -- tasks ---------------------------------------------------------------------------------------------
+
+    async def register(self) -> None:
+        """Read the ids of the tasks of every lane, and write limits that are missing."""
+        wanted = [(lane.fetcher, lane.fetcher.identifiers) for lane in self._all]
+        schema, names = self._context.schema, [name for _, names in wanted for name in names]
+        tasks = await self._sessions.fetch.run(lambda connection: register_tasks(connection, schema, names))
+        ids = {name: task_id for task_id, name in tasks.items()}
+        for fetcher, identifiers in wanted:
+            fetcher.registered(ids, identifiers)
+        await self.register_limits(only_missing=True)
+
+    async def register_limits(self, *, only_missing: bool = False) -> None:
+        """Write the bounds of this worker's limits: the last start wins."""
+        limits = {limit: tasks for lane in self._all for limit, tasks in lane.plan.limits.items()}
+        if limits:
+            schema = self._context.schema
+            await self._sessions.run(
+                lambda connection: register_limits(connection, schema, limits, only_missing=only_missing)
+            )
+
+    def has_limit(self, identifier: str) -> bool:
+        """Whether a lane keeps the limits of this task."""
+        return identifier in self._limited
+
+    def set_tasks(self, identifiers: Collection[str]) -> None:
+        """Fetch jobs of these tasks from now on, each in its lane; those of no lane in the first."""
+        first, *others = self._all
+        further = {name for lane in others for name in lane.plan.tasks}
+        first.fetcher.set_tasks([name for name in identifiers if name not in further])
+        for lane in others:
+            lane.fetcher.set_tasks([name for name in lane.plan.tasks if name in identifiers])
+        self.poll()
+
+    def forget(self) -> None:
+        """Forget everything about the schema: it may have been dropped and installed again."""
+        for lane in self._all:
+            lane.fetcher.forget()
+
+    # -- fetching ------------------------------------------------------------------------------------------
 
     def pulse(self, count: int = 1) -> None:
         """Fetch soon in every lane: this many jobs were announced."""
-        for source in self._sources:
-            source.pulse(count)
+        for lane in self._all:
+            lane.source.pulse(count)
 
     def poll(self) -> None:
         """Fetch soon in every lane, although no job was announced."""
-        for source in self._sources:
-            source.poll()
+        for lane in self._all:
+            lane.source.poll()
+
+    def jobs_freed(self) -> None:
+        """Fetch soon: jobs were returned, unlocked or rescheduled, and may have been due for long."""
+        for lane in self._all:
+            lane.fetcher.jobs_freed()
+        self.poll()
+
+    def limits_changed(self) -> None:
+        """Fetch where a limit left no room: another pool has left some, or the bounds have changed."""
+        for lane in self._all:
+            if lane.fetcher.is_refused:
+                lane.source.poll()
+
+    def jobs_written(self, finished: Sequence[Finished]) -> None:
+        """Fetch where jobs have ended that a limit counts: there may be room for others."""
+        if self._limited:
+            for name in {each.job.task_identifier for each in finished} & self._limited.keys():
+                lane = self._limited[name]
+                if lane.fetcher.made_room():
+                    lane.source.poll()
 
     def drop(self, is_dropped: Callable[[Job], bool]) -> list[Job]:
         """Remove and return the prefetched jobs for which `is_dropped` is true."""
-        return [job for source in self._sources for job in source.drop(is_dropped)]
+        return [job for lane in self._all for job in lane.source.drop(is_dropped)]
 
-    async def release(self) -> None:
+    async def stop_fetching(self) -> None:
         """Stop fetching and return the prefetched jobs."""
-        await asyncio.gather(*(source.release() for source in self._sources))
+        await asyncio.gather(*(lane.source.release() for lane in self._all))
 
     @property
     def wanted_since(self) -> float | None:
         """Since when one has had a free slot without a successful fetch; may be read from any thread."""
-        wanted = (source.wanted_since for source in self._sources)
+        wanted = (lane.source.wanted_since for lane in self._all)
         return min((since for since in wanted if since is not None), default=None)
 
     @property
     def is_quiet(self) -> bool:
         """Whether no job is prefetched, no fetch is in flight and none is due."""
-        return all(source.is_quiet for source in self._sources)
+        return all(lane.source.is_quiet for lane in self._all)
 
     async def quiet(self) -> None:
         """Wait until no fetch is in flight or due."""
-        for source in self._sources:
-            await source.quiet()
+        for lane in self._all:
+            await lane.source.quiet()
 
     async def fetch_once(self) -> None:
         """Make a full fetch in every lane, and wait for all of them."""
-        await asyncio.gather(*(source.fetch_once() for source in self._sources))
+        await asyncio.gather(*(lane.source.fetch_once() for lane in self._all))
 
-
-class AllSlots:
-    """The slots of all lanes."""
-
-    def __init__(self, slots: Sequence[Slots]) -> None:
-        self._all = slots
-
-    def start(self) -> None:
-        """Start every slot."""
-        for slots in self._all:
-            slots.start()
-
-    @property
-    def running(self) -> list[Job]:
-        """The jobs that run now; may be read from any thread."""
-        return [job for slots in self._all for job in slots.running]
-
-    @property
-    def running_since(self) -> dict[int, float]:
-        """Ids of running jobs and when each was started; may be read from any thread."""
-        return {job_id: since for slots in self._all for job_id, since in slots.running_since.items()}
-
-    def slot_of(self, job_id: int) -> Slot | None:
-        """The slot that runs this job; None if none does."""
-        return next((slot for slots in self._all if (slot := slots.slot_of(job_id)) is not None), None)
-
-    @property
-    def on_busy(self) -> Callable[[], None] | None:
-        """Called when a slot wakes up; may be set from any thread."""
-        return self._all[0].on_busy
-
-    @on_busy.setter
-    def on_busy(self, function: Callable[[], None] | None) -> None:
-        for slots in self._all:
-            slots.on_busy = function
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether every slot waits for a job."""
-        return all(slots.is_idle for slots in self._all)
-
-    async def idle(self) -> None:
-        """Wait for the slots of each lane to be idle or ended; others may have become busy since."""
-        for slots in self._all:
-            await slots.idle()
-
-    async def wait(self) -> None:
-        """Wait until every slot has ended."""
-        for slots in self._all:
-            await slots.wait()
-
-    @property
-    def error(self) -> BaseException | None:
-        """The error of which a slot died."""
-        return next((slots.error for slots in self._all if slots.error is not None), None)
-
-    def release(self) -> None:
-        """Let every slot end after the job it runs."""
-        for slots in self._all:
-            slots.release()
-
-    def pause(self) -> None:
-        """Take no more jobs for now; running ones continue."""
-        for slots in self._all:
-            slots.pause()
-
-    def resume(self) -> None:
-        """Take jobs again."""
-        for slots in self._all:
-            slots.resume()
-
-    def cancel(self, reason: str) -> None:
-        """Cancel every running task."""
-        for slots in self._all:
-            slots.cancel(reason)
-
-    def cancel_lost(self, is_lost: Callable[[Job], bool]) -> None:
-        """Cancel the jobs that other workers have taken over."""
-        for slots in self._all:
-            slots.cancel_lost(is_lost)
-
-    def end_job(self, job_id: int, cause: EndReason, grace: float) -> bool:
-        """End one running job for this cause; returns whether it runs here. See `Slots.end_job`."""
-        return any(slots.end_job(job_id, cause, grace) for slots in self._all)
-
-    def abandon(self, reason: str) -> list[Finished]:
-        """Cancel running jobs without waiting for them, and return them as interrupted."""
-        return [finished for slots in self._all for finished in slots.abandon(reason)]
-
-
-class LaneContinuation:
-    """Implements the sink's `QueueContinuation`: the next job of a queue runs in the lane of its task."""
-
-    def __init__(self, lanes: Sequence[PoolLane], put: Callable[[Finished], None]) -> None:
-        self._lanes = lanes
-        self._put = put
+    # -- the next job of a named queue ---------------------------------------------------------------------
 
     def terms(self) -> Continuation | None:
         """What the next job of a queue must satisfy; None if other jobs may come first."""
-        if len(self._lanes) == 1:
-            return self._lanes[0].continuation()
-        found = [terms for lane in self._lanes if lane.has_free_slot and (terms := lane.continuation())]
+        if len(self._all) == 1:
+            return self._all[0].continuation()
+        found = [terms for lane in self._all if lane.slots.free > 0 and (terms := lane.continuation())]
         if not found:
             return None
         tasks = {number: name for terms in found for number, name in terms.tasks.items()}
         return replace(found[0], tasks=tasks)
 
     def adopt(self, jobs: Sequence[Job]) -> None:
-        """Run these jobs next, or return them if the pool is stopping."""
-        if self._lanes[0].source.is_released:
-            for job in jobs:
-                self._put(Finished(job, Interrupted(JobInterruptedError("")), "", 0.0))
-        elif len(self._lanes) == 1:
-            self._lanes[0].source.adopt(jobs)
+        """Run these jobs next, each in the lane of its task; or return them if the pool is stopping."""
+        first = self._all[0]
+        if first.source.is_released:
+            first.slots.refuse(jobs)
+        elif len(self._all) == 1:
+            first.source.adopt(jobs)
         else:
-            for lane in self._lanes:
+            for lane in self._all:
                 own = [job for job in jobs if job.task_identifier in lane.plan.tasks]
                 if own:
                     lane.source.adopt(own)
@@ -221,43 +261,100 @@ class LaneContinuation:
 
     def cap_priority(self, above: int) -> None:
         """Start no job of a worse priority, until a write has locked the next job of a queue."""
-        for lane in self._lanes:
+        for lane in self._all:
             lane.source.cap_priority(above)
 
     def queues_freed(self, above: int) -> None:
         """Fetch: the next job of a freed queue may be ready."""
-        for lane in self._lanes:
+        for lane in self._all:
             lane.source.queues_freed(above)
 
+    # -- slots ---------------------------------------------------------------------------------------------
 
-def choose_fetcher(plan: LanePlan) -> Callable[..., Fetcher]:
-    """What locks the jobs of a lane: a class, or a call that makes one."""
-    if plan.limits:
-        from .fetch.limited import LimitedFetcher
+    @property
+    def running(self) -> list[Job]:
+        """The jobs that run now; may be read from any thread."""
+        return [job for lane in self._all for job in lane.slots.running]
 
-        return partial(LimitedFetcher, limits=plan.limits)
-    if plan.order == FAIR:
-        from .fetch.limited import FairFetcher
+    @property
+    def running_since(self) -> dict[int, float]:
+        """Ids of running jobs and when each was started; may be read from any thread."""
+        return {job_id: since for lane in self._all for job_id, since in lane.slots.running_since.items()}
 
-        return FairFetcher
-    return Fetcher
+    def slot_of(self, job_id: int) -> Slot | None:
+        """The slot that runs this job; None if none does."""
+        return next((slot for lane in self._all if (slot := lane.slots.slot_of(job_id)) is not None), None)
+
+    @property
+    def on_busy(self) -> Callable[[], None] | None:
+        """Called when a slot wakes up; may be set from any thread."""
+        return self._all[0].slots.on_busy
+
+    @on_busy.setter
+    def on_busy(self, function: Callable[[], None] | None) -> None:
+        for lane in self._all:
+            lane.slots.on_busy = function
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether every slot waits for a job."""
+        return all(lane.slots.is_idle for lane in self._all)
+
+    async def idle(self) -> None:
+        """Wait for the slots of each lane to be idle or ended; others may have become busy since."""
+        for lane in self._all:
+            await lane.slots.idle()
+
+    async def ended(self) -> None:
+        """Wait until every slot has ended."""
+        for lane in self._all:
+            await lane.slots.wait()
+
+    @property
+    def error(self) -> BaseException | None:
+        """The error of which a slot died."""
+        return next((lane.slots.error for lane in self._all if lane.slots.error is not None), None)
+
+    def release_slots(self) -> None:
+        """Let every slot end after the job it runs."""
+        for lane in self._all:
+            lane.slots.release()
+
+    def pause(self) -> None:
+        """Take no more jobs for now; running ones continue."""
+        for lane in self._all:
+            lane.slots.pause()
+
+    def resume(self) -> None:
+        """Take jobs again."""
+        for lane in self._all:
+            lane.slots.resume()
+
+    def cancel_running(self, reason: str) -> None:
+        """Cancel every running task."""
+        for lane in self._all:
+            lane.slots.cancel(reason)
+
+    def cancel_lost(self, is_lost: Callable[[Job], bool]) -> None:
+        """Cancel the jobs that other workers have taken over."""
+        for lane in self._all:
+            lane.slots.cancel_lost(is_lost)
+
+    def end_job(self, job_id: int, cause: EndReason, grace: float) -> bool:
+        """End one running job for this cause; returns whether it runs here. See `Slots.end_job`."""
+        return any(lane.slots.end_job(job_id, cause, grace) for lane in self._all)
+
+    def abandon(self, reason: str) -> list[Finished]:
+        """Cancel running jobs without waiting for them, and return them as interrupted."""
+        return [finished for lane in self._all for finished in lane.slots.abandon(reason)]
 
 
-def choose_source(
-    options: WorkerOptions,
-    plan: LanePlan,
-    fetcher: Fetcher,
-    events: Events,
-    clock: Clock,
-    *,
-    on_error: Callable[[BaseException], None],
-    frees_queues: Callable[[], bool],
-) -> JobSource:
+def _make_source(context: PoolContext, plan: LanePlan, fetcher: Fetcher, sink: Sink) -> JobSource:
     """Node's local queue for the main lane if the options ask for it, else the adaptive source.
 
     Forbidden flags must be read at every fetch, so they bypass the local queue, as in Node.
     """
-    local_queue = options.local_queue
+    local_queue = context.options.local_queue
     if local_queue is not None and plan.is_main and not fetcher.has_flags:
         if local_queue.size < plan.concurrency:
             logger.warning(
@@ -265,36 +362,27 @@ def choose_source(
                 local_queue.size,
                 plan.concurrency,
             )
-        return LocalQueue(fetcher, events, clock, local_queue, on_error=on_error)
-    return AdaptiveSource(
-        fetcher,
-        events,
-        clock,
-        concurrency=plan.concurrency,
-        prefetch=0.0 if local_queue is not None else options.prefetch,
-        on_error=on_error,
-        frees_queues=frees_queues,
-    )
+        return LocalQueue(context, fetcher, local_queue)
+    prefetch = 0.0 if local_queue is not None else context.options.prefetch
+    return AdaptiveSource(context, fetcher, sink, concurrency=plan.concurrency, prefetch=prefetch)
 
 
-async def drain(source: AllSources, slots: AllSlots, sink: Sink, is_stopping: Callable[[], bool]) -> None:
+async def drain(context: PoolContext, lanes: Lanes, sink: Sink) -> None:
     """Fetch and run jobs, named queues to their end, until a fetch finds nothing; or until the pool stops."""
     while True:
         before = sink.accepted
-        await source.fetch_once()
-        await _until_settled(source, slots, sink, is_stopping)
-        if sink.accepted == before or is_stopping():
+        await lanes.fetch_once()
+        await _until_settled(context, lanes, sink)
+        if sink.accepted == before or context.owner.is_stopping:
             return
 
 
-async def _until_settled(
-    source: AllSources, slots: AllSlots, sink: Sink, is_stopping: Callable[[], bool]
-) -> None:
+async def _until_settled(context: PoolContext, lanes: Lanes, sink: Sink) -> None:
     """Until nothing runs, nothing is prefetched and everything is written."""
     while True:
-        await slots.idle()
-        await source.quiet()
+        await lanes.idle()
+        await lanes.quiet()
         await sink.flush()
         # The last write may have locked the next job of a queue, and that job may be running.
-        if (source.is_quiet and slots.is_idle and sink.is_written) or is_stopping():
+        if (lanes.is_quiet and lanes.is_idle and sink.is_written) or context.owner.is_stopping:
             return

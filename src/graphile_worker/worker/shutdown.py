@@ -14,12 +14,10 @@ from collections.abc import Awaitable, Callable, Coroutine
 from contextvars import copy_context
 from typing import Any
 
-from ..clock import Clock
 from ..db.retry import Delays, is_refusal, with_retries
 from ..error_text import message_of
 from ..errors import JobInterruptedError, LeakedTasksError, WorkerStoppedError
 from ..faults import is_our_end
-from ..hooks import Events
 from ..hooks.events import (
     PoolForcefulShutdown,
     PoolForcefulShutdownComplete,
@@ -31,10 +29,11 @@ from ..hooks.events import (
     PoolReleased,
 )
 from ..job import Job
-from ..options import WorkerOptions
 from ..tasks.services import WorkerServices
+from .background import BackgroundTasks
+from .context import PoolContext
 from .fetch.listener import Listener
-from .lanes import AllSlots, AllSources
+from .lanes import Lanes
 from .session.session import Sessions
 from .write.sink import Sink
 
@@ -52,31 +51,27 @@ class Shutdown:
 
     def __init__(
         self,
-        pool_id: str,
-        options: WorkerOptions,
-        events: Events,
-        clock: Clock,
-        *,
+        context: PoolContext,
         services: WorkerServices,
         sessions: Sessions,
-        source: AllSources,
+        lanes: Lanes,
         sink: Sink,
-        cancel_background: Callable[[], Awaitable[None]],
+        background: BackgroundTasks,
+        listener: Listener | None,
         close: Callable[[], Awaitable[None]],
     ) -> None:
         """`close` releases threads and connections, as the last step."""
-        self._pool_id = pool_id
-        self._options = options
-        self._events = events
-        self._clock = clock
+        self._pool_id = context.pool_id
+        self._options = context.options
+        self._events = context.events
+        self._clock = context.clock
         self._services = services
         self._sessions = sessions
-        self._source = source
+        self._lanes = lanes
         self._sink = sink
-        self._cancel_background = cancel_background
+        self._background = background
+        self._listener = listener
         self._close = close
-        self.slots: AllSlots | None = None
-        self.listener: Listener | None = None
         self.fatal: BaseException | None = None
         """The error of which the pool dies."""
         self._context = copy_context()  # not that of the program that stops the worker
@@ -154,8 +149,7 @@ class Shutdown:
         error: BaseException | None = self.fatal
         self._grace_ends = self._clock.monotonic() + self._options.grace
         try:
-            if self.slots is not None:
-                self.slots.release()
+            self._lanes.release_slots()
             deactivating = asyncio.ensure_future(self._deactivate())  # while tasks end
             leaked_tasks = await self._end_running(message)
             await deactivating
@@ -186,25 +180,25 @@ class Shutdown:
 
     async def _deactivate(self) -> None:
         """Stop fetching and listening, and return prefetched jobs; `_write_rest` retries what fails here."""
-        listening = self.listener.stop() if self.listener is not None else asyncio.sleep(0)
+        listening = self._listener.stop() if self._listener is not None else asyncio.sleep(0)
         await asyncio.gather(
-            self._within_grace(self._source.release()),
+            self._within_grace(self._lanes.stop_fetching()),
             asyncio.wait_for(listening, LAST_WRITE),
             return_exceptions=True,
         )
 
     async def _end_running(self, message: str) -> list[Job]:
         """Wait for running tasks while there is time, then cancel them; the jobs that ignored even that."""
-        slots, options = self.slots, self._options
-        if slots is None:
+        lanes, options = self._lanes, self._options
+        if not lanes.is_started:
             return []
         abort_after = min(options.graceful_shutdown_abort_timeout, options.grace)
         if not await self._wait_for_slots(within=abort_after):
             self._services.abort_signal.set(message)
             await self._wait_for_slots(within=options.grace - abort_after)
         reason = self._forced_message or f"Interrupted: {message}"
-        cancelled = slots.running
-        slots.cancel(reason)
+        cancelled = lanes.running
+        lanes.cancel_running(reason)
         self._services.abort_signal.set(message)
         for job in cancelled:
             self._events.emit(
@@ -213,16 +207,15 @@ class Shutdown:
                 )
             )
         if not await self._wait_for_slots(within=FORCED_WAIT, ignore_force=True):
-            left = slots.running
-            for finished in slots.abandon(reason):
+            left = lanes.running
+            for finished in lanes.abandon(reason):
                 self._sink.put(finished)
             return left
         return []
 
     async def _wait_for_slots(self, *, within: float, ignore_force: bool = False) -> bool:
         """Whether all slots ended in that time; a forced shutdown cuts the wait short."""
-        assert self.slots is not None  # noqa: S101 - checked by the caller
-        ended = asyncio.ensure_future(self.slots.wait())
+        ended = asyncio.ensure_future(self._lanes.ended())
         waiting: list[asyncio.Future[Any]] = [ended]
         if not ignore_force:
             waiting.append(asyncio.ensure_future(self._forced.wait()))
@@ -237,7 +230,7 @@ class Shutdown:
         async def write() -> None:
             await self._sink.close()
             # Before jobs are returned: a cancelled statement leaves it in doubt what this pool has locked.
-            await self._cancel_background()
+            await self._background.cancel()
             await with_retries(
                 self._sessions.return_all,
                 clock=self._clock,

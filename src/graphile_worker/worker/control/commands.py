@@ -4,49 +4,49 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Mapping
 from typing import Any
 
 from ...db.connection import Connection
 from ...db.errors import explained, sqlstate_of
 from ...queries.control import ControlState, read_control_state
-from ...queries.requests import UNAVAILABLE, StackAnswer
-from ...recovery.sweep import StatementRunner
-from ...schema_name import SchemaName
+from ...queries.requests import UNAVAILABLE, StackAnswer, answer_stack
 from ...tasks.call import label_of
 from ...tasks.helpers import current_helpers
 from ...tasks.stacks import TaskStack, coroutine_stack, thread_stack
 from ...tasks.threads import TaskThreads
 from ..background import BackgroundTasks
-from ..lanes import AllSlots
+from ..context import PoolContext
+from ..lanes import Lanes
 from ..run.slots import Slot
+from ..session.session import Sessions
 
 logger = logging.getLogger("graphile_worker.worker")
 
 
 class OperatorCommands:
-    """Obeys the requests of a state. `Pausing` keeps a quiet pool from fetching."""
+    """Obeys the requests of a state. `PauseWatch` keeps a quiet pool from fetching."""
 
     def __init__(
         self,
+        context: PoolContext,
+        sessions: Sessions,
+        lanes: Lanes,
         threads: TaskThreads,
         background: BackgroundTasks,
-        *,
-        stop: Callable[[str], None],
-        answer: Callable[[int, StackAnswer], Awaitable[None]],
     ) -> None:
+        self._context = context
+        self._sessions = sessions
+        self._lanes = lanes
         self._threads = threads
         self._background = background
-        self._stop = stop
-        self._answer = answer
         self._answered: set[int] = set()
         self._has_table = True
         self.is_quiet = False
-        self.slots: AllSlots | None = None
-        """None until the pool has started."""
 
-    async def read(self, run: StatementRunner, schema: SchemaName, pool_id: str) -> ControlState:
+    async def read(self) -> ControlState:
         """What operators ask for; without requests if this role may not read them."""
+        schema, pool_id, run = self._context.schema, self._context.pool_id, self._sessions.run
 
         def look(connection: Connection) -> Awaitable[ControlState]:
             return read_control_state(connection, schema, pool_id, has_requests=self._has_table)
@@ -64,7 +64,7 @@ class OperatorCommands:
     def apply(self, state: ControlState) -> None:
         """Call it whenever the state was read, also for the same requests."""
         if state.stop is not None:
-            self._stop(state.stop)
+            self._context.owner.begin_shutdown(f"asked to stop: {state.stop}")
         if state.is_quiet != self.is_quiet:
             self.is_quiet = state.is_quiet
             logger.info(
@@ -81,14 +81,16 @@ class OperatorCommands:
         self._answered = set(wanted)
 
     async def _send(self, request_id: int, job_id: int) -> None:
+        schema = self._context.schema
         try:
-            await self._answer(request_id, await self.stack_of(job_id))
+            answer = await self.stack_of(job_id)
+            await self._sessions.run(lambda connection: answer_stack(connection, schema, request_id, answer))
         except Exception as error:  # the one who asked is told that there was no answer
             logger.debug("the stack of job %d could not be sent: %s", job_id, explained(error))
 
     async def stack_of(self, job_id: int) -> StackAnswer:
         """Where a job is now."""
-        slot = None if self.slots is None else self.slots.slot_of(job_id)
+        slot = self._lanes.slot_of(job_id)
         if slot is None or slot.job is None or slot.task is None:
             return StackAnswer(kind="not running")
         name, seconds = slot.job.task_identifier, time.monotonic() - slot.started

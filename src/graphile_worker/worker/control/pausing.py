@@ -11,16 +11,15 @@ from collections.abc import Callable, Sequence
 
 from ...db.errors import explained, sqlstate_of
 from ...db.retry import is_retryable
-from ...hooks import Events
 from ...hooks.events import PoolPaused, PoolResumed
 from ...job import Job
 from ...pauses import Pause
-from ...queries.control import EVERY_TASK, ControlState
+from ...queries.control import EVERY_TASK, ControlState, paused_jobs
 from ...queries.pauses import end_due_pauses
-from ...recovery.sweep import StatementRunner
-from ...schema_name import SchemaName
-from ..fetch.fetcher import Fetcher
-from ..fetch.source import JobSource
+from ...text import count
+from ..context import PoolContext
+from ..lanes import Lanes
+from ..session.session import Sessions
 
 logger = logging.getLogger("graphile_worker.worker")
 
@@ -28,11 +27,10 @@ logger = logging.getLogger("graphile_worker.worker")
 class PauseWatch:
     """What is paused, as far as the pool knows."""
 
-    def __init__(self, pool_id: str, events: Events, feeds: Sequence[tuple[Fetcher, JobSource]]) -> None:
-        """`feeds`: each fetcher of the pool with its source."""
-        self._pool_id = pool_id
-        self._events = events
-        self._feeds = feeds
+    def __init__(self, context: PoolContext, sessions: Sessions, lanes: Lanes) -> None:
+        self._context = context
+        self._sessions = sessions
+        self._lanes = lanes
         self._paused_queues: frozenset[int] = frozenset()
         self._is_refused = False
         self.pauses: frozenset[Pause] = frozenset()
@@ -47,15 +45,15 @@ class PauseWatch:
         last, self.pauses, self._paused_queues = self.pauses, state.pauses, state.paused_queues
         tasks = self.tasks = state.paused
         is_paused = _paused_by(tasks, state.paused_queues)
-        for fetcher, source in self._feeds:
-            fetcher.pause(tasks)
-            source.withhold(is_paused)
+        for lane in self._lanes:
+            lane.fetcher.pause(tasks)
+            lane.source.withhold(is_paused)
         self._tell(last)
 
-    async def end_due_pauses(self, run: StatementRunner, schema: SchemaName) -> bool:
+    async def end_due_pauses(self) -> bool:
         """Resume queues whose pause is over; whether that worked. A refusal is logged once."""
         try:
-            await run(lambda connection: end_due_pauses(connection, schema))
+            await self._sessions.run(lambda connection: end_due_pauses(connection, self._context.schema))
         except Exception as error:
             if sqlstate_of(error) is None:
                 raise  # the connection is lost; others report that
@@ -66,13 +64,28 @@ class PauseWatch:
         self._is_refused = False
         return True
 
+    async def report_left(self, identifiers: Sequence[str]) -> None:
+        """Log which ready jobs of these tasks are left because they are paused."""
+        if not self.pauses:
+            return
+        context, paused = self._context, self.tasks
+        left = await self._sessions.run(
+            lambda connection: paused_jobs(
+                connection, context.schema, tasks=identifiers, paused=paused, now=context.now()
+            )
+        )
+        for pause, jobs in left:
+            verb = "was" if jobs == 1 else "were"
+            logger.info("%s of the paused %s %s left", count(jobs, "job"), pause.what, verb)
+
     def _tell(self, last: frozenset[Pause]) -> None:
+        pool_id, emit = self._context.pool_id, self._context.events.emit
         known = {_target(pause) for pause in self.pauses}
         for pause in sorted(last - self.pauses, key=_target):
             if _target(pause) not in known:  # otherwise its terms have changed
-                self._events.emit(PoolResumed(pool_id=self._pool_id, pause=pause))
+                emit(PoolResumed(pool_id=pool_id, pause=pause))
         for pause in sorted(self.pauses - last, key=_target):
-            self._events.emit(PoolPaused(pool_id=self._pool_id, pause=pause))
+            emit(PoolPaused(pool_id=pool_id, pause=pause))
 
 
 def _target(pause: Pause) -> tuple[str, str]:

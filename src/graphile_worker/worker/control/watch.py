@@ -9,16 +9,22 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
 from ... import sqlstates
 from ...db.errors import explained, sqlstate_of
 from ...error_text import message_of
 from ...queries.control import NOTHING_ASKED, ControlState
+from ..background import BackgroundTasks
+from ..context import PoolContext
+from ..fetch.wide_queues import WideQueues
+from .cancellations import Cancellations
+from .commands import OperatorCommands
+from .pausing import PauseWatch
 
 LOOK_INTERVAL = 5.0  # seconds
 IDLE_INTERVAL = 30.0  # seconds, while nothing is asked for and LISTEN works
+LOOK_AGAIN_AFTER = 0.2  # seconds
 REFUSED = (sqlstates.INSUFFICIENT_PRIVILEGE, sqlstates.UNDEFINED_TABLE)
 
 logger = logging.getLogger("graphile_worker.worker")
@@ -29,18 +35,19 @@ class ControlWatch:
 
     def __init__(
         self,
-        read_state: Callable[[], Awaitable[ControlState]],
-        apply: Callable[[ControlState], None],
-        *,
-        is_listening: Callable[[], bool],
+        context: PoolContext,
+        background: BackgroundTasks,
+        pauses: PauseWatch,
+        cancellations: Cancellations,
+        commands: OperatorCommands,
+        wide_queues: WideQueues,
     ) -> None:
-        """`apply` gets the state whenever something is asked for, and once when that is over.
-
-        `is_listening`: whether notifications arrive.
-        """
-        self._read_state = read_state
-        self._apply = apply
-        self._is_listening = is_listening
+        self._owner = context.owner
+        self._background = background
+        self._pauses = pauses
+        self._cancellations = cancellations
+        self._commands = commands
+        self._wide_queues = wide_queues
         self._state = NOTHING_ASKED
         self._changed = asyncio.Event()
         self._is_failing = False
@@ -71,6 +78,22 @@ class ControlWatch:
         if state is not NOTHING_ASKED or last is not NOTHING_ASKED:
             self._apply(state)
 
+    async def _read_state(self) -> ControlState:
+        state = await self._commands.read()
+        if state.has_ended_pauses and await self._pauses.end_due_pauses():
+            state = await self._commands.read()
+        return state
+
+    def _apply(self, state: ControlState) -> None:
+        """Do what operators ask for; called while they ask for something, and once when that is over."""
+        if self._cancellations.end(state.cancelled):
+            asyncio.get_running_loop().call_later(LOOK_AGAIN_AFTER, self.changed)
+        if state.has_leftover_cancels:
+            self._background.start(self._cancellations.end_leftovers(), "cancelled jobs")
+        self._pauses.apply(state)
+        self._commands.apply(state)
+        self._wide_queues.apply(state.has_wide_queues)
+
     async def run(self) -> None:
         """Look until cancelled. A failure is logged once until it works again."""
         while self.is_on:
@@ -89,7 +112,7 @@ class ControlWatch:
 
     def _wait(self) -> float:
         """Seconds until the next look."""
-        if self._state is NOTHING_ASKED and self._is_listening() and not self._is_failing:
+        if self._state is NOTHING_ASKED and self._owner.is_listening and not self._is_failing:
             return IDLE_INTERVAL
         changes_in = self._state.changes_in
         return LOOK_INTERVAL if changes_in is None else min(LOOK_INTERVAL, max(0.0, changes_in))

@@ -14,17 +14,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from typing import Protocol
 
-from ...clock import Clock
 from ...db.retry import Backoff
 from ...faults import as_exception, is_our_end
-from ...hooks import Events
 from ...hooks.events import PoolJobsReturned
 from ...job import Job
-from ..held.policy import SHARE, is_worth_holding
+from ..context import PoolContext
+from ..held.policy import Workload
 from ..session.watermarks import LOWEST, NO_CEILING
 from .fetcher import Fetcher
-from .source import RETRY_DELAYS, BufferedSource, IdleSlots, OnFatal
+from .source import RETRY_DELAYS, BufferedSource, IdleSlots
 
 MAX_FETCH = 2000  # jobs; larger fetches gain nothing
 MAX_PREFETCH = 2 * MAX_FETCH  # so that one fetch is in flight while the jobs of the last one run
@@ -105,25 +105,31 @@ class Overtaking:
         self.urgent_timer: asyncio.TimerHandle | None = None
 
 
+class PendingWrites(Protocol):
+    """The sink, as a source sees it."""
+
+    @property
+    def frees_queues(self) -> bool:
+        """Whether an outcome is unwritten that will soon free a named queue."""
+        ...
+
+
 class AdaptiveSource(BufferedSource):
     """Fetches on demand, with a prefetch measured in time."""
 
     def __init__(
         self,
+        context: PoolContext,
         fetcher: Fetcher,
-        events: Events,
-        clock: Clock,
+        writes: PendingWrites,
         *,
         concurrency: int,
         prefetch: float,
-        on_error: Callable[[BaseException], None],
-        frees_queues: Callable[[], bool] = lambda: False,
     ) -> None:
-        """`frees_queues`: whether an outcome is unwritten that will free a named queue."""
-        super().__init__(fetcher, events, clock, on_error)
+        super().__init__(context, fetcher)
         self._concurrency = concurrency
         self._prefetch = 0.0 if fetcher.one_at_a_time else prefetch
-        self._frees_queues = frees_queues
+        self._writes = writes
         self._arrived: Sequence[Job] = ()  # the last fetch, until it is unpacked
         self._received_at = 0.0
         self._run_time = 0.0  # seconds; average of the latest jobs
@@ -234,9 +240,8 @@ class AdaptiveSource(BufferedSource):
 
     # -- the loop ------------------------------------------------------------------------------------------
 
-    def start(self, slots: IdleSlots, on_fatal: OnFatal = None) -> None:
-        self._fetcher.is_idle = self._is_idle
-        self._start_loop(self._run, slots, "source", on_fatal)
+    def start(self, slots: IdleSlots) -> None:
+        self._start_loop(self._run, slots, "source")
 
     async def release(self) -> None:
         self._released = True
@@ -267,7 +272,7 @@ class AdaptiveSource(BufferedSource):
                     if not (self._may_be_more or self._is_requested):
                         self._idle.set()
                     continue
-            elif not self._prefetch_count and self._frees_queues():
+            elif not self._prefetch_count and self._writes.frees_queues:
                 continue  # the sink pulses after that write
             freed, self._overtaking.is_urgent = self._overtaking.freed, False
             if up_to is not None:
@@ -278,7 +283,7 @@ class AdaptiveSource(BufferedSource):
                     self._fetched(self._overtaking.freed)
                     if is_our_end(error):
                         raise
-                    self._on_error(as_exception(error))
+                    self._owner.fetch_failed(as_exception(error))
                     await self._pause(backoff.next_delay())
                 else:
                     self._fetched(freed)
@@ -286,9 +291,11 @@ class AdaptiveSource(BufferedSource):
             self._idle.clear()
             announced, self._is_requested, self._is_announced = self._is_announced, False, False
             try:
-                may_hold = self._may_hold(limit) and self._fetcher.is_ready_to_hold()
-                if may_hold or self._fetcher.is_about_to_hold:
-                    limit = min(limit, self._most_held())
+                may_hold = False
+                if self._fetcher.may_hold:
+                    limit, may_hold = self._fetcher.plan_fetch(self._workload(limit))
+                if may_hold:
+                    await self._fetcher.free_session(self._is_idle)
                 jobs = await self._fetcher.fetch(limit, announced=announced, may_hold=may_hold)
             except BaseException as error:
                 self._is_requested = True
@@ -296,7 +303,7 @@ class AdaptiveSource(BufferedSource):
                 self._fetched(self._overtaking.freed)
                 if is_our_end(error):
                     raise
-                self._on_error(as_exception(error))
+                self._owner.fetch_failed(as_exception(error))
                 await self._pause(backoff.next_delay())
                 continue
             backoff.reset()
@@ -424,19 +431,9 @@ class AdaptiveSource(BufferedSource):
         """Whether slots are free and there is no job for them."""
         return self._slots is not None and self._slots.free > 0 and not self._count
 
-    def _may_hold(self, limit: int) -> bool:
-        return is_worth_holding(
-            self._fetcher.hold,
-            run_time=self._run_time,
-            wanted=limit,
-            asked=self._pace.last_limit,
-            found=self._pace.last_found,
-            fitting=self._most_held,
-        )
-
-    def _most_held(self) -> int:
-        """How many jobs a held batch may have: those that fit, and as the batches before it have shown."""
-        return min(self._pace.jobs_in(self._fetcher.hold * SHARE), self._fetcher.most_held)
+    def _workload(self, limit: int) -> Workload:
+        pace = self._pace
+        return Workload(limit, self._run_time, pace.last_limit, pace.last_found, pace.jobs_in)
 
     # -- returning jobs ------------------------------------------------------------------------------------
 

@@ -11,12 +11,10 @@ from typing import Any, cast
 
 from msgspec.structs import replace
 
-from ...clock import Clock
 from ...db.connection import Connection
 from ...db.errors import explained
 from ...errors import ConfigError
 from ...faults import report
-from ...hooks import Events
 from ...hooks.events import PoolJobsFetched
 from ...hooks.interceptors import call
 from ...job import Job
@@ -35,14 +33,15 @@ from ...queries.hold import Place, get_keyed_jobs
 from ...queries.names import register_tasks
 from ...queries.write import return_jobs
 from ...queries.write_plan import Continuation
-from ...schema_name import SchemaName
+from ..context import PoolContext
 from ..held.batches import HeldBatches
+from ..held.policy import Workload
+from ..plan import FlagSource
 from ..session.session import FailureLog, Session, Statement
 from .plan import (
     ANNOUNCED,
     HELD,
     PLAIN,
-    POLL_INTERVAL,
     URGENT,
     WHOLE,
     WIDE,
@@ -53,6 +52,7 @@ from .plan import (
     ListPriorities,
     Question,
 )
+from .wide_queues import WideQueues
 
 LARGE_FETCH = 100  # jobs
 READ_IDS_EVERY = 1.0  # seconds at least between two looks whether announced jobs have a new task id
@@ -68,9 +68,6 @@ FETCHES: dict[Kind, Callable[..., Awaitable[Sequence[Job]]]] = {
 }
 
 _by_id = attrgetter("id")
-
-FlagSource = Sequence[str] | Callable[[], Sequence[str] | Awaitable[Sequence[str] | None] | None] | None
-"""The forbidden flags: a list, or a function or coroutine function that each fetch calls."""
 
 
 def may_have_left_some(found: int, limit: int) -> bool:
@@ -90,47 +87,45 @@ class Fetcher:
 
     def __init__(
         self,
+        context: PoolContext,
         session: Session,
-        schema: SchemaName,
-        events: Events,
-        *,
-        pool_id: str,
         identifiers: Sequence[str],
-        forbidden_flags: FlagSource,
-        clock: Clock,
-        use_local_time: bool,
+        *,
+        forbidden_flags: FlagSource = None,
         has_queue_indexes: bool = True,
-        poll_interval: float = POLL_INTERVAL,
         failures: FailureLog | None = None,
         held_batches: HeldBatches | None = None,
+        wide_queues: WideQueues | None = None,
     ) -> None:
-        """`held_batches`: runs jobs inside the transaction that fetches them; None if that is off."""
+        """`identifiers`: those of the tasks whose jobs it fetches.
+
+        `held_batches`: runs jobs inside the transaction that fetches them; None if that is off.
+        `wide_queues`: notices jobs of named queues that may run several at once; None if there are none.
+        """
         self._held_batches = held_batches
-        self.pool_id = pool_id
+        self._wide_queues = wide_queues
+        self.pool_id = context.pool_id
         self._session = session
-        self._schema = schema
-        self._events = events
+        self._schema = context.schema
+        self._events = context.events
+        self._now = context.now
         self._identifiers = identifiers
         self._forbidden_flags = forbidden_flags
         self._last_flags: Sequence[str] | None = None
         self._have_flags_failed = False
-        self._clock = clock
-        self._use_local_time = use_local_time
         self._registered: dict[int, str] = {}
         self._tasks: dict[int, str] = {}  # the registered ones that are not paused
         self._paused: frozenset[str] = frozenset()
         self._ids_read_at = -READ_IDS_EVERY  # by the monotonic clock
         self._may_ids_be_old = False  # whether a job was announced and not found since
         self._failures = failures
-        self._plan = FetchPlan(has_queue_indexes=has_queue_indexes, poll_interval=poll_interval)
+        self._plan = FetchPlan(
+            has_queue_indexes=has_queue_indexes, poll_interval=context.options.poll_interval
+        )
         self._fetches = FETCHES
         self._last_kind: Kind = PLAIN
         self._may_be_more = True  # after a held fetch
         self._has_dropped = False  # whether the last fetch found jobs that run here already
-        self.on_queued: Callable[[Sequence[Job]], None] | None = None
-        """Called with fetched jobs of which some may be in named queues."""
-        self.is_idle: Callable[[], bool] = lambda: False
-        """Whether slots are free and there is no job for them."""
         self.one_at_a_time = callable(forbidden_flags)
         """Whether forbidden flags may change from job to job, so that no job may be prefetched."""
 
@@ -206,30 +201,27 @@ class Fetcher:
     # -- fetching ------------------------------------------------------------------------------------------
 
     @property
-    def hold(self) -> float:
-        """Seconds for which short jobs may be held by the transaction that fetches them; 0 if none are."""
-        return 0.0 if self._held_batches is None or self.one_at_a_time else self._held_batches.seconds
+    def may_hold(self) -> bool:
+        """Whether its jobs are ever held by the transaction that fetches them."""
+        return self._held_batches is not None and not self.one_at_a_time
 
-    def is_ready_to_hold(self) -> bool:
-        """Whether the next fetch may hold its jobs; call it once for each, if they are short and many."""
-        return self._held_batches is not None and self._held_batches.is_ready()
+    def plan_fetch(self, workload: Workload) -> tuple[int, bool]:
+        """How many jobs the next fetch asks for, and whether it may hold them; call it once for each."""
+        if self._held_batches is None or self.one_at_a_time:
+            return workload.wanted, False
+        return self._held_batches.plan_fetch(workload)
 
-    @property
-    def is_about_to_hold(self) -> bool:
-        """Whether sessions are being opened: fetches must be short, so that the first batch need not wait."""
-        return self._held_batches is not None and self._held_batches.is_warming
-
-    @property
-    def most_held(self) -> int:
-        """How many jobs may be held together."""
-        return 0 if self._held_batches is None else self._held_batches.most
+    async def free_session(self, is_idle: Callable[[], bool]) -> None:
+        """Wait until a held batch can begin; `is_idle`: whether slots are free and nothing waits for them."""
+        if self._held_batches is not None:
+            await self._held_batches.free_session(self._tasks, is_idle)
 
     async def fetch(
         self, limit: int, *, announced: bool = False, may_hold: bool = False, up_to: int | None = None
     ) -> Sequence[Job]:
         """Lock up to `limit` jobs; `announced` if a notification said that there is one.
 
-        `may_hold`: whether they may run inside the transaction that fetches them; see `is_ready_to_hold`.
+        `may_hold`: whether they may run inside the transaction that fetches them; see `plan_fetch`.
         `up_to`: only jobs of this priority or a better one.
         """
         try:
@@ -239,10 +231,9 @@ class Fetcher:
                 if not self._tasks:  # this lane has none, or all are paused
                     return ()
             self._last_flags = flags = None if self._forbidden_flags is None else await self._flags()
-            if may_hold and self._held_batches is not None:
-                await self._held_batches.free_session(self._tasks, self.is_idle)
-            now = self._clock.now() if self._use_local_time else None
-            demand = Demand(limit, self._tasks, announced, may_hold, self.one_at_a_time, flags, now, up_to)
+            demand = Demand(
+                limit, self._tasks, announced, may_hold, self.one_at_a_time, flags, self._now(), up_to
+            )
             jobs = await self._fetch(demand)
             if not jobs and await self._are_ids_new(announced=announced):
                 jobs = await self._fetch(replace(demand, tasks=self._tasks))
@@ -258,6 +249,7 @@ class Fetcher:
         """Carry out the plan; it decides whether it can do without a statement that failed."""
         # The plan needs the real time that the server takes, even if the clock is a fake one.
         began = ended = time.monotonic()
+        self._plan.is_wide = self.is_wide
         steps = self._plan.fetch(demand, began)
         step = next(steps)
         self._has_dropped = False
@@ -283,8 +275,8 @@ class Fetcher:
                 self._give_up(locked)
             raise
         self._last_kind = fetch.kind
-        if self.on_queued is not None and jobs and fetch.kind in (WHOLE, WIDE, URGENT):
-            self.on_queued(jobs)
+        if jobs and self._wide_queues is not None and fetch.kind in (WHOLE, WIDE, URGENT):
+            self._wide_queues.notice(jobs)
         if PoolJobsFetched in self._events._observed:
             self._emit(fetch, len(jobs), ended - began)
         return jobs
@@ -436,17 +428,23 @@ class Fetcher:
     @property
     def is_wide(self) -> bool:
         """Whether to fetch as many jobs of a named queue as its width allows."""
-        return self._plan.is_wide
+        return self._wide_queues is not None and self._wide_queues.is_wide
 
-    @is_wide.setter
-    def is_wide(self, value: bool) -> None:
-        self._plan.is_wide = value
+    # -- limits --------------------------------------------------------------------------------------------
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether limits left less room than the last fetch wanted; see `LimitedFetcher`."""
+        return False
+
+    def made_room(self) -> bool:
+        """Jobs of this lane have ended; whether a fetch must follow, because a limit counts them."""
+        return False
 
     def continuation(self) -> Continuation | None:
         """What the next job of a freed queue must satisfy; None if a fetch must choose it."""
         if self.one_at_a_time or not self._tasks or not self.may_continue_queues:
             return None
-        now = self._clock.now() if self._use_local_time else None
         return Continuation(
-            tasks=self._tasks, forbidden_flags=self._last_flags, now=now, is_wide=self.is_wide
+            tasks=self._tasks, forbidden_flags=self._last_flags, now=self._now(), is_wide=self.is_wide
         )

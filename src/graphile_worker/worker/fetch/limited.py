@@ -28,6 +28,8 @@ from ...limit import Limit
 from ...queries.fetch import FairJobs, get_fair_jobs
 from ...queries.limits import LimitState, get_limited_jobs, ready_tasks, register_limits
 from ...queries.write_plan import Continuation
+from ..context import PoolContext
+from ..session.session import Session
 from .fetcher import Fetcher, may_have_left_some
 from .plan import FAIR, WHOLE, WIDE, Demand, Fetch
 
@@ -47,15 +49,26 @@ class LimitedFetcher(Fetcher):
     may_continue_queues = False
     may_overtake = False  # each fetch takes from the limits
 
-    def __init__(self, *arguments: Any, limits: Mapping[Limit, Sequence[str]], **options: Any) -> None:
-        """`limits`: those of the lane, each with the identifiers of its tasks in this worker."""
+    def __init__(
+        self,
+        *arguments: Any,
+        limits: Mapping[Limit, Sequence[str]],
+        ready: ReadyTasks | None,
+        **options: Any,
+    ) -> None:
+        """`limits`: those of the lane, each with the identifiers of its tasks in this worker.
+
+        `ready`: fetch only if this finds ready jobs; None to fetch without asking.
+        """
         super().__init__(*arguments, **options | {"has_queue_indexes": False})  # one statement for everything
         self._limits = limits
         self._names = [limit.name for limit in limits]
         self._state = LimitState()
         self._fetches = {WHOLE: self._get_jobs, WIDE: partial(self._get_jobs, is_wide=True)}
-        self._ready: ReadyTasks | None = None
-        self._is_counted = False
+        self._ready = ready
+        if ready is not None:
+            ready.add(self)
+        self._is_counted = False  # whether the number of running jobs is limited
         self._is_fetching = False
         self._has_made_room = False
         self._has_only_asked = False  # instead of the last fetch
@@ -63,23 +76,14 @@ class LimitedFetcher(Fetcher):
         self.knows_more = False
         """Whether jobs are probably ready that it could not lock: it fetches without asking."""
 
-    def ask_first(self, ready: ReadyTasks) -> None:
-        """Fetch only if this finds ready jobs."""
-        self._ready = ready
-        ready.add(self)
-
     @property
     def tasks(self) -> Mapping[int, str]:
         """Ids and identifiers of the tasks that may run."""
         return self._tasks
 
-    def made_room(self) -> None:
-        """Jobs of this lane have ended: a fetch must follow, which may have to tell other pools."""
-        self._has_made_room = True
-
-    @property
-    def is_counted(self) -> bool:
-        """Whether the number of running jobs is limited."""
+    def made_room(self) -> bool:
+        """Jobs of this lane have ended; if they are counted, a fetch must follow: it may tell other pools."""
+        self._has_made_room = self._has_made_room or self._is_counted
         return self._is_counted
 
     @property
@@ -201,8 +205,8 @@ class ReadyTasks(Fetcher):
     statement starts at watermarks while reading past the jobs of other tasks is slow.
     """
 
-    def __init__(self, *arguments: Any, **options: Any) -> None:
-        super().__init__(*arguments, **options, identifiers=(), has_queue_indexes=False)
+    def __init__(self, context: PoolContext, session: Session) -> None:
+        super().__init__(context, session, (), has_queue_indexes=False)
         self._lanes: list[LimitedFetcher] = []
         self._found: dict[int, int] = {}  # ready jobs by task, until their lane asks
         self._current: asyncio.Future[None] | None = None
@@ -341,8 +345,8 @@ class FairFetcher(Fetcher):
             self._last_queue = found.last_queue
             if found or found.is_whole:
                 break
-        if self.on_queued is not None and found:
-            self.on_queued(found)
+        if found and self._wide_queues is not None:
+            self._wide_queues.notice(found)
         if PoolJobsFetched in self._events._observed:
             self._emit(Fetch(FAIR, demand.limit), len(found), time.monotonic() - began)
         return found

@@ -15,16 +15,15 @@ import math
 import random
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import Any
+from functools import partial
+from typing import Any, Protocol
 
 import msgspec
 
-from ...clock import Clock
 from ...db.borrowed import give_back, is_gone, throw_away
 from ...db.connection import Connection, Pool
 from ...db.errors import is_dead_session, translate_errors, translated_error
 from ...faults import is_our_end
-from ...hooks import Events
 from ...hooks.events import (
     PoolListenConnecting,
     PoolListenEcho,
@@ -33,8 +32,10 @@ from ...hooks.events import (
     PoolListenReleased,
     PoolListenSuccess,
 )
+from ...queries.ping import ping
 from ...sql import load
 from ...supervised import Supervised
+from ..context import PoolContext
 
 JOBS_INSERT = "jobs:insert"
 WORKER_MIGRATE = "worker:migrate"
@@ -57,45 +58,59 @@ class ListenUnavailableError(Exception):
     """A ping that the worker sent to itself did not arrive on a connection that never worked."""
 
 
+class PingSession(Protocol):
+    """Runs a statement."""
+
+    async def run(self, statement: Callable[[Connection], Awaitable[None]]) -> None: ...
+
+
+class Notifications(Protocol):
+    """What a pool does about notifications."""
+
+    def listening(self) -> None:
+        """Notifications arrive from now on; those that were sent before were missed."""
+        ...
+
+    def jobs_added(self, count: int) -> None: ...
+
+    def jobs_freed(self) -> None:
+        """Jobs were returned, unlocked or rescheduled, and may have been due for long."""
+        ...
+
+    def limits_changed(self) -> None:
+        """Another pool has left room in a limit, or its bounds have changed."""
+        ...
+
+    def control_changed(self) -> None:
+        """An operator asks for something."""
+        ...
+
+    def migration_announced(self, number: int, breaking: bool) -> None: ...
+
+
 class Listener:
     """Keeps one connection listening until stopped."""
 
     def __init__(
         self,
+        context: PoolContext,
         pool: Pool,
-        events: Events,
-        clock: Clock,
+        session: PingSession,
+        notifications: Notifications,
         *,
-        pool_id: str,
-        ping: Callable[[str], Awaitable[None]],
-        on_jobs: Callable[[int], None],
-        on_freed: Callable[[], None] = lambda: None,
-        on_migration: Callable[[int, bool], None],
-        on_ready: Callable[[], None],
-        on_control: Callable[[], None] = lambda: None,
-        on_limits: Callable[[], None] = lambda: None,
         watch_interval: float = WATCH_INTERVAL,
         answer_within: float = ANSWER_WITHIN,
-        is_tuned: bool = False,
     ) -> None:
-        """`ping` notifies a channel; it must use another connection, since a pooler may echo it.
-
-        `is_tuned`: there is no pooler in between, so settings stay with the session.
-        """
+        """`session` sends pings, on another connection, since a pooler may echo what comes from its own."""
         self._pool = pool
-        self._events = events
-        self._clock = clock
-        self._pool_id = pool_id
-        self._ping = ping
-        self._on_jobs = on_jobs
-        self._on_freed = on_freed
-        self._on_migration = on_migration
-        self._on_ready = on_ready
-        self._on_control = on_control
-        self._on_limits = on_limits
+        self._events = context.events
+        self._clock = context.clock
+        self._pool_id = context.pool_id
+        self._session = session
+        self._notifications = notifications
         self._watch_interval = watch_interval
         self._answer_within = answer_within
-        self._is_tuned = is_tuned
+        self._is_tuned = context.options.prepared_statements  # with a pooler, settings do not stay
         self._echo = asyncio.Event()
         self._received_at = 0.0  # by the loop's clock
         self._ended = asyncio.Event()
@@ -162,7 +177,7 @@ class Listener:
                     await connection.add_listener(channel, self._on_notification)
             self._failures = 0
             self._is_connected = True
-            self._on_ready()  # notifications may have been missed
+            self._notifications.listening()
             await self._watch(connection)
         finally:
             self._is_connected = False
@@ -200,7 +215,7 @@ class Listener:
         self._echo.clear()
         try:
             async with asyncio.timeout(self._answer_within):
-                await self._ping(WORKER_PING)
+                await self._session.run(partial(ping, channel=WORKER_PING))
         except Exception as error:
             self._check_ended()
             logger.debug("the watch over LISTEN could not notify: %s", error)
@@ -258,19 +273,23 @@ class Listener:
             return
         if self._events._wants(PoolListenNotification):
             self._events.emit(PoolListenNotification(pool_id=self._pool_id, channel=channel, payload=payload))
+        notifications = self._notifications
         if channel == JOBS_INSERT:
             count = 1 if payload.endswith(OF_ONE_JOB) else announced_jobs(payload)
             if FREED in payload:
-                self._on_freed()
+                notifications.jobs_freed()
             if count > 0:
-                self._on_jobs(count)
+                notifications.jobs_added(count)
         elif channel == WORKER_CONTROL:
             if REQUESTS not in payload or self._pool_id in payload:
-                (self._on_limits if LIMITS in payload else self._on_control)()
+                if LIMITS in payload:
+                    notifications.limits_changed()
+                else:
+                    notifications.control_changed()
         elif channel == WORKER_MIGRATE:
             migration = announced_migration(payload)
             if migration is not None:
-                self._on_migration(*migration)
+                notifications.migration_announced(*migration)
 
 
 def announced_jobs(payload: str) -> int:

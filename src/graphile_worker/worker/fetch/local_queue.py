@@ -17,10 +17,8 @@ import math
 import random
 from collections.abc import Callable, Sequence
 
-from ...clock import Clock
 from ...db.retry import Backoff
 from ...faults import as_exception, is_our_end
-from ...hooks import Events
 from ...hooks.events import (
     LocalQueueGetJobsComplete,
     LocalQueueInit,
@@ -33,8 +31,9 @@ from ...hooks.events import (
 from ...job import Job
 from ...options import LocalQueueOptions, RefetchDelayOptions
 from ...supervised import Supervised
+from ..context import PoolContext
 from .fetcher import Fetcher, may_have_left_some
-from .source import RETRY_DELAYS, BufferedSource, IdleSlots, OnFatal
+from .source import RETRY_DELAYS, BufferedSource, IdleSlots
 
 STARTING, POLLING, WAITING, TTL_EXPIRED, RELEASED = (
     "STARTING",
@@ -50,16 +49,8 @@ class LocalQueue(BufferedSource):
 
     _returned = LocalQueueReturnJobs
 
-    def __init__(
-        self,
-        fetcher: Fetcher,
-        events: Events,
-        clock: Clock,
-        options: LocalQueueOptions,
-        *,
-        on_error: Callable[[BaseException], None],
-    ) -> None:
-        super().__init__(fetcher, events, clock, on_error)
+    def __init__(self, context: PoolContext, fetcher: Fetcher, options: LocalQueueOptions) -> None:
+        super().__init__(context, fetcher)
         self._options = options
         self._mode = STARTING
         self._delay = RefetchDelay(options.refetch_delay, options.size) if options.refetch_delay else None
@@ -139,10 +130,10 @@ class LocalQueue(BufferedSource):
 
     # -- the loop ------------------------------------------------------------------------------------------
 
-    def start(self, slots: IdleSlots, on_fatal: OnFatal = None) -> None:
+    def start(self, slots: IdleSlots) -> None:
         self._events.emit(LocalQueueInit(pool_id=self._fetcher.pool_id))
         self._set_mode(POLLING)
-        self._start_loop(self._run, slots, "local queue", on_fatal)
+        self._start_loop(self._run, slots, "local queue")
 
     async def release(self) -> None:
         if self._mode != RELEASED:
@@ -174,7 +165,7 @@ class LocalQueue(BufferedSource):
                 self._is_requested = True
                 if is_our_end(error):
                     raise
-                self._on_error(as_exception(error))
+                self._owner.fetch_failed(as_exception(error))
                 self._after("retry", backoff.next_delay(), self._due.set)
                 continue
             backoff.reset()

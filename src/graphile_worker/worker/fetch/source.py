@@ -15,14 +15,13 @@ from typing import Any, Protocol
 
 from ...clock import Clock
 from ...db.retry import Delays, with_retries
-from ...hooks import Events
 from ...hooks.events import LocalQueueReturnJobs, PoolJobsReturned
 from ...job import Job
 from ...supervised import Supervised, Work
+from ..context import PoolContext
 from .fetcher import Fetcher
 
 RETRY_DELAYS = Delays(0.2, 5.0)  # seconds between attempts while the database is down
-OnFatal = Callable[[BaseException], None] | None
 
 _run_order = attrgetter("priority", "raw_run_at")
 
@@ -83,8 +82,8 @@ class JobSource(Protocol):
         """Return prefetched jobs that are paused, and those that arrive later; None if nothing is paused."""
         ...
 
-    def start(self, slots: IdleSlots, on_fatal: OnFatal = None) -> None:
-        """Begin to fetch for these slots; `on_fatal` is called if that cannot continue."""
+    def start(self, slots: IdleSlots) -> None:
+        """Begin to fetch for these slots; the pool dies if that cannot continue."""
         ...
 
     async def release(self) -> None:
@@ -158,13 +157,11 @@ class BufferedSource:
 
     _returned: type[PoolJobsReturned] | type[LocalQueueReturnJobs] = PoolJobsReturned
 
-    def __init__(
-        self, fetcher: Fetcher, events: Events, clock: Clock, on_error: Callable[[BaseException], None]
-    ) -> None:
+    def __init__(self, context: PoolContext, fetcher: Fetcher) -> None:
         self._fetcher = fetcher
-        self._events = events
-        self._clock = clock
-        self._on_error = on_error
+        self._events = context.events
+        self._clock = context.clock
+        self._owner = context.owner
         self._prefetched = PrefetchedJobs()
         self._due = asyncio.Event()  # wakes the loop
         self._idle = asyncio.Event()  # no fetch is in flight or due
@@ -190,10 +187,15 @@ class BufferedSource:
     def reconsider(self) -> None:
         self._due.set()
 
-    def _start_loop(self, loop: Work, slots: IdleSlots, name: str, on_fatal: OnFatal) -> None:
+    def _start_loop(self, loop: Work, slots: IdleSlots, name: str) -> None:
         """Run the loop that fetches; it must be able to begin again wherever it ended."""
         self._slots = slots
-        self._loop = Supervised(loop, name, on_fatal=on_fatal, is_over=lambda: self.is_released)
+        self._loop = Supervised(
+            loop,
+            name,
+            on_fatal=lambda error: self._owner.die(error, "getJob"),
+            is_over=lambda: self.is_released,
+        )
         self._loop.start()
 
     def withhold(self, is_paused: Callable[[Job], bool] | None) -> None:
@@ -248,7 +250,9 @@ class BufferedSource:
         """Unlock those of these jobs that are locked, and emit this event for all."""
         if locked:
             try:
-                await retry_until_done(lambda: self._fetcher.return_jobs(locked), self._clock, self._on_error)
+                await retry_until_done(
+                    lambda: self._fetcher.return_jobs(locked), self._clock, self._owner.fetch_failed
+                )
             except BaseException:
                 self._fetcher.forget_jobs(locked)  # no one else has them
                 raise

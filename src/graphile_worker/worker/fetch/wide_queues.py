@@ -9,18 +9,19 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
+from typing import Protocol
 
 from ... import sqlstates
-from ...db.connection import Connection
 from ...db.errors import sqlstate_of
 from ...error_text import message_of
 from ...job import Job
 from ...queries.lock_waits import yielding_locks
 from ...queries.widths import set_tracks
-from ...schema_name import SchemaName
+from ...tasks.task import AnyTask
 from ..background import BackgroundTasks
-from .fetcher import Fetcher
+from ..context import PoolContext
+from ..session.session import Sessions
 
 LOOK_AGAIN_AFTER = 30.0  # seconds
 AT_ONCE = 1000  # queues per statement
@@ -28,7 +29,13 @@ REFUSED = (sqlstates.INSUFFICIENT_PRIVILEGE, sqlstates.UNDEFINED_TABLE, sqlstate
 
 logger = logging.getLogger("graphile_worker.worker")
 
-RunStatement = Callable[[Callable[[Connection], Awaitable[int]]], Awaitable[int]]
+
+class Pulsed(Protocol):
+    """The lanes of the pool."""
+
+    def pulse(self) -> None:
+        """Fetch soon."""
+        ...
 
 
 class WideQueues:
@@ -36,64 +43,55 @@ class WideQueues:
 
     def __init__(
         self,
-        run_statement: RunStatement,
-        schema: SchemaName,
+        context: PoolContext,
+        sessions: Sessions,
         background: BackgroundTasks,
-        fetchers: Sequence[Fetcher],
-        widths: Mapping[str, int],
-        held: Callable[[], Collection[Job]],
-        wake: Callable[[], None],
+        lanes: Pulsed,
+        tasks: Mapping[str, AnyTask],
     ) -> None:
-        """`widths`: by task identifier; `held`: the jobs that the pool has locked; `wake`: fetch soon."""
-        self._run_statement = run_statement
-        self._schema = schema
+        self._sessions = sessions
+        self._schema = context.schema
         self._background = background
-        self._fetchers = fetchers
-        self._widths = widths
-        self._held = held
-        self._wake = wake
+        self._lanes = lanes
+        self._widths = {
+            name: task._queue_width for name, task in tasks.items() if task._queue_width is not None
+        }
         self._known: set[int] = set()  # queues that have their tracks
         self._wanted: dict[int, int | None] = {}
         self._is_making = False
         self._is_on = True  # False if this role may not make tracks
-        self._is_wide = False
+        self.is_wide = False
+        """Whether there are queues that may run several jobs at once, as far as is known."""
         self._looked_at = time.monotonic()
-        self._listen()
 
     def apply(self, is_wide: bool) -> None:
         """Learn whether there are wide queues; called every few seconds while there are."""
-        if is_wide != self._is_wide:
-            self._is_wide = is_wide
-            for fetcher in self._fetchers:
-                fetcher.is_wide = is_wide
-            self._listen()
-            self._wake()  # the notification of new tracks may have come before
+        if is_wide != self.is_wide:
+            self.is_wide = is_wide
+            self._lanes.pulse()  # the notification of new tracks may have come before
         now = time.monotonic()
         if now - self._looked_at > LOOK_AGAIN_AFTER:
             self._looked_at = now
             self._known.clear()
             if is_wide:
-                self.notice(self._held())
+                self.notice(self._sessions.locked_jobs.jobs.values())
 
     def notice(self, jobs: Iterable[Job]) -> None:
-        """Make the tracks of the queues of these jobs, if any are missing."""
+        """Make the tracks of the queues of these jobs, if any are missing; fetchers call it with all jobs."""
+        if not self._is_on or not (self.is_wide or self._widths):
+            return
         known, wanted, widths = self._known, self._wanted, self._widths
         for job in jobs:
             queue_id = job.job_queue_id
             if queue_id is None or queue_id in known:
                 continue
             width = widths.get(job.task_identifier)
-            if width is not None or self._is_wide:
+            if width is not None or self.is_wide:
                 known.add(queue_id)
                 wanted[queue_id] = width
-        if wanted and not self._is_making and self._is_on:
+        if wanted and not self._is_making:
             self._is_making = True
             self._background.start(self._make(), "wide queues")
-
-    def _listen(self) -> None:
-        is_on = self._is_on and (self._is_wide or bool(self._widths))
-        for fetcher in self._fetchers:
-            fetcher.on_queued = self.notice if is_on else None
 
     async def _make(self) -> None:
         try:
@@ -107,7 +105,7 @@ class WideQueues:
 
     async def _set_tracks(self, chosen: dict[int, int | None]) -> None:
         try:
-            changed = await self._run_statement(
+            changed = await self._sessions.run(
                 lambda connection: yielding_locks(
                     connection, self._schema, lambda: set_tracks(connection, self._schema, chosen)
                 )
@@ -115,7 +113,6 @@ class WideQueues:
         except Exception as error:
             if sqlstate_of(error) in REFUSED:
                 self._is_on = False
-                self._listen()
                 logger.warning(
                     "this worker cannot widen queues (%s), so their jobs run one at a time; to widen them, "
                     "run workers as the owner of the schema",

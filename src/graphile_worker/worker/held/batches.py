@@ -21,6 +21,7 @@ from contextlib import suppress
 from datetime import datetime
 from functools import partial
 from operator import attrgetter, itemgetter
+from typing import Protocol
 
 from ...db.connection import Connection, Row
 from ...db.retry import is_refusal, may_pass
@@ -45,12 +46,11 @@ from ...queries.hold import (
 from ...queries.rows import FetchedJobs
 from ...recovery.blocked_batches import OpenBatch
 from ...recovery.orphaned_jobs import RECOVERED
-from ...recovery.sweep import StatementRunner
-from ...schema_name import SchemaName
+from ..context import PoolContext
 from ..session.session import Session, Sessions
 from .cursor import IdCursor
-from .policy import HoldPolicy
-from .reconcile import BatchReconciler
+from .policy import HoldPolicy, Workload
+from .reconcile import BatchReconciler, HeldOutcomes
 from .sessions import BatchSession, BatchSessions, HeldBatch, SpareConnections
 
 logger = logging.getLogger("graphile_worker.worker")
@@ -60,87 +60,83 @@ class BatchLostError(Exception):
     """The connection that has the transaction of a batch is gone."""
 
 
+class HeldLanes(Protocol):
+    """The lanes of the pool, as held batches see them."""
+
+    def drop(self, is_dropped: Callable[[Job], bool]) -> list[Job]:
+        """Remove and return the prefetched jobs for which `is_dropped` is true."""
+        ...
+
+    def jobs_freed(self) -> None:
+        """Fetch soon: jobs were released."""
+        ...
+
+
 class HeldBatches:
     """The held batches of one pool."""
 
     def __init__(
         self,
+        context: PoolContext,
         sessions: Sessions,
         spare: SpareConnections,
-        schema: SchemaName,
-        *,
-        pool_id: str,
-        seconds: float,
-        lost: BatchReconciler,
-        on_completed: Callable[[list[Finished], float], None],
-        on_error: Callable[[BaseException], None],
-        now: Callable[[], datetime | None],
+        lanes: HeldLanes,
+        deciders: Sequence[object],
+        sink: HeldOutcomes,
     ) -> None:
-        """`on_completed`: called with the completed jobs of a batch after its commit, and when the end began.
+        """`deciders`: interceptors that decide about the jobs of dead workers.
 
-        `now`: the time to write into locked jobs; None for the server's.
+        While there are any, nothing is held: a held job would be free without them.
         """
         self._sessions = sessions
-        self._schema = schema
-        self._pool_id = pool_id
-        self._policy = HoldPolicy(seconds)
-        self._lost = lost
-        self._on_completed = on_completed
-        self._on_error = on_error
-        self._now = now
-        self._batch_sessions = BatchSessions(sessions, spare, schema, on_short=self._policy.hold_less)
+        self._schema = context.schema
+        self._pool_id = context.pool_id
+        self._now = context.now
+        self._lanes = lanes
+        self._deciders = deciders
+        self._sink = sink
+        self._policy = HoldPolicy(context.options.hold)
+        # Not while a fetch is in flight that may have locked the same jobs: on its session.
+        self._lost = BatchReconciler(context, sessions.fetch, sink)
+        self._batch_sessions = BatchSessions(sessions, spare, context.schema, on_short=self._policy.hold_less)
         self.may_be_more = True
         """Whether the last batch may have left ready jobs."""
         self.passed_keyed: Place | None = None
         """Where the last batch ended, if jobs with a key come before that; an ordinary fetch locks them."""
-        self._tied = IdCursor(schema)
+        self._tied = IdCursor(context.schema)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._is_closing = False
         self._is_abandoned = False
         self.by_id: dict[int, HeldBatch] = {}
         """The batch of each held job that has not ended."""
-        self.unsettled = lost.jobs
+        self.unsettled = self._lost.jobs
         """The jobs of lost batches."""
-        self.put: Callable[[Finished], None] = lambda finished: None
-        """Writes an outcome in the ordinary way."""
-        self.wake: Callable[[], None] = lambda: None
-        """Makes the sources fetch."""
-        self.get_counts: Callable[[], tuple[int, int]] = lambda: (0, 0)
-        """How many jobs have ended so far, and how many of them need more than a delete."""
-        self.drop: Callable[[Callable[[Job], bool]], list[Job]] = lambda is_dropped: []
-        """Takes jobs from the sources that have not started."""
-        self.deciders: Sequence[object] = ()
-        """Interceptors that decide about the jobs of dead workers. A held job would be free without them."""
-
-    @property
-    def seconds(self) -> float:
-        """How long a batch is held, at most."""
-        return self._policy.seconds
 
     # -- whether to hold -----------------------------------------------------------------------------------
 
-    def is_ready(self) -> bool:
-        """Whether the next fetch may hold its jobs; starts to open sessions if there are none."""
-        if self._is_closing or self.deciders or self._lost.is_busy:
-            return False
-        return self._policy.is_due(time.monotonic(), *self.get_counts()) and self._batch_sessions.are_ready()
+    def plan_fetch(self, workload: Workload) -> tuple[int, bool]:
+        """How many jobs the next fetch asks for, and whether it may hold them; call it once for each.
 
-    async def prepare(self, run: StatementRunner) -> None:
+        Starts to open sessions if there are none. The fetches before the first batch are short, so that it
+        need not wait for them.
+        """
+        policy, sessions = self._policy, self._batch_sessions
+        may_hold = (
+            policy.is_worth_it(workload, is_warming=sessions.are_warming)
+            and not (self._is_closing or self._deciders or self._lost.is_busy)
+            and policy.is_due(time.monotonic(), self._sink.accepted, self._sink.not_deleted)
+            and sessions.are_ready()
+        )
+        if may_hold or sessions.are_warming:
+            return policy.most_of_next(workload, is_warming=sessions.are_warming), may_hold
+        return workload.wanted, False
+
+    async def prepare(self) -> None:
         """Open the sessions before the first jobs have run, if many may be waiting."""
-        if not self.deciders and self._policy.is_allowed(time.monotonic()):
+        if not self._deciders and self._policy.is_allowed(time.monotonic()):
             with suppress(Exception):  # then they are opened a little later
-                if await run(lambda connection: may_have_backlog(connection, self._schema)):
+                if await self._sessions.run(lambda connection: may_have_backlog(connection, self._schema)):
                     self._batch_sessions.open_all()
-
-    @property
-    def most(self) -> int:
-        """How many jobs the next batch may have, or a fetch while sessions for the first are opened."""
-        return self._policy.most_of_next(is_warming=self._batch_sessions.are_warming)
-
-    @property
-    def is_warming(self) -> bool:
-        """Whether the sessions for the first batch are being opened."""
-        return self._batch_sessions.are_warming
 
     def allow(self, after: float) -> None:
         """Hold jobs after this many seconds; nothing is held before it is called."""
@@ -414,7 +410,7 @@ class HeldBatches:
 
     def _release_waiting(self, batch: HeldBatch) -> None:
         by_id = self.by_id
-        waiting = self.drop(lambda job: by_id.get(job.id) is batch)
+        waiting = self._lanes.drop(lambda job: by_id.get(job.id) is batch)
         if waiting and not self._is_closing:
             self._policy.overrun(len(batch.jobs) - len(waiting))
         self.release(waiting)
@@ -443,16 +439,16 @@ class HeldBatches:
                 self._policy.ended(len(batch.jobs), len(outlasting))
             self._forget(batch, running)
             for finished in [*others, *batch.finished]:
-                self.put(finished)
+                self._sink.accept(finished)
             batch.finished = []
             if completed:
-                self._on_completed(completed, began)
+                self._sink.completed_held(completed, began)
         finally:
             batch_session.batch = None
             self._check_kept(batch)
             self._batch_sessions.changed()
             if len(batch.ids) < len(batch.jobs):  # a fetch since then saw the released rows locked
-                self.wake()
+                self._lanes.jobs_freed()
 
     async def _end_on(
         self, session: Session, batch: HeldBatch, completed: Sequence[Finished], outlasting: Sequence[Job]
@@ -527,7 +523,7 @@ class HeldBatches:
         )
         self._batch_sessions.lost_if_gone(self._batch_sessions.all[batch.batch_session])
         if isinstance(error, Exception) and not self._is_refused(error):
-            self._on_error(error)
+            self._sink.held_write_failed(error)
 
     def _is_refused(self, error: Exception) -> bool:
         """Whether the database refuses what a batch writes; nothing is held from then on."""

@@ -11,6 +11,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+import msgspec
+
 FEWEST = 50  # jobs of a batch; fewer are not worth a transaction that stays open
 FIRST = 1000  # jobs of the first batch, at most
 WARMING = 250  # jobs of an ordinary fetch while sessions are opened
@@ -22,21 +24,18 @@ MOST_OUTLASTING = 0.1  # of a batch; if more have to be locked, ordinary fetches
 FEWEST_SKIPPED, MOST_SKIPPED = 3, 50  # fetches that hold nothing after a batch that was of little use
 
 
-def is_worth_holding(
-    hold: float, *, run_time: float, wanted: int, asked: int, found: int, fitting: Callable[[], int]
-) -> bool:
-    """Whether jobs are short and many, so that they can run inside the transaction that fetches them.
+class Workload(msgspec.Struct, frozen=True):
+    """What a source knows of its jobs when it is about to fetch."""
 
-    `hold`: seconds that a batch is held, 0 if none is; `run_time`: the average of the latest jobs, 0 if it is
-    unknown; `wanted`: how many jobs the next fetch asks for; `asked`, `found`: those of the last one;
-    `fitting`: how many a batch may have, called last.
-    """
-    return (
-        0 < run_time < hold * RUN_TIME
-        and wanted >= FEWEST
-        and found >= min(asked, FEWEST)
-        and fitting() >= FEWEST
-    )
+    wanted: int
+    """How many jobs the next fetch asks for."""
+    run_time: float
+    """Seconds, the average of the latest jobs; 0 if it is unknown."""
+    asked: int
+    found: int
+    """How many jobs the last fetch asked for, and how many it found."""
+    jobs_in: Callable[[float], int]
+    """How many jobs can run in so many seconds."""
 
 
 class HoldPolicy:
@@ -60,6 +59,15 @@ class HoldPolicy:
         """Hold jobs from this monotonic time on; nothing is held before it is called."""
         self._not_before = at
 
+    def is_worth_it(self, workload: Workload, *, is_warming: bool) -> bool:
+        """Whether jobs are short and many. The pace is asked last: most fetches find little to do."""
+        return (
+            0 < workload.run_time < self.seconds * RUN_TIME
+            and workload.wanted >= FEWEST
+            and workload.found >= min(workload.asked, FEWEST)
+            and self.most_of_next(workload, is_warming=is_warming) >= FEWEST
+        )
+
     def is_allowed(self, now: float) -> bool:
         """Whether jobs may be held at this monotonic time, if that is of use."""
         return self.is_on and self._not_before <= now
@@ -81,12 +89,13 @@ class HoldPolicy:
         not_deleted, self._not_deleted = not_deleted - self._not_deleted, not_deleted
         return not_deleted <= MOST_OUTLASTING * ended
 
-    def most_of_next(self, *, is_warming: bool) -> int:
-        """How many jobs the next fetch may have.
+    def most_of_next(self, workload: Workload, *, is_warming: bool) -> int:
+        """How many jobs the next fetch may have: those that fit, and as the batches before it have shown.
 
         While sessions are opened it is an ordinary one, and must be short: the first batch should not wait.
         """
-        return WARMING if is_warming else self.most
+        most = WARMING if is_warming else self.most
+        return min(workload.wanted, workload.jobs_in(self.seconds * SHARE), most)
 
     # -- what becomes of batches ---------------------------------------------------------------------------
 

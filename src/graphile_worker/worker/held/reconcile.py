@@ -10,17 +10,16 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence
-from datetime import datetime
+from collections.abc import Collection, Iterable, Sequence
+from typing import Protocol
 
-from ...clock import Clock
 from ...db.connection import Connection
 from ...db.retry import Backoff, Delays, is_refusal, may_pass
 from ...faults import report
 from ...job import Job
 from ...outcome import Completed, Finished
 from ...queries.hold import settle_jobs
-from ...schema_name import SchemaName
+from ..context import PoolContext
 from ..session.session import Session
 
 RETRY_DELAYS = Delays(0.05, 1.0)
@@ -28,37 +27,41 @@ RETRY_DELAYS = Delays(0.05, 1.0)
 logger = logging.getLogger("graphile_worker.worker")
 
 
+class HeldOutcomes(Protocol):
+    """The sink, as held batches see it: it writes what they do not write, and counts what they do."""
+
+    accepted: int
+    """How many jobs have ended so far."""
+
+    @property
+    def not_deleted(self) -> int:
+        """How many of them need more than a delete."""
+        ...
+
+    def accept(self, finished: Finished) -> None:
+        """Write an outcome in the ordinary way."""
+        ...
+
+    def completed_held(self, batch: list[Finished], began: float) -> None:
+        """These jobs are completed and deleted; `began`: when the end of their batch began, or a search."""
+        ...
+
+    def discarded_held(self, finished: Finished) -> None:
+        """The job is not ours any more."""
+        ...
+
+    def held_write_failed(self, error: BaseException) -> None:
+        """The end of a batch has failed."""
+        ...
+
+
 class BatchReconciler:
     """The jobs of lost batches until they are settled."""
 
-    def __init__(
-        self,
-        session: Session,
-        schema: SchemaName,
-        clock: Clock,
-        *,
-        pool_id: str,
-        put: Callable[[Finished], None],
-        on_committed: Callable[[list[Finished], float], None],
-        on_discarded: Callable[[Finished], None],
-        on_taken: Callable[[list[Job]], None],
-        on_error: Callable[[BaseException], None],
-        now: Callable[[], datetime | None],
-    ) -> None:
-        """`on_committed`: the batch was committed after all; called with when the search for that began.
-
-        `on_discarded`: the job is not ours any more. `on_taken`: the same for jobs that run.
-        """
+    def __init__(self, context: PoolContext, session: Session, sink: HeldOutcomes) -> None:
+        self._context = context
         self._session = session
-        self._schema = schema
-        self._clock = clock
-        self._pool_id = pool_id
-        self._put = put
-        self._on_committed = on_committed
-        self._on_discarded = on_discarded
-        self._on_taken = on_taken
-        self._on_error = on_error
-        self._now = now
+        self._sink = sink
         self.jobs: dict[int, Job] = {}
         """By id. Some still run."""
         self._finished: dict[int, Finished] = {}
@@ -136,7 +139,7 @@ class BatchReconciler:
                     if not is_refusal(error):
                         break
             if self.jobs:
-                await self._clock.sleep(backoff.next_delay())
+                await self._context.clock.sleep(backoff.next_delay())
         self._one_at_a_time = False
 
     def _failed(self, jobs: list[Job], error: Exception) -> None:
@@ -144,7 +147,7 @@ class BatchReconciler:
 
         A refusal that may be temporary costs no job: fewer at a time may do, or the same a little later.
         """
-        self._on_error(error)
+        self._sink.held_write_failed(error)
         if is_refusal(error):
             if len(jobs) == 1 and not may_pass(error):
                 self._let_go(jobs)
@@ -153,10 +156,11 @@ class BatchReconciler:
     async def _settle(self, jobs: list[Job]) -> None:
         found: dict[int, bool | None] = {}
         began = time.monotonic()
+        context = self._context
 
         async def statement(connection: Connection) -> Sequence[Job]:
             nonlocal found
-            found = await settle_jobs(connection, self._schema, self._pool_id, jobs, self._now())
+            found = await settle_jobs(connection, context.schema, context.pool_id, jobs, context.now())
             return [job for job in jobs if found.get(job.id)]
 
         ours = await self._session.run_under_lease(statement)
@@ -165,7 +169,7 @@ class BatchReconciler:
         for job in ours:
             finished = self._remove(job)
             if finished is not None:
-                self._put(finished)
+                self._sink.accept(finished)
         gone = {job.id for job in jobs if job.id not in found}
         self._let_go([job for job in jobs if found.get(job.id) is None], gone, began)
 
@@ -181,11 +185,11 @@ class BatchReconciler:
             elif may_be_committed and type(finished.outcome) is Completed:
                 committed.append(finished)
             else:
-                self._on_discarded(finished)
+                self._sink.discarded_held(finished)
         if committed:
-            self._on_committed(committed, began)
+            self._sink.completed_held(committed, began)
         if taken:
-            self._on_taken(taken)
+            self._context.owner.jobs_taken(taken)
 
     def _remove(self, job: Job) -> Finished | None:
         del self.jobs[job.id]

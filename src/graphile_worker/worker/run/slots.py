@@ -18,7 +18,6 @@ from typing import Any, Protocol
 from msgspec.structs import force_setattr
 
 from ...errors import JobError, JobInterruptedError
-from ...hooks import Events
 from ...hooks.events import (
     JobStarted,
     WorkerCreated,
@@ -34,6 +33,7 @@ from ...outcome import Finished, Interrupted, Outcome, failed
 from ...spec import DEFAULT_MAX_ATTEMPTS
 from ...tasks.helpers import JobHelpers, current_helpers
 from ...time_limit import TimeLimit
+from ..context import PoolContext
 from .end_reason import TAKEN_AWAY, EndReason, TimedOut
 from .execute import Executor
 from .middleware import execute_around, execute_watched
@@ -79,24 +79,20 @@ class Slots:
 
     def __init__(
         self,
+        context: PoolContext,
         count: int,
+        identifiers: Sequence[str],
         source: SlotSource,
         executor: Executor,
         put: Callable[[Finished], None],
-        events: Events,
-        identifiers: Sequence[str],
-        on_fatal: Callable[[BaseException], None] = lambda error: None,
-        *,
         leaked_tasks: LeakedTasks,
-        timeout_grace: float = 5.0,
     ) -> None:
-        """`timeout_grace`: seconds that a task has to end after its time limit."""
         self._source = source
         self._executor = executor
         self._put = put
-        self._events = events
-        self._on_fatal = on_fatal
-        self._context = contextvars.copy_context()
+        self._events = context.events
+        self._owner = context.owner
+        self._variables = contextvars.copy_context()
         self._closing = False
         self._is_paused = False
         self._takes_no_jobs = False  # closing or held up
@@ -105,18 +101,20 @@ class Slots:
         self._identifiers = tuple(identifiers)
         self._all: list[Slot] = []
         self._leaked_tasks = leaked_tasks
-        self._timeout_grace = timeout_grace
+        self._timeout_grace = context.options.timeout_grace
         self._idle: list[Slot] = []
         self._ended = asyncio.Event()
         self._became_idle = asyncio.Event()
         self.on_busy: Callable[[], None] | None = None
         """Called once when a slot wakes up, and then reset; may be set from any thread."""
         self.error: BaseException | None = None
-        for _ in range(count):
-            self._all.append(self._new_slot())
+        self._all.extend(Slot() for _ in range(count))
 
     def start(self) -> None:
         """Start every slot; each asks the source for a job."""
+        self._variables = contextvars.copy_context()
+        for slot in self._all:
+            self._emit_created(slot)
         for slot in self._all:
             self._spawn(slot)
 
@@ -154,6 +152,12 @@ class Slots:
             if slot.task is not None:
                 self._events.emit(WorkerReleased(worker_id=slot.id))
         self.wake(len(self._all))
+        self._check_ended()  # no slot may have been started
+
+    def refuse(self, jobs: Sequence[Job]) -> None:
+        """Return jobs that were locked for these slots: they take no more."""
+        for job in jobs:
+            self._put(Finished(job, Interrupted(JobInterruptedError("")), "", 0.0))
 
     def pause(self) -> None:
         """Take no more jobs for now; running ones continue."""
@@ -255,7 +259,8 @@ class Slots:
         if slot.job is not job or cause is None:
             return
         self._put(self._abandon(slot, job, cause, cause.reason))
-        another = self._new_slot()
+        another = Slot()
+        self._emit_created(another)
         self._all[self._all.index(slot)] = another
         self._spawn(another)  # while the pool closes, it ends at once
         if slot.task is not None:
@@ -281,14 +286,12 @@ class Slots:
 
     # -- one slot ------------------------------------------------------------------------------------------
 
-    def _new_slot(self) -> Slot:
-        slot = Slot()
+    def _emit_created(self, slot: Slot) -> None:
         self._events.emit(WorkerCreated(worker_id=slot.id, tasks=self._identifiers))
-        return slot
 
     def _spawn(self, slot: Slot) -> None:
         loop = asyncio.get_running_loop()
-        slot.context = self._context.copy()
+        slot.context = self._variables.copy()
         slot.task = loop.create_task(self._work(slot), name=slot.id, context=slot.context)
         slot.task.add_done_callback(lambda task: self._task_ended(slot, task))
 
@@ -314,10 +317,13 @@ class Slots:
             self._events.emit(WorkerFatalError(worker_id=slot.id, error=error))
         self._events.emit(WorkerStopped(worker_id=slot.id, error=error))
         if error is not None:
-            self._on_fatal(error)
+            self._owner.die(error, "run")
         if slot.is_abandoned:
             self._leaked_tasks.ended(slot.id)
-        if all(other.task is None for other in self._all):
+        self._check_ended()
+
+    def _check_ended(self) -> None:
+        if all(slot.task is None for slot in self._all):
             self._ended.set()
             self._became_idle.set()
 

@@ -25,6 +25,7 @@ from ...observability.stack_log import log_with_stack
 from ...tasks.call import label_of
 from ...tasks.helpers import JobHelpers, current_helpers
 from ...tasks.threads import TaskThreads
+from ..context import Owner
 from .end_reason import EndReason
 from .execute import Executor
 from .watchdog import MAX_FRAMES, stack_of
@@ -103,11 +104,11 @@ class JobTermination:
         helpers._end_early(cause, grace)
         if self._executor.is_async(self.job):
             self._cancel()
-            self.schedule(grace, self._press)
+            self.schedule(grace, self._escalate)
         else:
             if helpers._in_thread is None:  # but in a hook, or in what the function returned
                 self._cancel()
-            self.schedule(grace, self._press)
+            self.schedule(grace, self._escalate)
 
     def stop(self) -> None:
         """The attempt has ended."""
@@ -121,9 +122,9 @@ class JobTermination:
         call = self._helpers._in_thread
         return call is not None and (call.done() or not self._executor.is_in_thread(self.job))
 
-    def _press(self) -> None:
+    def _escalate(self) -> None:
         if self.has_thread_ended:  # a cancellation would take the result from it
-            self.schedule(HANDOVER, self._press)
+            self.schedule(HANDOVER, self._escalate)
             return
         if self._waits:
             self._on_wait(self)
@@ -138,18 +139,16 @@ class JobTermination:
 
 
 class LeakedTasks:
-    """Counts coroutines and threads; calls `on_too_many` once there are more than `allowed`.
+    """Counts coroutines and threads; the pool dies once there are more than `allowed`.
 
     Each holds memory, perhaps a connection or a lock. When there are too many, the worker shuts down, so
     that its supervisor starts another one.
     """
 
-    def __init__(
-        self, threads: TaskThreads, allowed: int, on_too_many: Callable[[BaseException], None]
-    ) -> None:
+    def __init__(self, threads: TaskThreads, allowed: int, owner: Owner) -> None:
         self._threads = threads
         self._allowed = allowed
-        self._on_too_many = on_too_many
+        self._owner = owner
         self._coroutines: dict[str, Job] = {}  # by the id of the slot that was replaced
 
     @property
@@ -191,7 +190,7 @@ class LeakedTasks:
 
     def _check(self) -> None:
         if len(self.names) > self._allowed:
-            self._on_too_many(WorkerUnhealthyError(self.names, self._allowed))
+            self._owner.die(WorkerUnhealthyError(self.names, self._allowed), "run")
 
 
 def _stack_of_coroutine(coroutine: Any) -> str:

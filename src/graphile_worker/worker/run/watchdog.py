@@ -53,6 +53,18 @@ class Watched(Protocol):
     def is_idle(self) -> bool: ...
 
 
+class LoopObserver(Protocol):
+    """Is told about blockages of the loop."""
+
+    def loop_blocked(self, blockage: Blockage) -> None:
+        """Called in the watchdog's thread whenever it reports a blockage."""
+        ...
+
+    def loop_unblocked(self, blockage: Blockage, seconds: float) -> None:
+        """Called on the loop after a blockage, with its length."""
+        ...
+
+
 class Blockage(msgspec.Struct, frozen=True, kw_only=True):
     """The event loop does not turn: since when, and what runs on it."""
 
@@ -87,21 +99,17 @@ class LoopWatchdog:
         self,
         slots: Watched,
         runs_job: CodeType,
-        *,
-        on_blocked: Callable[[Blockage], None] = lambda _: None,
-        on_over: Callable[[Blockage, float], None] = lambda *_: None,
+        observer: LoopObserver,
         exit_process: Callable[[Blockage, int], None] | None = None,
     ) -> None:
         """`runs_job` is the code that has the running job in a local variable `job`.
 
-        `on_blocked` is called in the watchdog's thread whenever it reports a blockage, and `on_over` on the
-        loop after it, with its length in seconds. `exit_process` is called in the watchdog's thread if the
-        loop is still blocked at the deadline of `exit_by`.
+        `exit_process` is called in the watchdog's thread if the loop is still blocked at the deadline of
+        `exit_by`.
         """
         self._slots = slots
         self._runs_job = runs_job
-        self._on_blocked = on_blocked
-        self._on_over = on_over
+        self._observer = observer
         self._exit_process = exit_process
         self._loop: asyncio.AbstractEventLoop | None = None
         self._loop_thread = 0
@@ -203,7 +211,7 @@ class LoopWatchdog:
                 "the event loop runs again; %s had blocked it for %.1f s", blockage.culprit, seconds,
                 extra=blockage.fields,
             )  # fmt: skip
-            self._call(self._on_over, blockage, seconds)
+            self._call(self._observer.loop_unblocked, blockage, seconds)
 
     def _report(self, since: float) -> None:
         self.current = blockage = self._look(since)
@@ -215,7 +223,7 @@ class LoopWatchdog:
             time.monotonic() - since,
         )
         try:
-            self._on_blocked(blockage)
+            self._observer.loop_blocked(blockage)
         except BaseException:
             logger.debug("the blocked event loop could not be reported", exc_info=True)
 

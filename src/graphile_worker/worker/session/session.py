@@ -24,13 +24,16 @@ from ...db.borrowed import give_back, is_gone, throw_away
 from ...db.connection import Connection, Pool
 from ...db.errors import explained, sqlstate_of
 from ...db.retry import BROKEN_CONNECTION, UNREACHABLE, delays_for
+from ...errors import WorkerStoppedError
 from ...job import Job
 from ...recovery.lease import Lease
 from ...recovery.reclaim import end_lost_sessions, reclaim_jobs
 from ...schema_name import SchemaName
 from ...sql import load
+from ..context import PoolContext
 from .locked_jobs import LockedJobs
 
+SESSIONS_WITH_LISTENER = 3
 ANSWER_WITHIN = 30.0  # seconds for the answer to a statement; doubled after each timeout
 LONGEST_WAIT = 600.0
 CLOSE_WITHIN = 2.0  # seconds to reset a connection before it is thrown away
@@ -53,19 +56,23 @@ class SessionClosedError(Exception):
 class Sessions:
     """The sessions of one pool, with the locked jobs and the lease that they share."""
 
-    def __init__(
-        self, pool: Pool, schema: SchemaName, pool_id: str, lease: Lease, *, prepared_statements: bool
-    ) -> None:
+    def __init__(self, context: PoolContext, pool: Pool, lease: Lease, *, reserved: int = 0) -> None:
+        """`reserved`: connections of `pool` that are in use elsewhere."""
         self._pool = pool
-        self._schema = schema
-        self._pool_id = pool_id
-        self._prepared_statements = prepared_statements
+        self._schema = context.schema
+        self._pool_id = context.pool_id
+        self._prepared_statements = context.options.prepared_statements
         self._all: list[Session] = []
         self._abandoned: set[int] = set()  # backend pids of sessions that may still be open on the server
         self.locked_jobs = LockedJobs()
         self.lease = lease
         self.answered_at = time.monotonic()
         """When the database last answered a statement."""
+        self._is_closed = False
+        self.fetch = self.open()
+        # A small pool keeps one connection for tasks, so fetches and writes share a session.
+        is_small = pool.get_max_size() < SESSIONS_WITH_LISTENER + 1 + reserved
+        self.write = self.fetch if is_small else self.open()
 
     def open(self, *, hold: bool = False) -> Session:
         """Add a session, which connects on first use; `hold`: for held batches."""
@@ -78,6 +85,12 @@ class Sessions:
         )
         self._all.append(session)
         return session
+
+    async def run(self, statement: Statement[T]) -> T:
+        """Run one statement, without retries, on a connection that tasks cannot occupy."""
+        if self._is_closed:
+            raise WorkerStoppedError("the worker has ended")
+        return await self.write.run(statement)
 
     async def reclaim(self) -> None:
         """Return jobs that this pool may have locked without knowing it."""
@@ -123,6 +136,14 @@ class Sessions:
             self.locked_jobs.jobs.clear()
             self.locked_jobs.doubt()
         await self.reclaim()
+
+    def refuse(self) -> None:
+        """Run no more statements for others; `reopen` takes it back."""
+        self._is_closed = True
+
+    def reopen(self) -> None:
+        """Run statements again: the shutdown that refused them was cancelled."""
+        self._is_closed = False
 
     async def close(self) -> None:
         """Release all connections to the database pool."""

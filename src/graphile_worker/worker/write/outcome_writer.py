@@ -15,14 +15,12 @@ from collections.abc import Set as AbstractSet
 from functools import partial
 from typing import Protocol
 
-from ...clock import Clock
 from ...db.connection import Connection
 from ...db.retry import is_refusal, may_pass
 from ...error_text import message_of
 from ...errors import JobError, JobInterruptedError
 from ...figures.counter import FigureCounter
 from ...history.partitions import is_partition_missing
-from ...hooks import Events
 from ...hooks.redaction import Redactor
 from ...job import Job
 from ...observability.job_context import job_fields
@@ -31,7 +29,7 @@ from ...queries.end_cancelled import CancelledJob
 from ...queries.write import ALL_WRITTEN, Written, release_queue, write
 from ...queries.write_plan import Continuation, Outcomes, WritePlan, WritePlanner, outcomes_of
 from ...recovery.orphaned_jobs import still_locked
-from ...schema_name import SchemaName
+from ..context import PoolContext
 from ..run.end_reason import TAKEN_AWAY
 from ..session.session import Session
 from .events import LOST_ROW, OutcomeEvents
@@ -67,6 +65,14 @@ class QueueContinuation(Protocol):
         `above`: until then, start no job of a worse priority.
         """
         ...
+
+
+class WriteWatcher(Protocol):
+    """Is told how each statement went."""
+
+    def write_failed(self, error: BaseException) -> None: ...
+
+    def write_succeeded(self) -> None: ...
 
 
 class _RefusedError(Exception):
@@ -109,41 +115,35 @@ class OutcomeWriter:
 
     def __init__(
         self,
+        context: PoolContext,
         session: Session,
-        schema: SchemaName,
-        events: Events,
-        clock: Clock,
+        queues: QueueContinuation,
+        watcher: WriteWatcher,
         *,
-        pool_id: str,
-        interrupted_delay: float,
-        on_error: Callable[[BaseException], None],
-        on_written: Callable[[], None],
-        recorder: HistoryRecorder | None = None,
-        figures: FigureCounter | None = None,
-        redactors: Sequence[Redactor] = (),
-        may_be_cancelled: Callable[[], bool] = lambda: False,
+        recorder: HistoryRecorder | None,
+        figures: FigureCounter | None,
+        redactors: Sequence[Redactor],
     ) -> None:
         """`recorder`: what to keep in the history; None if there is no history."""
+        self._owner = context.owner
         self._redactors = redactors
-        self._may_be_cancelled = may_be_cancelled
         self._session = session
-        self._schema = schema
-        self._clock = clock
+        self._schema = context.schema
+        self._clock = context.clock
         self._recorder = recorder
         self._planner = WritePlanner(
-            pool_id, schema.name, version=None if recorder is None else recorder.version
+            context.pool_id, context.schema.name, version=None if recorder is None else recorder.version
         )
-        self._events = OutcomeEvents(events, pool_id, clock)
-        self._pool_id = pool_id
-        self._interrupted_delay = interrupted_delay
-        self._on_error = on_error
-        self._on_written = on_written
+        self._events = OutcomeEvents(context.events, context.pool_id, context.clock)
+        self._pool_id = context.pool_id
+        self._interrupted_delay = context.options.interrupted_job_retry_delay
+        self._watcher = watcher
         self._figures = figures
         self._sent: list[Sequence[Finished]] = []  # what was sent of the present part
         self.maybe_written: set[int] = set()
         """Ids of jobs whose write was sent and got no answer."""
         self._given_up_in_a_row = 0
-        self.queues: QueueContinuation | None = None
+        self._queues = queues
         self.has_freed_queues = False
         """Whether a named queue may be free now without its next job being locked."""
         self.has_next_jobs = False
@@ -225,7 +225,7 @@ class OutcomeWriter:
             now=self._clock.now,
         )
         can_continue = outcomes.queues and not outcomes.returned and not outcomes.cancelled
-        queues = self.queues if can_continue else None
+        queues = self._queues if can_continue else None
         return self._planner.plan(outcomes, None if queues is None else queues.terms()), queues
 
     def _account(
@@ -283,7 +283,7 @@ class OutcomeWriter:
         written, seconds = ALL_WRITTEN, None
         locked_jobs, is_observed = self._session.locked_jobs, self._events.is_write_observed
         cancellable = None
-        if (plan.outcomes.failed or plan.outcomes.returned) and self._may_be_cancelled():
+        if (plan.outcomes.failed or plan.outcomes.returned) and self._owner.sees_cancelled_jobs:
             cancellable = partial(self._cancellable, batch)
 
         async def statement(connection: Connection) -> Sequence[Job]:
@@ -307,7 +307,7 @@ class OutcomeWriter:
                 raise refused from error
             raise
         self._given_up_in_a_row = 0
-        self._on_written()
+        self._watcher.write_succeeded()
         return written, jobs, seconds
 
     def _as_refusal(self, error: Exception) -> Exception | None:
@@ -384,7 +384,7 @@ class OutcomeWriter:
         False if the outcome must wait.
         """
         if may_pass(error) or self._given_up_in_a_row >= MAX_GIVEN_UP:
-            self._on_error(error)
+            self._watcher.write_failed(error)
             return False
         reason = f"its outcome could not be written: {message_of(error)}"
         try:

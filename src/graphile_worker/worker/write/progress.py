@@ -7,33 +7,38 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Collection
 from contextlib import suppress
 from contextvars import copy_context
+from typing import Protocol
 
-from ...clock import Clock
-from ...db.connection import Connection
 from ...error_text import message_of
 from ...history.progress import ProgressReport, write_progress
-from ...schema_name import SchemaName
+from ...job import Job
+from ..context import PoolContext
+from ..session.session import Sessions
 
 INTERVAL = 1.0  # seconds
 
 logger = logging.getLogger("graphile_worker.worker")
 
-Run = Callable[[Callable[[Connection], Awaitable[None]]], Awaitable[None]]
+
+class RunningJobs(Protocol):
+    """The lanes of the pool."""
+
+    @property
+    def running(self) -> Collection[Job]:
+        """The jobs that run now."""
+        ...
 
 
 class ProgressReporter:
     """The progress of all jobs of one pool."""
 
-    def __init__(
-        self, run: Run, schema: SchemaName, clock: Clock, running: Callable[[], Collection[int]]
-    ) -> None:
-        """`run` runs a statement; `running` returns the ids of the jobs that run now."""
-        self._run = run
-        self._schema = schema
-        self._clock = clock
+    def __init__(self, context: PoolContext, sessions: Sessions, running: RunningJobs) -> None:
+        self._sessions = sessions
+        self._schema = context.schema
+        self._clock = context.clock
         self._running = running
         self._loop = asyncio.get_running_loop()
         self._context = copy_context()  # not that of the first job that reports something
@@ -69,7 +74,7 @@ class ProgressReporter:
 
     async def _work(self) -> None:
         while not self._is_closed:
-            running = set(self._running())
+            running = {job.id for job in self._running.running}
             try:
                 await self._store(ended=self._stored - running, running=running)
             except Exception as error:  # progress is not worth an interruption
@@ -89,5 +94,5 @@ class ProgressReporter:
         gone = sorted(ended)
         if not reports and not gone:
             return
-        await self._run(lambda connection: write_progress(connection, self._schema, reports, gone))
+        await self._sessions.run(lambda connection: write_progress(connection, self._schema, reports, gone))
         self._stored = (self._stored - set(gone)) | reports.keys()

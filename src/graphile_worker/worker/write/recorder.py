@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from collections.abc import Set as AbstractSet
+from contextlib import suppress
 
 import msgspec
 
 from ... import sqlstates
 from ...db.connection import Connection
-from ...db.errors import sqlstate_of
+from ...db.errors import explained, is_surely_undone, sqlstate_of
 from ...error_parts import qualified_name
 from ...error_text import message_of
-from ...history.fingerprint import fingerprint
+from ...history.error_groups import MAX_MESSAGE, CountedErrors, write_error_groups
+from ...history.fingerprint import fingerprint, place_in
 from ...history.partitions import ERRORS, HISTORY, add_partitions, name_tasks
 from ...hooks.redaction import Redactor, redacted_json, redacted_text
 from ...job import Job
@@ -23,7 +26,8 @@ from ...keep import Keep, KeepPolicy, is_awaited
 from ...outcome import Failed, Finished, Snoozed, keep_of
 from ...queries.write_plan import ErrorRecord, Outcomes
 from ...schema_name import SchemaName
-from .error_counts import ErrorCounts
+from ..context import PoolContext
+from ..session.session import Sessions
 
 MAX_ERRORS = 100
 """Errors of one fingerprint that a pool keeps per minute; the rest are only counted."""
@@ -35,6 +39,15 @@ REFUSED = (
     sqlstates.UNDEFINED_TABLE,
 )
 
+STORE_AFTER = 5.0  # seconds after the first error
+MAX_GROUPS = 1_000  # that are counted at the same time; beyond that errors have no pattern
+STORE_WITHIN = 5.0
+UNCOUNTED = (
+    sqlstates.UNDEFINED_TABLE,
+    sqlstates.INVALID_SCHEMA_NAME,
+    sqlstates.INSUFFICIENT_PRIVILEGE,
+)
+
 logger = logging.getLogger("graphile_worker.worker")
 
 
@@ -42,27 +55,18 @@ class HistoryRecorder:
     """Decides what is written beside the outcomes of one pool."""
 
     def __init__(
-        self,
-        policy: KeepPolicy,
-        schema: SchemaName,
-        *,
-        error_retention: float,
-        version: str | None = None,
-        redactors: Sequence[Redactor] = (),
-        monotonic: Callable[[], float] = time.monotonic,
+        self, context: PoolContext, sessions: Sessions, policy: KeepPolicy, redactors: Sequence[Redactor]
     ) -> None:
-        """`error_retention`: seconds to keep errors; 0 not to keep them. `version`: of the application."""
-        self.version = version
+        self.version = context.options.app_version
         self._policy = policy
-        self.redactors = redactors
-        self._schema = schema
-        self._error_retention = error_retention
-        self._monotonic = monotonic
+        self._redactors = redactors
+        self._sessions = sessions
+        self._schema = context.schema
+        self._error_retention = context.options.error_retention  # seconds; 0 not to keep errors
         self._fingerprints: dict[tuple[str, str, str], str] = {}
         self._recent: Counter[str] = Counter()
         self._minute = 0.0
-        self.counts: ErrorCounts | None = None
-        """Counts errors by fingerprint; set by the pool if errors are kept."""
+        self._counts = ErrorCounts(sessions, self._schema, version=self.version, redactors=redactors)
         self.is_on = True
         """False if this role may not write to the history: then nothing is kept."""
 
@@ -108,26 +112,26 @@ class HistoryRecorder:
         """How to keep the end of a cancelled job, like a failure, and its payload if that is redacted."""
         job = finished.job
         keep = self._policy.for_failed(job.task_identifier, job.raw_flags) if self.is_on else None
-        if not self.redactors or keep is None or not keep.payload:
+        if not self._redactors or keep is None or not keep.payload:
             return keep, None
-        return keep, redacted_json(self.redactors, "payload", job.task_identifier, job.raw_payload)
+        return keep, redacted_json(self._redactors, "payload", job.task_identifier, job.raw_payload)
 
     def _redacted_payload(self, job: Job, outcome: Failed | Snoozed, keep: Keep | None) -> str | None:
-        if not self.redactors or keep is None or not keep.payload:
+        if not self._redactors or keep is None or not keep.payload:
             return None
         raw = outcome.remaining_payload or job.raw_payload
-        return redacted_json(self.redactors, "payload", job.task_identifier, raw)
+        return redacted_json(self._redactors, "payload", job.task_identifier, raw)
 
     def count(self, outcomes: Outcomes, batch: Sequence[Finished], final: AbstractSet[int]) -> None:
         """Count the failures of a batch that was written; those in `final` are permanent."""
-        if self.counts is None:
+        if self._error_retention <= 0:
             return
         records = {failure.job_id: failure.record for failure in outcomes.failed}
         for finished in batch:
             outcome, record = finished.outcome, records.get(finished.job.id)
             if isinstance(outcome, Failed) and record is not None:
                 is_final = finished.job.id in final
-                self.counts.add(finished, outcome, record.fingerprint, record.error_type, is_final=is_final)
+                self._counts.add(finished, outcome, record.fingerprint, record.error_type, is_final=is_final)
 
     def _fingerprint(self, task_identifier: str, error_type: str, outcome: Failed) -> str:
         """Cached, because a task that fails often fails in the same way."""
@@ -141,21 +145,29 @@ class HistoryRecorder:
         return known
 
     def _is_below_limit(self, mark: str) -> bool:
-        now = self._monotonic()
+        now = time.monotonic()
         if now - self._minute >= MINUTE:
             self._minute = now
             self._recent.clear()
         self._recent[mark] += 1
         return self._recent[mark] <= MAX_ERRORS
 
-    async def prepare(self, connection: Connection, identifiers: Sequence[str]) -> None:
+    async def prepare(self, identifiers: Sequence[str]) -> None:
         """Make the partitions that the first writes need, and remember the names of these tasks.
 
         In a transaction of the caller, a write makes those that it misses: others would wait for the locks.
         """
-        await self._guarded(lambda: name_tasks(connection, self._schema, identifiers))
-        if not connection.is_in_transaction():
-            await self.add_partitions(connection)
+
+        async def statements(connection: Connection) -> None:
+            await self._guarded(lambda: name_tasks(connection, self._schema, identifiers))
+            if not connection.is_in_transaction():
+                await self.add_partitions(connection)
+
+        await self._sessions.run(statements)
+
+    async def close(self) -> None:
+        """Store the counts of errors that are left, if the database answers soon."""
+        await self._counts.close()
 
     async def add_partitions(self, connection: Connection, batch: Sequence[Finished] = ()) -> None:
         """Make the partitions for what this pool keeps, and for these jobs."""
@@ -195,6 +207,129 @@ class HistoryRecorder:
             "keep them, run `graphile-worker migrate` and workers as the owner of the schema",
             message_of(error),
         )
+
+
+class ErrorCounts:
+    """Counts the errors of one pool by fingerprint, and stores the counts every few seconds.
+
+    As with figures, nothing is counted twice: what may have been stored before the connection broke is
+    dropped.
+    """
+
+    def __init__(
+        self, sessions: Sessions, schema: SchemaName, *, version: str | None, redactors: Sequence[Redactor]
+    ) -> None:
+        self._redactors = redactors
+        self._sessions = sessions
+        self._schema = schema
+        self._version = version
+        self._counted: dict[str, CountedErrors] = {}
+        self._latest: dict[str, tuple[str, BaseException]] = {}
+        self._task: asyncio.Task[None] | None = None
+        self._is_storing = False
+        self._is_failing = False
+        self._is_on = True
+
+    def add(
+        self, finished: Finished, outcome: Failed, fingerprint: str, error_type: str, *, is_final: bool
+    ) -> None:
+        """Count an error that was written; `is_final`: the job failed permanently with it."""
+        now, job = time.monotonic(), finished.job
+        known = self._counted.get(fingerprint)
+        if known is None:
+            if len(self._counted) >= MAX_GROUPS or not self._is_on:
+                return
+            self._counted[fingerprint] = CountedErrors(
+                task_id=job.task_id,
+                error_type=error_type,
+                message="",
+                place=place_in(outcome.traceback),
+                first_at=now,
+                last_at=now,
+                errors=1,
+                permanent=int(is_final),
+                job_id=job.id,
+            )
+        else:
+            known.errors += 1
+            known.permanent += is_final
+            known.last_at = now
+            known.job_id = job.id
+        self._latest[fingerprint] = job.task_identifier, outcome.error
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(
+                self._store_later(), name="graphile-worker error groups"
+            )
+
+    def _message(self, task_identifier: str, error: BaseException) -> str:
+        message = message_of(error)
+        return redacted_text(self._redactors, task_identifier, message) if self._redactors else message
+
+    async def close(self) -> None:
+        """Store what is left, if the database answers soon."""
+        if (task := self._task) is not None:
+            if self._is_storing:
+                await asyncio.wait((task,), timeout=STORE_WITHIN)
+            task.cancel()
+            await asyncio.wait((task,))
+        with suppress(Exception):
+            async with asyncio.timeout(STORE_WITHIN):
+                await self._store()
+
+    async def _store_later(self) -> None:
+        try:
+            while self._counted:
+                await asyncio.sleep(STORE_AFTER)
+                self._is_storing = True
+                try:
+                    await self._store()
+                except Exception as error:
+                    self._failed(error)
+                else:
+                    self._is_failing = False
+                finally:
+                    self._is_storing = False
+        finally:
+            self._task = None
+
+    def _failed(self, error: Exception) -> None:
+        if sqlstate_of(error) in UNCOUNTED:
+            self._is_on = False
+            self._counted.clear()
+            self._latest.clear()
+            logger.warning("errors are not counted: %s; jobs run as usual", explained(error))
+            return
+        level = logging.DEBUG if self._is_failing else logging.WARNING
+        self._is_failing = True
+        logger.log(level, "groups of errors cannot be stored: %s", explained(error))
+
+    async def _store(self) -> None:
+        counted, self._counted = self._counted, {}
+        latest, self._latest = self._latest, {}
+        if not counted:
+            return
+        for mark, (task_identifier, error) in latest.items():
+            counted[mark].message = self._message(task_identifier, error)[:MAX_MESSAGE]
+        now = time.monotonic()
+        try:
+            await self._sessions.run(
+                lambda connection: write_error_groups(connection, self._schema, counted, now, self._version)
+            )
+        except Exception as error:
+            if is_surely_undone(error):
+                self._put_back(counted)
+            raise
+
+    def _put_back(self, unwritten: dict[str, CountedErrors]) -> None:
+        """Add what was not stored to what was counted in the meantime."""
+        for mark, earlier in unwritten.items():
+            later = self._counted.get(mark)
+            if later is None:
+                self._counted[mark] = earlier
+            else:
+                later.errors += earlier.errors
+                later.permanent += earlier.permanent
+                later.first_at = earlier.first_at
 
 
 def with_redacted_errors(batch: Sequence[Finished], redactors: Sequence[Redactor]) -> list[Finished]:

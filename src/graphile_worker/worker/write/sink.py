@@ -14,18 +14,17 @@ import asyncio
 import logging
 import math
 from collections.abc import Callable, Collection, Sequence
+from typing import Protocol
 
-from ...clock import Clock
 from ...db.retry import Backoff, Delays
 from ...errors import JobError
 from ...faults import is_our_end
 from ...figures.counter import FigureCounter
-from ...hooks import Events
 from ...hooks.redaction import Redactor
 from ...outcome import Finished, queues_of
-from ...schema_name import SchemaName
+from ..context import PoolContext
 from ..held.batches import HeldBatches
-from ..session.session import Session
+from ..session.session import FailureLog, Session
 from ..session.watermarks import NO_CEILING
 from .outcome_writer import OutcomeWriter, PendingWrite, QueueContinuation
 from .recorder import HistoryRecorder
@@ -39,50 +38,61 @@ MAX_RESTARTS = 3  # of the writing task without a write in between, before the w
 logger = logging.getLogger("graphile_worker.worker")
 
 
+class JobTakers(QueueContinuation, Protocol):
+    """What takes jobs for the slots: the lanes of a pool, as the sink sees them."""
+
+    def pause(self) -> None:
+        """Take no more jobs for now: too much is unwritten."""
+        ...
+
+    def resume(self) -> None:
+        """Take jobs again."""
+        ...
+
+    def jobs_written(self, finished: Sequence[Finished]) -> None:
+        """The outcomes of these jobs are written: there may be room in their limits."""
+        ...
+
+
 class Sink:
     """Takes the outcomes of finished jobs and writes them to the database."""
 
     def __init__(
         self,
+        context: PoolContext,
         session: Session,
-        schema: SchemaName,
-        events: Events,
-        clock: Clock,
-        *,
-        pool_id: str,
-        complete_delay: float | None = None,
-        fail_delay: float | None = None,
-        interrupted_delay: float = 0.0,
-        on_error: Callable[[BaseException], None],
-        on_written: Callable[[], None] = lambda: None,
-        recorder: HistoryRecorder | None = None,
-        figures: FigureCounter | None = None,
-        redactors: Sequence[Redactor] = (),
-        may_be_cancelled: Callable[[], bool] = lambda: False,
+        takers: JobTakers,
+        hold: Callable[[Sink], HeldBatches] | None,
+        recorder: HistoryRecorder | None,
+        figures: FigureCounter | None,
+        redactors: Sequence[Redactor],
     ) -> None:
-        """`on_error` is called after each failed write, `on_written` after each successful one.
+        """`takers`: what takes jobs, and waits while too much is unwritten.
 
-        `recorder`: what to keep in the history; None if there is no history. `may_be_cancelled`: whether this
-        pool can see which jobs were cancelled.
+        `hold`: makes what takes the outcomes of held jobs, and passes on what it does not write; None if
+        none are held. `recorder`: what to keep in the history; None if there is no history.
         """
+        options = context.options
         self._writer = OutcomeWriter(
+            context,
             session,
-            schema,
-            events,
-            clock,
-            pool_id=pool_id,
-            interrupted_delay=interrupted_delay,
-            on_error=self._write_failed,
-            on_written=self._write_succeeded,
+            takers,
+            self,
             recorder=recorder,
             figures=figures,
             redactors=redactors,
-            may_be_cancelled=may_be_cancelled,
         )
-        self._clock = clock
-        self._delays = (complete_delay or 0.0, fail_delay or 0.0)
-        self._on_error = on_error
-        self._on_written = on_written
+        self._owner = context.owner
+        self._clock = context.clock
+        self._takers = takers
+        self._delays = (options.complete_job_batch_delay or 0.0, options.fail_job_batch_delay or 0.0)
+        self._failures = FailureLog(
+            context.clock,
+            context.schema,
+            "outcomes could not be written and are kept: %s",
+            "outcomes are written again",
+            level=logging.ERROR,
+        )
         self._unwritten = Unwritten()
         self._in_flight: list[Finished] = []
         self._sent_at = 0.0
@@ -94,58 +104,37 @@ class Sink:
         self._is_awake = False  # whether the loop picks up new outcomes without a wake-up
         self._flushes = 0  # that wait for the end of writes
         self._is_closing = False
-        self._on_full: Callable[[], None] = lambda: None
-        self._on_room: Callable[[], None] = lambda: None
         self._loop_task: asyncio.Task[None] | None = None
-        self.on_ended: Callable[[Sequence[Finished]], None] | None = None
-        """Called with the outcomes that were written; None if nothing has to know."""
-        self.held_batches: HeldBatches | None = None
-        """Takes the outcomes of held jobs; None if none are held."""
-        self._held: Collection[int] = ()
-        self._unsettled: Collection[int] = ()
         self._priority_cap = NO_CEILING  # the best priority of unwritten jobs of named queues
         self.accepted = 0
         """The number of outcomes put here so far."""
         self.last_error: BaseException | None = None
         """The error of the last write; None if it succeeded."""
+        self.held_batches = None if hold is None else hold(self)
+        self._held: Collection[int] = () if self.held_batches is None else self.held_batches.by_id
+        self._unsettled: Collection[int] = () if self.held_batches is None else self.held_batches.unsettled
 
-    def hold_with(self, held_batches: HeldBatches) -> None:
-        """Leave the outcomes of held jobs to `held_batches`, which passes on what it does not write."""
-        self.held_batches = held_batches
-        self._held, self._unsettled = held_batches.by_id, held_batches.unsettled
-        held_batches.put = self.accept
-        held_batches.get_counts = lambda: (self.accepted, self._unwritten.not_deleted)
+    @property
+    def not_deleted(self) -> int:
+        """The number of outcomes so far that need more than a delete."""
+        return self._unwritten.not_deleted
 
     def completed_held(self, batch: list[Finished], began: float) -> None:
         """A commit has deleted these held jobs; `began`: when their end began, or the search for it."""
         self._writer.completed_held(batch, began)
         if self.last_error is None:  # otherwise the next write of the sink tells whether the failure is over
-            self._on_written()
+            self._failures.succeeded()
 
     def discarded_held(self, finished: Finished) -> None:
         """Another worker has the job, because the transaction that held it was lost."""
         self._writer.discarded(finished)
 
-    def start(
-        self,
-        queues: QueueContinuation,
-        *,
-        on_full: Callable[[], None] = lambda: None,
-        on_room: Callable[[], None] = lambda: None,
-    ) -> None:
-        """Start writing.
-
-        `on_full` is called when too much is unwritten to take more jobs, and `on_room` when that is over.
-        """
-        self._writer.queues = queues
-        self._on_full, self._on_room = on_full, on_room
-        self._start_loop()
-
-    def _start_loop(self) -> None:
+    def start(self) -> None:
+        """Start writing."""
         self._loop_task = asyncio.get_running_loop().create_task(self._run(), name="graphile-worker sink")
 
-    async def supervise(self, on_fatal: Callable[[BaseException], None]) -> None:
-        """Restart the writing task if it was cancelled or failed; `on_fatal` if that does not help."""
+    async def supervise(self) -> None:
+        """Restart the writing task if it was cancelled or failed; the pool dies if that does not help."""
         while self._loop_task is not None:
             task = self._loop_task
             await asyncio.wait((task,))
@@ -157,9 +146,10 @@ class Sink:
             logger.error("the task that writes outcomes ended: %r; restarting it", error or "a cancellation")
             self._restarts += 1
             if self._restarts > MAX_RESTARTS:
-                on_fatal(error or JobError("the task that writes outcomes is cancelled again and again"))
+                error = error or JobError("the task that writes outcomes is cancelled again and again")
+                self._owner.die(error, "write")
                 return
-            self._start_loop()
+            self.start()
             self._wakeup.set()
 
     async def restart(self) -> None:
@@ -167,7 +157,7 @@ class Sink:
         task = self._loop_task
         if task is not None and (task.cancelling() or task.done()) and not self._is_closing:
             await asyncio.wait((task,))
-            self._start_loop()
+            self.start()
             self._wakeup.set()
 
     def put(self, finished: Finished) -> None:
@@ -188,7 +178,7 @@ class Sink:
         if self._unwritten.put(finished) and not self._is_full and self._unwritten.is_too_much:
             self._is_full = True
             self._wakeup.set()  # cuts batch delays short
-            self._on_full()
+            self._takers.pause()
         if not self._is_awake:
             self._is_awake = True
             self._written.clear()
@@ -196,17 +186,16 @@ class Sink:
 
     def _cap_priority(self, priority: int) -> None:
         """Let jobs of a worse priority wait: the next job of the queue may come with the write."""
-        if self.last_error is None and not any(self._delays) and self._writer.queues is not None:
+        if self.last_error is None and not any(self._delays):
             self._priority_cap = priority
-            self._writer.queues.cap_priority(priority)
+            self._takers.cap_priority(priority)
 
     def _part_done(self, part: Sequence[Finished]) -> None:
-        if self.on_ended is not None:
-            self.on_ended(part)
+        self._takers.jobs_written(part)
         self._unwritten.written(part)
         if self._is_full and self._unwritten.has_room:
             self._is_full = False
-            self._on_room()
+            self._takers.resume()
 
     @property
     def is_written(self) -> bool:
@@ -275,7 +264,7 @@ class Sink:
                 except BaseException as error:
                     if is_our_end(error):
                         raise
-                    self._write_failed(error)
+                    self.write_failed(error)
                     is_done = False
                 self._announce_freed_queues(is_done)
                 if is_done:
@@ -287,14 +276,12 @@ class Sink:
 
     def _announce_freed_queues(self, is_done: bool) -> None:
         writer = self._writer
-        if writer.queues is None:
-            return
         if writer.has_freed_queues:
-            writer.queues.queues_freed(self._priority_cap if writer.has_next_jobs and is_done else NO_CEILING)
+            self._takers.queues_freed(self._priority_cap if writer.has_next_jobs and is_done else NO_CEILING)
             writer.has_freed_queues = writer.has_next_jobs = False
         if self._priority_cap < NO_CEILING:
             self._priority_cap = self._unwritten.best_queued if is_done else NO_CEILING
-            writer.queues.cap_priority(self._priority_cap)
+            self._takers.cap_priority(self._priority_cap)
 
     async def _pause(self, seconds: float) -> None:
         """Wait before the next attempt; only briefly during a flush, because the worker is stopping then."""
@@ -346,11 +333,18 @@ class Sink:
                 self._unwritten.requeue(pending.unwritten)
         return not pending.kept
 
-    def _write_failed(self, error: BaseException) -> None:
+    def write_failed(self, error: BaseException) -> None:
+        """A statement has failed, and its outcomes are kept."""
         self.last_error = error
-        self._on_error(error)
+        self.held_write_failed(error)
 
-    def _write_succeeded(self) -> None:
+    def held_write_failed(self, error: BaseException) -> None:
+        """The end of a held batch has failed; the next write tells whether the failure is over."""
+        self._failures.failed(error)
+        self._owner.write_failed(error)
+
+    def write_succeeded(self) -> None:
+        """A statement has been committed."""
         self._restarts = 0
         self.last_error = None
-        self._on_written()
+        self._failures.succeeded()

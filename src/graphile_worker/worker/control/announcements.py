@@ -1,18 +1,24 @@
-"""SchemaWatch: notices when the schema is migrated, or dropped and installed again, under a worker."""
+"""What a pool does about notifications: SchemaWatch about changes of the schema, Announcements about all.
+
+SchemaWatch notices when the schema is migrated, or dropped and installed again, under a worker.
+"""
 
 from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 
-from ...clock import Clock
+from ...db.connection import Connection
 from ...db.retry import Backoff, is_retryable
 from ...errors import SchemaTooNewError
 from ...migrate.refusals import check_not_newer
-from ...migrate.state import SchemaState
-from ...schema_name import SchemaName
+from ...migrate.state import SchemaState, read_state
 from ..background import BackgroundTasks
+from ..context import PoolContext
+from ..lanes import Lanes
+from ..session.session import Sessions
+from .watch import ControlWatch
 
 MIN_INTERVAL = 1.0  # seconds between two checks, no matter how many migrations are announced
 
@@ -22,23 +28,12 @@ logger = logging.getLogger("graphile_worker.worker")
 class SchemaWatch:
     """Compares the schema with what it was at the last check, whenever a change is announced or suspected."""
 
-    def __init__(
-        self,
-        schema: SchemaName,
-        read_state: Callable[[], Awaitable[SchemaState]],
-        clock: Clock,
-        background: BackgroundTasks,
-        *,
-        on_changed: Callable[[], None],
-        on_too_new: Callable[[SchemaTooNewError], None],
-    ) -> None:
-        """`on_changed`: task ids and locked jobs may be stale; `on_too_new`: the worker must stop."""
-        self._schema = schema
-        self._read_state = read_state
-        self._clock = clock
+    def __init__(self, context: PoolContext, sessions: Sessions, background: BackgroundTasks) -> None:
+        self._schema = context.schema
+        self._clock = context.clock
+        self._owner = context.owner
+        self._sessions = sessions
         self._background = background
-        self._on_changed = on_changed
-        self._on_too_new = on_too_new
         self._last_state: tuple[int | None, ...] | None = None
         self._checked_at = self._announced_at = -math.inf
         self._is_suspected = False
@@ -54,7 +49,7 @@ class SchemaWatch:
         now = self._clock.monotonic()
         if now >= self._announced_at + MIN_INTERVAL:
             self._announced_at = now
-            self._on_changed()
+            self._owner.schema_changed()
         self.check()
 
     def check(self) -> None:
@@ -74,10 +69,10 @@ class SchemaWatch:
                 self._is_suspected = False
                 self._checked_at = self._clock.monotonic()
                 try:
-                    self._compare(await self._read_state())
+                    self._compare(await self._sessions.run(self._read_state))
                     backoff.reset()
                 except SchemaTooNewError as error:
-                    self._on_too_new(error)
+                    self._owner.die(error, "migrate")
                 except Exception as error:
                     logger.debug("could not read the schema's revision: %s", error)
                     if is_retryable(error):
@@ -86,6 +81,9 @@ class SchemaWatch:
         finally:
             self._is_checking = False
 
+    def _read_state(self, connection: Connection) -> Awaitable[SchemaState]:
+        return read_state(connection, self._schema)
+
     def _compare(self, state: SchemaState) -> None:
         now = (state.jobs_table, state.revision, state.breaking_revision)
         before, self._last_state = self._last_state, now
@@ -93,4 +91,33 @@ class SchemaWatch:
             return
         check_not_newer(state, self._schema)
         if before is not None:
-            self._on_changed()
+            self._owner.schema_changed()
+
+
+class Announcements:
+    """Implements the listener's `Notifications`: tells each part of the pool what concerns it."""
+
+    def __init__(self, lanes: Lanes, schema_watch: SchemaWatch, control: ControlWatch | None) -> None:
+        self._lanes = lanes
+        self._schema_watch = schema_watch
+        self._control = control
+        self.jobs_added = lanes.pulse
+        self.jobs_freed = lanes.jobs_freed
+        self.limits_changed = lanes.limits_changed
+
+    def listening(self) -> None:
+        """Notifications sent before now were missed, about jobs as well as migrations."""
+        self._lanes.jobs_freed()
+        self._lanes.pulse()
+        self._lanes.limits_changed()
+        self._schema_watch.check()
+        self.control_changed()
+
+    def control_changed(self) -> None:
+        """An operator asks for something."""
+        if self._control is not None:
+            self._control.changed()
+
+    def migration_announced(self, number: int, breaking: bool) -> None:
+        """Only our own ledger tells what has really changed."""
+        self._schema_watch.change_announced()

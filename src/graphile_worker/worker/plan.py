@@ -1,4 +1,4 @@
-"""Which tasks of a worker share slots. Pure.
+"""PoolPlan: what a pool is built from. Its lanes say which tasks of a worker share slots. Pure.
 
 A pool has a main lane for all tasks that are in no other lane, and further lanes. Each lane has slots and
 fetches of its own.
@@ -7,19 +7,24 @@ fetches of its own.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from ..errors import ConfigError
+from ..keep import KeepPolicy
 from ..lane import FAIR, MAIN, Lane, Order
 from ..limit import Limit, unique_limits
+from ..options import WorkerOptions
 from ..tasks.task import AnyTask
 
 MANY_LANES = 10  # each lane makes a fetch of its own for each announced job
 
 logger = logging.getLogger("graphile_worker.worker")
+
+FlagSource = Sequence[str] | Callable[[], Sequence[str] | Awaitable[Sequence[str] | None] | None] | None
+"""The forbidden flags: a list, or a function or coroutine function that each fetch calls."""
 
 
 class LanePlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,6 +48,44 @@ class LanePlan(msgspec.Struct, frozen=True, kw_only=True):
     def may_hold(self) -> bool:
         """Whether its jobs may run inside the transaction that fetches them."""
         return self.order != FAIR and not self.limits
+
+
+class PoolPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """What a pool is built from, beside its database and its hooks."""
+
+    options: WorkerOptions
+    tasks: Mapping[str, AnyTask]
+    lanes: Sequence[LanePlan]
+    """See `plan_lanes`; every task is in one of them."""
+    forbidden_flags: FlagSource = None
+    once: bool = False
+    """Whether the pool ends when no job is ready."""
+    reserved: int = 0
+    """Connections of the database pool that are in use elsewhere while this pool is alive."""
+    has_queue_indexes: bool = True
+    policy: KeepPolicy | None = None
+    """Which ends of jobs are kept; None if there is no history."""
+    counts_figures: bool = False
+    has_control: bool = False
+    """Whether the tables for pauses and cancelled jobs exist."""
+
+    @property
+    def concurrency(self) -> int:
+        """The number of slots of all lanes."""
+        return sum(lane.concurrency for lane in self.lanes)
+
+    @property
+    def may_hold(self) -> bool:
+        """Whether a pool with these options and lanes ever holds batches."""
+        options = self.options
+        return (
+            options.hold > 0
+            and options.prefetch > 0
+            and options.prepared_statements
+            and options.local_queue is None
+            and not callable(self.forbidden_flags)  # may change with each job
+            and any(lane.may_hold for lane in self.lanes)
+        )
 
 
 def plan_lanes(tasks: Mapping[str, AnyTask], lanes: Sequence[Lane], concurrency: int) -> list[LanePlan]:
