@@ -30,7 +30,8 @@ PAGES = {
         "WorkerSummary RunningJob BlockedLoop LaneDescription ExecutorPlace Schedule RegisteredSchedule "
         "ScheduleRun JobStack Deploy CleanupTask CleanupReport SweepReport RecoveredWorker "
         "MigrationReport AwaitableContext JobHandle JobReference JobStatus JobRecord Progress JobEnd "
-        "EndState HistoryFilter AttemptError ErrorGroup FigureList Figures FigureGroup BacklogSample"
+        "EndState HistoryFilter AttemptError ErrorGroup StatisticsList TaskStatistics StatisticsGroup"
+        " BacklogSample"
     ),
     "blocking-client.md": (
         "make_sync_worker_utils SyncWorkerUtils SyncJobHandle SyncJobReference SyncConnection"

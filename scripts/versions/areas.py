@@ -14,7 +14,7 @@ AREAS = {
     "recovery": ("tests/recovery/",),
     "cron": ("tests/cron/",),
     "control": ("tests/pauses/", "tests/cancel/", "tests/requests/"),
-    "history": ("tests/history/", "tests/figures/"),
+    "history": ("tests/history/", "tests/task_statistics/"),
     "client": ("tests/client/", "tests/testing/test_database"),
     "statements": ("tests/queries/", "tests/sql_functions/"),
     "plans": ("tests/plans/",),

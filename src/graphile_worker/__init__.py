@@ -73,10 +73,6 @@ if TYPE_CHECKING:
     from .queries.bulk_changes import BulkOptions as BulkOptions
     from .queries.bulk_changes import BulkReport as BulkReport
     from .queries.cancel import CancelReport as CancelReport
-    from .queries.figures import BacklogSample as BacklogSample
-    from .queries.figures import FigureGroup as FigureGroup
-    from .queries.figures import FigureList as FigureList
-    from .queries.figures import Figures as Figures
     from .queries.inspection import JobCounts as JobCounts
     from .queries.inspection import JobDetails as JobDetails
     from .queries.inspection import JobFilter as JobFilter
@@ -91,6 +87,10 @@ if TYPE_CHECKING:
     from .queries.schedules import RegisteredSchedule as RegisteredSchedule
     from .queries.schedules import Schedule as Schedule
     from .queries.schedules import ScheduleRun as ScheduleRun
+    from .queries.statistics import BacklogSample as BacklogSample
+    from .queries.statistics import StatisticsGroup as StatisticsGroup
+    from .queries.statistics import StatisticsList as StatisticsList
+    from .queries.statistics import TaskStatistics as TaskStatistics
     from .recovery.blocked_loop import BlockedLoop as BlockedLoop
     from .recovery.describe import LaneDescription as LaneDescription
     from .recovery.pool_state import ExecutorPlace as ExecutorPlace
@@ -156,7 +156,7 @@ export_lazily(
         "outcome": "Cancelled Completed Expired Failed Interrupted Outcome Snoozed",
         "pauses": "Pause",
         "queries.bulk_changes": "BulkOptions BulkReport",
-        "queries.figures": "BacklogSample FigureGroup FigureList Figures",
+        "queries.statistics": "BacklogSample StatisticsGroup StatisticsList TaskStatistics",
         "queries.inspection": "JobCounts JobDetails JobFilter JobOrder JobState QueueSummary Statistics",
         "queries.limits": "LimitSummary",
         "queries.maintenance": "CleanupReport CleanupTask",

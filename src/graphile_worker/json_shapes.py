@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from .migrate.run import MigrationReport
     from .pauses import Pause
     from .queries.bulk_changes import BulkReport
-    from .queries.figures import BacklogSample, Figures
     from .queries.inspection import JobCounts, JobDetails, QueueSummary, Statistics
     from .queries.limits import LimitSummary
     from .queries.maintenance import CleanupReport
     from .queries.schedules import Schedule
+    from .queries.statistics import BacklogSample, TaskStatistics
     from .recovery.sweep import RecoveredWorker, SweepReport
     from .recovery.worker_rows import WorkerSummary
 
@@ -197,18 +197,18 @@ def _counts(counts: JobCounts) -> dict[str, int]:
     }
 
 
-def figures_as_json(figures: Figures, seconds: float) -> dict[str, Any]:
-    """Figures of a period of this many seconds; all times in seconds."""
+def task_statistics_as_json(statistics: TaskStatistics, seconds: float) -> dict[str, Any]:
+    """Statistics of a period of this many seconds; all times in seconds."""
     return {
-        "completed": figures.completed,
-        "failed": figures.failed,
-        "permanently_failed": figures.permanently_failed,
-        "completed_per_second": figures.completed / seconds,
-        "run_seconds": figures.run_seconds,
-        "wait_seconds": figures.wait_seconds,
-        "longest": figures.longest,
-        "run": _percentiles(figures.run_percentile),
-        "wait": _percentiles(figures.wait_percentile),
+        "completed": statistics.completed,
+        "failed": statistics.failed,
+        "permanently_failed": statistics.permanently_failed,
+        "completed_per_second": statistics.completed / seconds,
+        "run_seconds": statistics.run_seconds,
+        "wait_seconds": statistics.wait_seconds,
+        "longest": statistics.longest,
+        "run": _percentiles(statistics.run_percentile),
+        "wait": _percentiles(statistics.wait_percentile),
     }
 
 

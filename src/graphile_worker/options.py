@@ -148,8 +148,8 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
     """How long a recovered job waits before it may run again."""
     max_recoveries: int = 5
     """Fail a job whose worker has died more than this many times; a poison job must not kill all workers."""
-    figures: bool = True
-    """Record figures per minute for each task, and samples of the backlog. `stats --since` shows them."""
+    statistics: bool = True
+    """Record statistics per minute for each task, and samples of the backlog. `stats --since` shows them."""
 
     plugins: list[str] = msgspec.field(default_factory=list)
     """Plugins of workers and clients by name: `sentry`, or `module:attribute`."""

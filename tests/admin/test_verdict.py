@@ -215,7 +215,7 @@ async def test_jobs_that_run_longer_than_usual(situation: Situation, jobs: Jobs)
     await situation.worker("a", running=f"[[{job}, 1700000000]]")
     await Graveyard(jobs.connection).give("pool", job)
     assert await situation.kind(job) == "running"
-    await Past(jobs.connection).figures("a", completed=10, failed=0, minutes=range(1, 5))
+    await Past(jobs.connection).statistics("a", completed=10, failed=0, minutes=range(1, 5))
     found = await situation.verdict(job)
     assert (found["kind"], found["tone"]) == ("running_long", "warn")
     assert "longer than usual" in found["headline"]

@@ -78,7 +78,7 @@ def test_jobs_are_added_managed_and_listed(utils: SyncWorkerUtils) -> None:
     assert utils.cleanup().job_queues == 1
     assert utils.list_workers(all=True) == []
     assert utils.sweep_stale_workers().recovered == []
-    assert len(utils.figures(since=timedelta(hours=1))) <= 1
+    assert len(utils.task_statistics(since=timedelta(hours=1))) <= 1
     assert utils.list_errors() == []
 
 

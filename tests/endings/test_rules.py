@@ -187,8 +187,8 @@ async def test_a_snooze_is_neither_completed_nor_failed(
     assert names == ["job:start", "job:snoozed"]
     assert "was snoozed for 10 min 0 s after" in caplog.text
     assert ": the printer is busy; the attempt does not count" in caplog.text
-    figures = await jobs.connection.fetch(f"select * from {SCHEMA}._private_py_minutes")
-    assert [dict(row) for row in figures] == []
+    statistics = await jobs.connection.fetch(f"select * from {SCHEMA}._private_py_minutes")
+    assert [dict(row) for row in statistics] == []
 
 
 async def test_snoozing_an_old_job_is_a_warning(
@@ -363,7 +363,7 @@ async def test_a_write_whose_answer_is_lost_tells_the_handler_once(
                 proxy.needle = lost  # the next transaction is that of the outcome
                 raise GiveUp("no")
 
-            runner = await workers.start([fail], connection_string=url, recovery=False, figures=False)
+            runner = await workers.start([fail], connection_string=url, recovery=False, statistics=False)
             await jobs.add("fail")
 
             async def is_told() -> bool:

@@ -30,7 +30,7 @@ MAY_READ_THE_WALL_CLOCK = {
     "endings.py": "an example in a message",
     "expiry.py": "an example in a message",
     "cron/task_side.py": "the time of a payload that is only checked",
-    "figures/counter.py": "where a clock begins that does not jump",
+    "statistics/counter.py": "where a clock begins that does not jump",
     "metrics/database_reader.py": "says when the database was last read",
     "queries/pauses.py": "compares it with the end of a pause",
     "queries/write_plan.py": "turns the time that a task asked for into a delay",

@@ -196,6 +196,6 @@ async def test_jobs_are_followed_without_a_history(foreign_utils: WorkerUtils) -
         await foreign_utils.wait_for(job.id + 1, timeout=PATIENCE)
 
 
-async def test_figures_that_do_not_exist_are_none(foreign_utils: WorkerUtils) -> None:
-    assert list(await foreign_utils.figures(since=timedelta(hours=1))) == []
+async def test_statistics_that_do_not_exist_are_none(foreign_utils: WorkerUtils) -> None:
+    assert list(await foreign_utils.task_statistics(since=timedelta(hours=1))) == []
     assert await foreign_utils.samples(since=timedelta(hours=1)) == []

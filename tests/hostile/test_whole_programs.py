@@ -561,7 +561,7 @@ async def _look(utils: WorkerUtils) -> None:
     await utils.get_job_errors(job)
     await utils.list_errors()
     await utils.list_error_groups(task_identifier="a")
-    await utils.figures(since=timedelta(hours=1), by="task")
+    await utils.task_statistics(since=timedelta(hours=1), by="task")
     await utils.samples(since=timedelta(hours=1))
     await utils.list_schedules()
     await utils.list_limits()

@@ -409,7 +409,9 @@ async def test_hooks_see_a_held_job_like_any_other(never_slow: None, jobs: Jobs,
     await until(lambda: holding.of(JobSucceeded, ids) == ids)
 
 
-async def test_figures_and_events_count_each_job_once(holding: Holding, jobs: Jobs, connection: Any) -> None:
+async def test_statistics_and_events_count_each_job_once(
+    holding: Holding, jobs: Jobs, connection: Any
+) -> None:
     async def odd(payload: Any) -> None:
         if payload["n"] % 20 == 1:
             raise RuntimeError("odd")

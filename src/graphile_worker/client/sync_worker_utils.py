@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from ..pauses import Pause
     from ..queries.bulk_changes import BulkOptions, BulkReport
     from ..queries.cancel import CancelReport
-    from ..queries.figures import BacklogSample, FigureGroup, FigureList
     from ..queries.inspection import JobDetails, JobFilter, QueueSummary, Statistics
     from ..queries.limits import LimitSummary
     from ..queries.maintenance import CleanupReport, CleanupTask
     from ..queries.requests import Deploy
     from ..queries.schedules import Schedule
+    from ..queries.statistics import BacklogSample, StatisticsGroup, StatisticsList
     from ..recovery.sweep import SweepReport
     from ..recovery.worker_rows import WorkerList
     from ..spec import JobOptions, JobSpec, PlainJobOptions, TaskLike
@@ -562,15 +562,15 @@ class SyncWorkerUtils(SyncClient):
             lambda utils: utils.list_error_groups(since=since, task_identifier=task_identifier, limit=limit),
         )
 
-    def figures(
+    def task_statistics(
         self,
         *,
         since: datetime | timedelta,
         until: datetime | None = None,
         task_identifier: str | None = None,
-        by: FigureGroup | Collection[FigureGroup] = (),
+        by: StatisticsGroup | Collection[StatisticsGroup] = (),
         connection: BlockingConnection | None = None,
-    ) -> FigureList:
+    ) -> StatisticsList:
         """What workers of this package did: counts of completed and failed jobs, run times and wait times.
 
         `since` is a time, or a period before now. `by` groups by "minute", "hour", "task", "pool", or several
@@ -579,7 +579,9 @@ class SyncWorkerUtils(SyncClient):
         """
         return self._run(
             connection,
-            lambda utils: utils.figures(since=since, until=until, task_identifier=task_identifier, by=by),
+            lambda utils: utils.task_statistics(
+                since=since, until=until, task_identifier=task_identifier, by=by
+            ),
         )
 
     def samples(

@@ -39,7 +39,7 @@ def check_expiry_first(
 
     Both times are the database's, so the clock of this machine does not matter.
     """
-    from ..figures.counter import wait_of
+    from ..statistics.counter import wait_of
 
     def invoke_unless_expired(payload: Any, helpers: JobHelpers) -> Any:
         waited = wait_of(helpers.job)
@@ -52,7 +52,7 @@ def check_expiry_first(
 
 def check_job_expiry(job: Job) -> None:
     """Raise JobHasExpired if the job itself says so; both times are the database's."""
-    from ..figures.counter import wait_of
+    from ..statistics.counter import wait_of
 
     expiry = expiry_of(job.raw_flags)
     if expiry is None or job.raw_locked_at is None:

@@ -18,7 +18,6 @@ from ..db.connection import Pool
 from ..db.errors import is_schema_missing, translated_error
 from ..error_text import describe
 from ..errors import ConfigError, WorkerStoppedError
-from ..figures.counter import FigureCounter
 from ..hooks import Hooks
 from ..hooks.events import PoolCreated, PoolFatalError, PoolLoopBlocked, WorkerGetJobError
 from ..job import Job
@@ -37,6 +36,7 @@ from ..recovery.cancelled_jobs import end_leftover_jobs
 from ..recovery.lease import Lease
 from ..recovery.orphaned_jobs import gone_jobs, still_ours
 from ..recovery.worker_rows import add_worker_tasks
+from ..statistics.counter import StatisticsCounter
 from ..tasks.services import WorkerServices
 from ..tasks.task import AnyTask
 from ..tasks.threads import TaskThreads
@@ -101,7 +101,7 @@ class WorkerPool:
         reserved: int = 0,
         has_queue_indexes: bool = True,
         policy: KeepPolicy | None = None,
-        counts_figures: bool = False,
+        counts_statistics: bool = False,
         has_control: bool = False,
         spare: SpareConnections | None = None,
     ) -> None:
@@ -161,7 +161,7 @@ class WorkerPool:
             if policy is not None
             else None
         )
-        self.figures = FigureCounter(self._tasks) if counts_figures else None
+        self.statistics = StatisticsCounter(self._tasks) if counts_statistics else None
         """What this pool has done and not yet reported."""
         self._sink = Sink(
             self._write_session,
@@ -175,7 +175,7 @@ class WorkerPool:
             on_error=self._write_failed,
             on_written=self._write_failures.succeeded,
             recorder=self._recorder,
-            figures=self.figures,
+            statistics=self.statistics,
             redactors=hooks._redactors,
             may_be_cancelled=self._may_be_cancelled,
         )

@@ -10,11 +10,11 @@ from ... import sqlstates
 from ...db.connection import Connection
 from ...db.errors import sqlstate_of
 from ...queries.cancel import cancel_reasons
-from ...queries.figures import read_figures
 from ...queries.inspection import JobDetails, get_job
 from ...queries.limits import list_limits
 from ...queries.pauses import pauses_if_readable
 from ...queries.requests import list_requests
+from ...queries.statistics import read_statistics
 from ...recovery.running_tasks import running_tasks
 from ...recovery.worker_rows import WorkerList, list_workers
 from ...schema_name import SchemaName
@@ -132,8 +132,8 @@ async def _pace(
 
     async def read() -> tuple[float | None, float | None]:
         since = now - LATELY
-        everything = await read_figures(connection, schema, since=since, until=None, now=now)
-        day = await read_figures(
+        everything = await read_statistics(connection, schema, since=since, until=None, now=now)
+        day = await read_statistics(
             connection, schema, since=now - timedelta(days=1), until=None, now=now,
             task_identifier=job.task_identifier,
         )  # fmt: skip

@@ -1,6 +1,6 @@
 """ErrorCounts: counts the errors of one pool by fingerprint, and stores the counts every few seconds.
 
-As with figures, nothing is counted twice: what may have been stored before the connection broke is dropped.
+As with statistics, nothing counts twice: what may have been stored before the connection broke is dropped.
 """
 
 from __future__ import annotations

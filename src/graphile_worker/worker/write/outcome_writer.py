@@ -20,7 +20,6 @@ from ...db.connection import Connection
 from ...db.retry import is_refusal, may_pass
 from ...error_text import message_of
 from ...errors import JobError, JobInterruptedError
-from ...figures.counter import FigureCounter
 from ...history.partitions import is_partition_missing
 from ...hooks import Events
 from ...hooks.redaction import Redactor
@@ -32,6 +31,7 @@ from ...queries.write import ALL_WRITTEN, Written, release_queue, write
 from ...queries.write_plan import Continuation, Outcomes, WritePlan, WritePlanner, outcomes_of
 from ...recovery.orphaned_jobs import still_locked
 from ...schema_name import SchemaName
+from ...statistics.counter import StatisticsCounter
 from ..run.end_reason import TAKEN_AWAY
 from ..session.session import Session
 from .events import LOST_ROW, OutcomeEvents
@@ -119,7 +119,7 @@ class OutcomeWriter:
         on_error: Callable[[BaseException], None],
         on_written: Callable[[], None],
         recorder: HistoryRecorder | None = None,
-        figures: FigureCounter | None = None,
+        statistics: StatisticsCounter | None = None,
         redactors: Sequence[Redactor] = (),
         may_be_cancelled: Callable[[], bool] = lambda: False,
     ) -> None:
@@ -138,7 +138,7 @@ class OutcomeWriter:
         self._interrupted_delay = interrupted_delay
         self._on_error = on_error
         self._on_written = on_written
-        self._figures = figures
+        self._statistics = statistics
         self._sent: list[Sequence[Finished]] = []  # what was sent of the present part
         self.maybe_written: set[int] = set()
         """Ids of jobs whose write was sent and got no answer."""
@@ -176,8 +176,8 @@ class OutcomeWriter:
 
     def completed_held(self, batch: list[Finished], began: float) -> None:
         """Count completed jobs that a held batch has deleted, and emit their events."""
-        if self._figures is not None:
-            self._figures.count(batch, frozenset(), has_failures=False)
+        if self._statistics is not None:
+            self._statistics.count(batch, frozenset(), has_failures=False)
         seconds = time.monotonic() - began if self._events.is_write_observed else None
         self._events.written(batch, frozenset(), seconds)
 
@@ -272,8 +272,8 @@ class OutcomeWriter:
             batch = [finished for finished in batch if not isinstance(finished.outcome, Snoozed | Expired)]
         if self._recorder is not None and outcomes.failed:
             self._recorder.count(outcomes, batch, final)
-        if self._figures is not None and batch:
-            self._figures.count(batch, final, has_failures=bool(outcomes.failed))
+        if self._statistics is not None and batch:
+            self._statistics.count(batch, final, has_failures=bool(outcomes.failed))
         self._events.written(batch, final, seconds)
 
     async def _run(

@@ -19,11 +19,11 @@ from ...clock import Clock
 from ...db.retry import Backoff, Delays
 from ...errors import JobError
 from ...faults import is_our_end
-from ...figures.counter import FigureCounter
 from ...hooks import Events
 from ...hooks.redaction import Redactor
 from ...outcome import Finished, queues_of
 from ...schema_name import SchemaName
+from ...statistics.counter import StatisticsCounter
 from ..held.batches import HeldBatches
 from ..session.session import Session
 from ..session.watermarks import NO_CEILING
@@ -56,7 +56,7 @@ class Sink:
         on_error: Callable[[BaseException], None],
         on_written: Callable[[], None] = lambda: None,
         recorder: HistoryRecorder | None = None,
-        figures: FigureCounter | None = None,
+        statistics: StatisticsCounter | None = None,
         redactors: Sequence[Redactor] = (),
         may_be_cancelled: Callable[[], bool] = lambda: False,
     ) -> None:
@@ -75,7 +75,7 @@ class Sink:
             on_error=self._write_failed,
             on_written=self._write_succeeded,
             recorder=recorder,
-            figures=figures,
+            statistics=statistics,
             redactors=redactors,
             may_be_cancelled=may_be_cancelled,
         )
