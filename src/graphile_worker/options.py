@@ -15,8 +15,8 @@ from msgspec.structs import force_setattr, replace
 
 from .errors import ConfigError
 from .executor_settings import checked_executors
-from .keep import MAX_KEEP, check_history_mode
 from .lane import MOST_SLOTS, checked_slots
+from .retention import MAX_RETENTION, check_history_mode
 from .schema_name import DEFAULT_SCHEMA, SchemaName
 
 if TYPE_CHECKING:
@@ -183,10 +183,10 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
         _at_least(self.max_leaked_tasks, 0, "max_leaked_tasks")
         self._check_recovery()
         check_history_mode(self.history)
-        if not 0 < self.history_retention <= MAX_KEEP.total_seconds():
-            raise ConfigError(f"history_retention: must be more than 0 and at most {MAX_KEEP.days} days")
-        if self.error_retention > MAX_KEEP.total_seconds():
-            raise ConfigError(f"error_retention: must be at most {MAX_KEEP.days} days")
+        if not 0 < self.history_retention <= MAX_RETENTION.total_seconds():
+            raise ConfigError(f"history_retention: must be more than 0 and at most {MAX_RETENTION.days} days")
+        if self.error_retention > MAX_RETENTION.total_seconds():
+            raise ConfigError(f"error_retention: must be at most {MAX_RETENTION.days} days")
         if self.plugins or self.plugin_options:
             from .plugin_options import checked_names, flat_options
 

@@ -329,7 +329,7 @@ def _add_expiry_flag(spec: JobSpec, expires: datetime | timedelta) -> None:
 
 def _add_keep_flags(spec: JobSpec, keep: bool | timedelta) -> None:
     """Say with flags how the job is kept: the row has no other place for it."""
-    from .keep import keep_flags
+    from .retention import keep_flags
 
     flags = dict.fromkeys((*(spec.flags or ()), *keep_flags(keep, payload=bool(spec.keep_payload))))
     if flags:

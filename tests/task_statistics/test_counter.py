@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from graphile_worker.histogram import bucket_of
 from graphile_worker.job import Job
-from graphile_worker.keep import Keep
 from graphile_worker.outcome import COMPLETED, Finished, Kept, Outcome, failed
+from graphile_worker.retention import Retention
 from graphile_worker.statistics.counter import (
     MINUTES_KEPT,
     SAMPLED,
@@ -237,7 +237,7 @@ def test_a_job_waits_from_the_time_when_it_could_run(
 def test_a_kept_job_is_a_completed_one(others: int) -> None:
     counting = Counting()
     failures = [ended(2 + number, outcome=failed(ValueError())) for number in range(others)]
-    counting.count([ended(1, outcome=Kept(keep=Keep(60.0))), *failures], final={2})
+    counting.count([ended(1, outcome=Kept(retention=Retention(60.0))), *failures], final={2})
     (totals,) = counting.take().values()
     assert (totals.completed, totals.failed + totals.permanently_failed) == (1, others)
 

@@ -13,7 +13,7 @@ from ..db.errors import sqlstate_of
 from ..error_text import message_of
 from ..hooks.redaction import Redactor, redacted_json, redacted_text
 from ..job import Job
-from ..keep import Keep, KeepPolicy, is_awaited
+from ..retention import Retention, RetentionPolicy, is_awaited
 from ..schema_name import SchemaName
 from ..sql import load
 from .partitions import add_partitions, is_partition_missing
@@ -44,24 +44,24 @@ async def keep_removed(
     jobs: Sequence[Job],
     end: ManualEnd,
     *,
-    retention: float,
+    history_retention: float,
     redactors: Sequence[Redactor] = (),
 ) -> None:
     """Keep the ends of those of the jobs that ask for it; call it in the transaction that removed them.
 
-    Without rights on the history, or without a history, nothing is kept. `retention`: seconds to keep ends
-    of jobs that do not say it.
+    Without rights on the history, or without a history, nothing is kept. `history_retention`: seconds to keep
+    ends of jobs that do not say it.
     """
-    policy = KeepPolicy(default=Keep(retention))
+    retention_policy = RetentionPolicy(default=Retention(history_retention))
     found = [
-        (job, keep)
+        (job, retention)
         for job in jobs
         if is_awaited(job.raw_flags)
-        and (keep := policy.for_completed(job.task_identifier, job.raw_flags)) is not None
+        and (retention := retention_policy.for_completed(job.task_identifier, job.raw_flags)) is not None
     ]
     if not found:
         return
-    seconds = {keep.seconds for _, keep in found}
+    seconds = {retention.seconds for _, retention in found}
     arguments = _arguments(found, end, redactors)
     try:
         async with connection.transaction():
@@ -78,7 +78,7 @@ async def keep_removed(
 
 
 def _arguments(
-    found: Sequence[tuple[Job, Keep]], end: ManualEnd, redactors: Sequence[Redactor]
+    found: Sequence[tuple[Job, Retention]], end: ManualEnd, redactors: Sequence[Redactor]
 ) -> list[list[object]]:
     """The columns of the rows to insert."""
     rows = [
@@ -93,11 +93,11 @@ def _arguments(
             job.raw_run_at if job.raw_created_at is None else job.raw_created_at,
             job.raw_run_at,
             job.raw_flags,
-            _payload(job, redactors) if keep.payload else None,
+            _payload(job, redactors) if retention.payload else None,
             _error(job, end, redactors),
-            keep.seconds,
+            retention.seconds,
         )
-        for job, keep in found
+        for job, retention in found
     ]
     return [list(column) for column in zip(*rows, strict=True)]
 

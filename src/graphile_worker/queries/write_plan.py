@@ -21,7 +21,6 @@ from typing import Any, Literal
 
 import msgspec
 
-from ..keep import Keep
 from ..outcome import (
     Cancelled,
     Completed,
@@ -32,10 +31,11 @@ from ..outcome import (
     Kept,
     Snoozed,
     is_end_awaited,
-    keep_of,
     payload_to_keep,
     queues_of,
+    retention_of,
 )
+from ..retention import Retention
 from ..spec import JobSpec
 from .end_cancelled import CancelledJob, end_statement
 
@@ -49,7 +49,7 @@ class ErrorRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     seconds: float
     """How long it took."""
-    keep: Keep | None
+    retention: Retention | None
     """How to keep the end of the job if the failure is permanent."""
     keep_error_seconds: float | None
     """How long to keep the error."""
@@ -90,7 +90,7 @@ class KeptJobs(msgspec.Struct, frozen=True, kw_only=True):
     """Deleted jobs whose ends are kept in the same way."""
 
     state: Literal["completed", "expired"] = "completed"
-    keep: Keep
+    retention: Retention
     job_ids: Sequence[int]
     seconds: Sequence[float | None]
     """How long they ran; None if they did not."""
@@ -142,10 +142,10 @@ class Continuation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 NOTHING_KEPT = ErrorRecord(
-    seconds=0.0, keep=None, keep_error_seconds=None, error_type="", traceback="", fingerprint=""
+    seconds=0.0, retention=None, keep_error_seconds=None, error_type="", traceback="", fingerprint=""
 )
 
-NO_KEPT_JOBS = KeptJobs(keep=Keep(0.0), job_ids=(), seconds=(), results=(), awaited=())
+NO_KEPT_JOBS = KeptJobs(retention=Retention(0.0), job_ids=(), seconds=(), results=(), awaited=())
 
 Answer = Literal["row count", "missing ids", "next jobs", "returned ids", "cancelled ids"]
 """What a statement returns. Strings, because members of an enum are slow on the hot path."""
@@ -246,7 +246,7 @@ def outcomes_of(
             failures.append(_failure(finished, outcome, record, now))
         else:
             has_endings = has_endings or isinstance(outcome, Expired)
-            if record is None or keep_of(outcome) is None:
+            if record is None or retention_of(outcome) is None:
                 completed.append(finished.job.id)
             else:
                 kept.append(finished)
@@ -266,7 +266,7 @@ def cancelled_job(finished: Finished, *, is_kept: bool) -> CancelledJob:
     has_started = isinstance(outcome, Cancelled) and outcome.has_started
     return CancelledJob(
         job=finished.job,
-        keep=keep_of(outcome) if is_kept else None,
+        retention=retention_of(outcome) if is_kept else None,
         payload=payload_to_keep(outcome),
         reason=outcome.reason if isinstance(outcome, Cancelled) else None,
         seconds=finished.duration if has_started else None,
@@ -305,12 +305,12 @@ def _kept_jobs(batch: Sequence[Finished]) -> KeptJobs:
     has_expired = isinstance(ends[0], Expired)  # without being run
     return KeptJobs(
         state="expired" if has_expired else "completed",
-        keep=(keep := keep_of(ends[0]) or Keep(0.0)),
+        retention=(retention := retention_of(ends[0]) or Retention(0.0)),
         job_ids=[finished.job.id for finished in batch],
         seconds=[None if has_expired else finished.duration for finished in batch],
         results=[end.raw_result if isinstance(end, Kept) else None for end in ends],
         awaited=[finished.job.id for finished in batch if is_end_awaited(finished.outcome)],
-        payloads=[payload_to_keep(end) for end in ends] if keep.payload else (),
+        payloads=[payload_to_keep(end) for end in ends] if retention.payload else (),
     )
 
 
@@ -410,7 +410,7 @@ class WritePlanner:
     def _write_and_keep(self, outcomes: Outcomes, continuation: Continuation | None) -> WritePlan:
         plan, kept = self._write_any(outcomes, continuation), outcomes.kept or NO_KEPT_JOBS
         records = [failure.record or NOTHING_KEPT for failure in outcomes.failed]
-        ends = [record.keep for record in records]
+        ends = [record.retention for record in records]
         awaited = [
             failure.job_id
             for failure, record in zip(outcomes.failed, records, strict=True)
@@ -420,8 +420,8 @@ class WritePlanner:
         arguments: tuple[Any, ...] = (
             *plan.arguments[:failures],
             [record.seconds for record in records],
-            [None if keep is None else keep.seconds for keep in ends],
-            [keep is not None and keep.payload for keep in ends],
+            [None if retention is None else retention.seconds for retention in ends],
+            [retention is not None and retention.payload for retention in ends],
             [record.keep_error_seconds for record in records],
             [record.error_type for record in records],
             [record.traceback for record in records],
@@ -430,8 +430,8 @@ class WritePlanner:
             kept.job_ids,
             kept.seconds,
             kept.results,
-            kept.keep.seconds,
-            kept.keep.payload,
+            kept.retention.seconds,
+            kept.retention.payload,
             [*awaited, *kept.awaited],
             self._version,
             self._schema_name,

@@ -27,10 +27,10 @@ from ..failure_handler import FailureHandler
 from ..faults import report
 from ..hooks import Hooks
 from ..job import Job
-from ..keep import KeepPolicy
 from ..observability.job_context import job_fields
 from ..options import SMALLEST_POOL_FOR_RECOVERY, WorkerOptions
 from ..queries.own_session import own_session
+from ..retention import RetentionPolicy
 from ..supervised import Supervised
 from ..version import __version__
 from .blocked_batches import OpenBatch
@@ -137,7 +137,7 @@ class Recovery:
         statistics: PoolStatistics | None = None,
         maintenance_tasks: Sequence[MaintenanceTask] = (),
         handlers: Mapping[str, FailureHandler] | None = None,
-        policy: KeepPolicy | None = None,
+        retention_policy: RetentionPolicy | None = None,
         description: Description | None = None,
         get_places: GetPlaces | None = None,
     ) -> None:
@@ -145,7 +145,7 @@ class Recovery:
 
         `has_rust_register`: whether the Rust port's table of workers is known to exist.
 
-        `policy`: which ends of jobs that a sweep ends are kept; None if there is no history.
+        `retention_policy`: which ends of jobs that a sweep ends are kept; None if there is no history.
         """
         self._pool = pool
         self._options = options
@@ -193,7 +193,7 @@ class Recovery:
                 pool_id=pool.id,
                 is_alive=lambda: pool.lease.is_open,
                 handlers=handlers,
-                policy=policy,
+                retention_policy=retention_policy,
             )
             unknown = UnknownTasks(pool.run_statement, options, clock, pool_id=pool.id, tasks=tasks)
             self._loops += [sweeper.loop, unknown.loop]

@@ -22,12 +22,12 @@ from ..db.single import SingleConnection, is_connection
 from ..errors import ConfigError
 from ..executor_settings import executors_of
 from ..hooks import Events, Plugin, WorkerContext
-from ..keep import Keep, KeepPolicy
 from ..lane import lanes_of, merged_lanes
 from ..migrate.run import migrate
 from ..observability.log_plugin import LogPlugin
 from ..options import WorkerOptions
 from ..queries.names import is_anything_waiting
+from ..retention import Retention, RetentionPolicy
 from ..tasks.extensions import Extensions
 from ..tasks.group_guard import guard
 from ..tasks.injection import check_extensions
@@ -383,7 +383,7 @@ class WorkerBuilder:
             once=self.once,
             has_queue_indexes=self.has_tables,
             reserved=self._reserved_connections,
-            policy=self._keep_policy if self.has_history else None,
+            retention_policy=self._retention_policy if self.has_history else None,
             counts_statistics=self.has_statistics,
             has_control=self.has_control,
             spare=self._connection_budget if self._has_keyed_index else None,
@@ -408,11 +408,11 @@ class WorkerBuilder:
         return joined_flags(self._app.forbidden_flags, given)
 
     @cached_property
-    def _keep_policy(self) -> KeepPolicy:
+    def _retention_policy(self) -> RetentionPolicy:
         options = self.options
         retention = options.history_retention
         tasks = {name: task._keep.resolved(retention) for name, task in self.tasks.items() if task._keep}
-        return KeepPolicy(options.history, default=Keep(retention), tasks=tasks)
+        return RetentionPolicy(options.history, default=Retention(retention), tasks=tasks)
 
     def make_recovery(self, pool: WorkerPool) -> Recovery:
         from ..recovery.service import Recovery
@@ -436,7 +436,7 @@ class WorkerBuilder:
             has_rust_register=self.has_rust_register,
             statistics=statistics,
             maintenance_tasks=self._maintenance_tasks(pool),
-            policy=self._keep_policy if self.has_history else None,
+            retention_policy=self._retention_policy if self.has_history else None,
             handlers=self._handlers,
             description=self._description(),
             get_places=None if self.executors is None else self.executors.places,
@@ -493,7 +493,7 @@ class WorkerBuilder:
         if (counter := pool.statistics) is not None:
             maintenance_tasks += statistics_maintenance(options.schema_name, lambda: counter.is_active)
         if self.has_history:
-            maintenance_tasks += history_maintenance(options, self._keep_policy)
+            maintenance_tasks += history_maintenance(options, self._retention_policy)
         if self._handlers and self.has_failure_handlers:
             from ..recovery.other_failures import TellHandlers
 

@@ -21,7 +21,6 @@ from ..errors import ConfigError, WorkerStoppedError
 from ..hooks import Hooks
 from ..hooks.events import PoolCreated, PoolFatalError, PoolLoopBlocked, WorkerGetJobError
 from ..job import Job
-from ..keep import KeepPolicy
 from ..migrate.state import SchemaState, read_state
 from ..options import WorkerOptions
 from ..outcome import Finished
@@ -36,6 +35,7 @@ from ..recovery.cancelled_jobs import end_leftover_jobs
 from ..recovery.lease import Lease
 from ..recovery.orphaned_jobs import gone_jobs, still_ours
 from ..recovery.worker_rows import add_worker_tasks
+from ..retention import RetentionPolicy
 from ..statistics.counter import StatisticsCounter
 from ..tasks.services import WorkerServices
 from ..tasks.task import AnyTask
@@ -100,7 +100,7 @@ class WorkerPool:
         once: bool = False,
         reserved: int = 0,
         has_queue_indexes: bool = True,
-        policy: KeepPolicy | None = None,
+        retention_policy: RetentionPolicy | None = None,
         counts_statistics: bool = False,
         has_control: bool = False,
         spare: SpareConnections | None = None,
@@ -109,8 +109,9 @@ class WorkerPool:
 
         `reserved`: connections of `pool` that are in use elsewhere while this pool is alive.
 
-        `policy`: which ends of jobs are kept; None if there is no history. `has_control`: whether the tables
-        for pauses and cancelled jobs exist. `spare`: connections for held batches; None to hold none.
+        `retention_policy`: which ends of jobs are kept; None if there is no history. `has_control`: whether
+        the tables for pauses and cancelled jobs exist. `spare`: connections for held batches; None to hold
+        none.
         """
         self.id = f"{'otpool' if once else 'pool'}-{secrets.token_hex(9)}"
         self.once = once
@@ -149,16 +150,16 @@ class WorkerPool:
         )
         self._forbidden_flags = forbidden_flags
         self._has_queue_indexes = has_queue_indexes
-        self._policy = policy
+        self._retention_policy = retention_policy
         self._recorder = (
             HistoryRecorder(
-                policy,
+                retention_policy,
                 schema,
                 error_retention=options.error_retention,
                 version=options.app_version,
                 redactors=hooks._redactors,
             )
-            if policy is not None
+            if retention_policy is not None
             else None
         )
         self.statistics = StatisticsCounter(self._tasks) if counts_statistics else None
@@ -206,7 +207,7 @@ class WorkerPool:
         self._services = services
         self._progress: ProgressReporter | None = None
         self._executor = Executor(
-            self._tasks, services, self._threads, hooks, policy, clock, options.job_timeout
+            self._tasks, services, self._threads, hooks, retention_policy, clock, options.job_timeout
         )
         self._leaked_tasks = LeakedTasks(
             self._threads, options.max_leaked_tasks, lambda error: self._die(error, "run")
@@ -245,7 +246,7 @@ class WorkerPool:
             look_again=self._look_soon,
             grace=options.timeout_grace,
             end_leftovers=lambda: self.run_statement(
-                lambda connection: end_leftover_jobs(connection, schema, policy)
+                lambda connection: end_leftover_jobs(connection, schema, retention_policy)
             ),
         )
         self._schema_watch = SchemaWatch(
@@ -597,9 +598,9 @@ class WorkerPool:
         """Run jobs of these tasks too, from now on; those without a lane of this pool in the first."""
         for task in tasks.values():
             task._prepare()
-        if self._policy is not None:
+        if self._retention_policy is not None:
             retention = self._options.history_retention
-            self._policy.add_tasks(
+            self._retention_policy.add_tasks(
                 {name: task._keep.resolved(retention) for name, task in tasks.items() if task._keep}
             )
         self.set_tasks({**self._tasks, **tasks})

@@ -138,7 +138,7 @@ def missing_parts(tables: frozenset[str]) -> list[str]:
 
 
 def _rates(sample: Sample, hour: Timeline) -> Rates:
-    """Completed jobs of all runtimes from the samples, failed attempts from the statistics, if there are any."""
+    """Completed jobs of all runtimes from the samples, failed attempts from the statistics, if any."""
     backlog = hour.backlog
     added = deleted = before = None
     if backlog is not None:

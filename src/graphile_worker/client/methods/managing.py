@@ -340,7 +340,7 @@ class ManagingJobs(ClientBase):
         from ...history.removed import keep_removed
 
         retention, redactors = self._history_retention, self.hooks._redactors
-        await keep_removed(session, self.schema, jobs, end, retention=retention, redactors=redactors)
+        await keep_removed(session, self.schema, jobs, end, history_retention=retention, redactors=redactors)
 
     async def _change_in_batches(
         self,

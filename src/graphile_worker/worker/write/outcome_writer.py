@@ -323,10 +323,14 @@ class OutcomeWriter:
         jobs, recorder = [], self._recorder
         for finished in batch:
             if finished.job.id in job_ids:
-                keep, payload = (None, None) if recorder is None else recorder.keep_cancelled(finished)
+                retention, payload = (None, None) if recorder is None else recorder.keep_cancelled(finished)
                 jobs.append(
                     CancelledJob(
-                        job=finished.job, keep=keep, payload=payload, seconds=finished.duration, is_own=True
+                        job=finished.job,
+                        retention=retention,
+                        payload=payload,
+                        seconds=finished.duration,
+                        is_own=True,
                     )
                 )
         return jobs

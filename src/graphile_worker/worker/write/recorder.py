@@ -19,9 +19,9 @@ from ...history.fingerprint import fingerprint
 from ...history.partitions import ERRORS, HISTORY, add_partitions, name_tasks
 from ...hooks.redaction import Redactor, redacted_json, redacted_text
 from ...job import Job
-from ...keep import Keep, KeepPolicy, is_awaited
-from ...outcome import Failed, Finished, Snoozed, keep_of
+from ...outcome import Failed, Finished, Snoozed, retention_of
 from ...queries.write_plan import ErrorRecord, Outcomes
+from ...retention import Retention, RetentionPolicy, is_awaited
 from ...schema_name import SchemaName
 from .error_counts import ErrorCounts
 
@@ -43,7 +43,7 @@ class HistoryRecorder:
 
     def __init__(
         self,
-        policy: KeepPolicy,
+        retention_policy: RetentionPolicy,
         schema: SchemaName,
         *,
         error_retention: float,
@@ -53,7 +53,7 @@ class HistoryRecorder:
     ) -> None:
         """`error_retention`: seconds to keep errors; 0 not to keep them. `version`: of the application."""
         self.version = version
-        self._policy = policy
+        self._retention_policy = retention_policy
         self.redactors = redactors
         self._schema = schema
         self._error_retention = error_retention
@@ -73,47 +73,51 @@ class HistoryRecorder:
         job, error_type = finished.job, qualified_name(outcome.error)
         mark = self._fingerprint(job.task_identifier, error_type, outcome)
         is_kept = self._error_retention > 0 and self._is_below_limit(mark)
-        keep = self._policy.for_failed(job.task_identifier, job.raw_flags)
+        retention = self._retention_policy.for_failed(job.task_identifier, job.raw_flags)
         return ErrorRecord(
             seconds=finished.duration,
-            keep=keep,
+            retention=retention,
             keep_error_seconds=self._error_retention if is_kept else None,
             error_type=error_type,
             traceback=outcome.traceback if is_kept else "",
             fingerprint=mark,
             due_at=job.raw_run_at,
             is_awaited=is_awaited(job.raw_flags),
-            payload=self._redacted_payload(job, outcome, keep),
+            payload=self._redacted_payload(job, outcome, retention),
         )
 
     def _record_snoozed(self, finished: Finished, outcome: Snoozed) -> ErrorRecord | None:
         """No error. But a job that cannot run again, because its key was used again, has ended."""
         job = finished.job
-        keep = self._policy.for_failed(job.task_identifier, job.raw_flags)
-        if keep is None:
+        retention = self._retention_policy.for_failed(job.task_identifier, job.raw_flags)
+        if retention is None:
             return None
         return ErrorRecord(
             seconds=finished.duration,
-            keep=keep,
+            retention=retention,
             keep_error_seconds=None,
             error_type="",
             traceback="",
             fingerprint="",
             due_at=job.raw_run_at,
             is_awaited=is_awaited(job.raw_flags),
-            payload=self._redacted_payload(job, outcome, keep),
+            payload=self._redacted_payload(job, outcome, retention),
         )
 
-    def keep_cancelled(self, finished: Finished) -> tuple[Keep | None, str | None]:
+    def keep_cancelled(self, finished: Finished) -> tuple[Retention | None, str | None]:
         """How to keep the end of a cancelled job, like a failure, and its payload if that is redacted."""
         job = finished.job
-        keep = self._policy.for_failed(job.task_identifier, job.raw_flags) if self.is_on else None
-        if not self.redactors or keep is None or not keep.payload:
-            return keep, None
-        return keep, redacted_json(self.redactors, "payload", job.task_identifier, job.raw_payload)
+        retention = (
+            self._retention_policy.for_failed(job.task_identifier, job.raw_flags) if self.is_on else None
+        )
+        if not self.redactors or retention is None or not retention.payload:
+            return retention, None
+        return retention, redacted_json(self.redactors, "payload", job.task_identifier, job.raw_payload)
 
-    def _redacted_payload(self, job: Job, outcome: Failed | Snoozed, keep: Keep | None) -> str | None:
-        if not self.redactors or keep is None or not keep.payload:
+    def _redacted_payload(
+        self, job: Job, outcome: Failed | Snoozed, retention: Retention | None
+    ) -> str | None:
+        if not self.redactors or retention is None or not retention.payload:
             return None
         raw = outcome.remaining_payload or job.raw_payload
         return redacted_json(self.redactors, "payload", job.task_identifier, raw)
@@ -159,16 +163,22 @@ class HistoryRecorder:
 
     async def add_partitions(self, connection: Connection, batch: Sequence[Finished] = ()) -> None:
         """Make the partitions for what this pool keeps, and for these jobs."""
-        seconds = {keep.seconds for keep in (*self._policy.every(), *map(self._keep_of, batch)) if keep}
+        seconds = {
+            retention.seconds
+            for retention in (*self._retention_policy.every(), *map(self._retention_of, batch))
+            if retention
+        }
         errors = [self._error_retention] if self._error_retention > 0 else []
         if self.is_on:
             await self._guarded(
                 lambda: add_partitions(connection, self._schema, history=seconds, errors=errors)
             )
 
-    def _keep_of(self, finished: Finished) -> Keep | None:
+    def _retention_of(self, finished: Finished) -> Retention | None:
         job = finished.job
-        return keep_of(finished.outcome) or self._policy.for_failed(job.task_identifier, job.raw_flags)
+        return retention_of(finished.outcome) or self._retention_policy.for_failed(
+            job.task_identifier, job.raw_flags
+        )
 
     async def _guarded(self, work: Callable[[], Awaitable[object]]) -> None:
         """Keep nothing if this role may not."""

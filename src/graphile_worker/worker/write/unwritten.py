@@ -19,8 +19,8 @@ from ...outcome import (
     Interrupted,
     Kept,
     Snoozed,
-    keep_of,
     queues_of,
+    retention_of,
 )
 from ..session.watermarks import NO_CEILING
 
@@ -213,7 +213,7 @@ def _texts_of(outcome: Kept) -> int:
 
 def _like(finished: Finished) -> object:
     """The same for ends that one statement can keep."""
-    return type(finished.outcome), keep_of(finished.outcome)
+    return type(finished.outcome), retention_of(finished.outcome)
 
 
 def _note(finished: Finished) -> str:

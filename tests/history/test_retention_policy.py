@@ -8,39 +8,45 @@ import pytest
 
 from graphile_worker import WorkerOptions, task
 from graphile_worker.errors import ConfigError, InvalidArgumentError, TaskLoadError
-from graphile_worker.keep import Keep, KeepPolicy, is_awaited, keep_flags
+from graphile_worker.retention import Retention, RetentionPolicy, is_awaited, keep_flags
 from graphile_worker.tasks.keep_option import task_keep
 from support.cases import looped
 
 WEEK, DAY = 604_800.0, 86_400.0
-DEFAULT = Keep(WEEK)
+DEFAULT = Retention(WEEK)
 
 
 @pytest.mark.parametrize(
     ("mode", "completed", "failed"),
     [("none", None, None), ("failed", None, DEFAULT), ("all", DEFAULT, DEFAULT)],
 )
-def test_a_worker_keeps_by_its_mode(mode: str, completed: Keep | None, failed: Keep | None) -> None:
-    policy = KeepPolicy(mode, default=DEFAULT)
-    assert policy.for_completed("step", None) == completed
-    assert policy.for_failed("step", None) == failed
-    assert policy.keeps_completed is (mode == "all")
+def test_a_worker_keeps_by_its_mode(mode: str, completed: Retention | None, failed: Retention | None) -> None:
+    retention_policy = RetentionPolicy(mode, default=DEFAULT)
+    assert retention_policy.for_completed("step", None) == completed
+    assert retention_policy.for_failed("step", None) == failed
+    assert retention_policy.keeps_completed is (mode == "all")
 
 
 def test_a_task_decides_for_its_jobs() -> None:
-    policy = KeepPolicy("failed", default=DEFAULT, tasks={"kept": Keep(DAY), "secret": None})
-    assert policy.for_completed("kept", None) == policy.for_failed("kept", None) == Keep(DAY)
-    assert policy.for_failed("secret", None) is None
-    assert policy.keeps_completed
-    assert policy.every() == {DEFAULT, Keep(DAY)}
+    retention_policy = RetentionPolicy(
+        "failed", default=DEFAULT, tasks={"kept": Retention(DAY), "secret": None}
+    )
+    assert (
+        retention_policy.for_completed("kept", None)
+        == retention_policy.for_failed("kept", None)
+        == Retention(DAY)
+    )
+    assert retention_policy.for_failed("secret", None) is None
+    assert retention_policy.keeps_completed
+    assert retention_policy.every() == {DEFAULT, Retention(DAY)}
 
 
 @looped(
     ("flags", "expected"),
     [
         ('{"py:keep": true}', DEFAULT),
-        ('{"py:keep=60": true}', Keep(3600.0)),
-        ('{"py:keep": true, "py:keep_payload": true}', Keep(WEEK, payload=True)),
+        ('{"py:keep=60": true}', Retention(3600.0)),
+        ('{"py:keep": true, "py:keep_payload": true}', Retention(WEEK, payload=True)),
         ('{"py:keep=often": true}', DEFAULT),
         ('{"py:keep=-1": true}', DEFAULT),
         ('{"py:keep=nan": true}', DEFAULT),
@@ -48,14 +54,14 @@ def test_a_task_decides_for_its_jobs() -> None:
         (None, None),
     ],
 )
-def test_a_job_decides_for_itself(flags: str | None, expected: Keep | None) -> None:
-    assert KeepPolicy("none", default=DEFAULT).for_completed("step", flags) == expected
+def test_a_job_decides_for_itself(flags: str | None, expected: Retention | None) -> None:
+    assert RetentionPolicy("none", default=DEFAULT).for_completed("step", flags) == expected
     assert is_awaited(flags) is (expected is not None)
 
 
 def test_a_job_overrides_a_task_that_keeps_nothing() -> None:
-    policy = KeepPolicy("none", default=DEFAULT, tasks={"secret": None})
-    assert policy.for_failed("secret", '{"py:keep": true}') == DEFAULT
+    retention_policy = RetentionPolicy("none", default=DEFAULT, tasks={"secret": None})
+    assert retention_policy.for_failed("secret", '{"py:keep": true}') == DEFAULT
 
 
 def test_flags_of_a_kept_job() -> None:
@@ -75,7 +81,7 @@ def test_a_task_says_how_it_is_kept() -> None:
     async def step(payload: dict[str, int]) -> None: ...
 
     assert step._keep is not None
-    assert step._keep.resolved(WEEK) == Keep(DAY, payload=True)
+    assert step._keep.resolved(WEEK) == Retention(DAY, payload=True)
     assert dict(step.spec_defaults) == {"max_attempts": 3}
     assert step.with_identifier("other")._keep == step._keep
     assert task_keep({"keep": True}).resolved(WEEK) == DEFAULT  # type: ignore[union-attr]

@@ -22,11 +22,11 @@ HISTORY_MODES: tuple[str, ...] = get_args(HistoryMode)
 KEEP_FLAG = "py:keep"
 """Keep the end of this job and announce it; `py:keep=SECONDS` says for how long."""
 KEEP_PAYLOAD_FLAG = "py:keep_payload"
-MAX_KEEP = timedelta(days=3660)
+MAX_RETENTION = timedelta(days=3660)
 HOUR = 3600.0
 
 
-class Keep(msgspec.Struct, frozen=True):
+class Retention(msgspec.Struct, frozen=True):
     """How to keep the end of a job."""
 
     seconds: float
@@ -34,15 +34,15 @@ class Keep(msgspec.Struct, frozen=True):
     """Whether to keep the payload too."""
 
 
-class KeepPolicy:
+class RetentionPolicy:
     """What one worker keeps."""
 
     def __init__(
         self,
         mode: str = "none",
         *,
-        default: Keep,
-        tasks: Mapping[str, Keep | None] | None = None,
+        default: Retention,
+        tasks: Mapping[str, Retention | None] | None = None,
     ) -> None:
         """`tasks`: what tasks say themselves; None to keep nothing of the task."""
         self._default = default
@@ -52,24 +52,30 @@ class KeepPolicy:
         self.keeps_completed = mode == "all" or any(self._tasks.values())
         """Whether any task of this worker is kept when it completes; single jobs may be too."""
 
-    def add_tasks(self, tasks: Mapping[str, Keep | None]) -> None:
+    def add_tasks(self, tasks: Mapping[str, Retention | None]) -> None:
         """Keep what these tasks say, too."""
         self._tasks.update(tasks)
         self.keeps_completed = self.keeps_completed or any(tasks.values())
 
-    def for_completed(self, task_identifier: str, raw_flags: str | None) -> Keep | None:
+    def for_completed(self, task_identifier: str, raw_flags: str | None) -> Retention | None:
         """How to keep a completed job."""
         return self._find(task_identifier, raw_flags, self._completed)
 
-    def for_failed(self, task_identifier: str, raw_flags: str | None) -> Keep | None:
+    def for_failed(self, task_identifier: str, raw_flags: str | None) -> Retention | None:
         """How to keep a permanently failed job."""
         return self._find(task_identifier, raw_flags, self._failed)
 
-    def every(self) -> set[Keep]:
+    def every(self) -> set[Retention]:
         """All that this worker keeps without being asked by a job."""
-        return {keep for keep in (self._completed, self._failed, *self._tasks.values()) if keep is not None}
+        return {
+            retention
+            for retention in (self._completed, self._failed, *self._tasks.values())
+            if retention is not None
+        }
 
-    def _find(self, task_identifier: str, raw_flags: str | None, otherwise: Keep | None) -> Keep | None:
+    def _find(
+        self, task_identifier: str, raw_flags: str | None, otherwise: Retention | None
+    ) -> Retention | None:
         found = self._tasks.get(task_identifier, otherwise)
         if raw_flags is not None and KEEP_FLAG in raw_flags:
             return _by_flags(raw_flags, found or self._default)
@@ -91,9 +97,9 @@ def keep_flags(keep: bool | timedelta, *, payload: bool = False) -> list[str]:
 
 def check_keep(value: Any, argument: str) -> float:
     """The seconds of a time to keep something."""
-    if not isinstance(value, timedelta) or not timedelta() < value <= MAX_KEEP:
+    if not isinstance(value, timedelta) or not timedelta() < value <= MAX_RETENTION:
         raise InvalidArgumentError(
-            argument, f"expected True, False or a timedelta up to {MAX_KEEP.days} days, got {value!r}"
+            argument, f"expected True, False or a timedelta up to {MAX_RETENTION.days} days, got {value!r}"
         )
     return value.total_seconds()
 
@@ -107,10 +113,10 @@ def check_history_mode(value: object) -> None:
 def _rounded(seconds: float) -> float:
     """To full hours, days or weeks: jobs that are kept alike are written by one statement."""
     unit = HOUR if seconds <= 24 * HOUR * 17 else 24 * HOUR if seconds <= 24 * HOUR * 100 else 168 * HOUR
-    return min(math.ceil(seconds / unit) * unit, MAX_KEEP.total_seconds())
+    return min(math.ceil(seconds / unit) * unit, MAX_RETENTION.total_seconds())
 
 
-def _by_flags(raw_flags: str, otherwise: Keep) -> Keep:
+def _by_flags(raw_flags: str, otherwise: Retention) -> Retention:
     try:
         flags = msgspec.json.decode(raw_flags)
     except msgspec.DecodeError:
@@ -119,7 +125,7 @@ def _by_flags(raw_flags: str, otherwise: Keep) -> Keep:
     for flag in flags if isinstance(flags, dict) else ():
         if flag.startswith(f"{KEEP_FLAG}="):
             seconds = _seconds(flag, seconds)
-    return Keep(seconds, otherwise.payload or KEEP_PAYLOAD_FLAG in flags)
+    return Retention(seconds, otherwise.payload or KEEP_PAYLOAD_FLAG in flags)
 
 
 def _seconds(flag: str, otherwise: float) -> float:
@@ -128,4 +134,4 @@ def _seconds(flag: str, otherwise: float) -> float:
         seconds = float(flag.partition("=")[2])
     except ValueError:
         return otherwise
-    return _rounded(seconds) if 0 < seconds <= MAX_KEEP.total_seconds() else otherwise
+    return _rounded(seconds) if 0 < seconds <= MAX_RETENTION.total_seconds() else otherwise
