@@ -41,9 +41,9 @@ if TYPE_CHECKING:
     from .history.error_groups import ErrorGroup as ErrorGroup
     from .history.progress import Progress as Progress
     from .history.records import AttemptError as AttemptError
-    from .history.records import EndState as EndState
+    from .history.records import FinishedJob as FinishedJob
+    from .history.records import FinishedState as FinishedState
     from .history.records import HistoryFilter as HistoryFilter
-    from .history.records import JobEnd as JobEnd
     from .hooks import Events as Events
     from .hooks import FailJob as FailJob
     from .hooks import Hooks as Hooks
@@ -143,7 +143,7 @@ export_lazily(
         "failure_handler": "FailedJob",
         "history.error_groups": "ErrorGroup",
         "history.progress": "Progress",
-        "history.records": "AttemptError EndState HistoryFilter JobEnd",
+        "history.records": "AttemptError FinishedState HistoryFilter FinishedJob",
         "hooks": "Events FailJob Hooks LeaveLocked Plugin SkipJob WorkerContext",
         "job": "Job",
         "lane": "Lane",

@@ -126,7 +126,7 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Pass the worker's DATABASE_URL and PG* variables to executable tasks."""
 
     history: str = "failed"
-    """Ends of jobs to keep in the history: `none`, `failed` or `all`. Tasks and jobs may ask for more."""
+    """Finished jobs to keep in the history: `none`, `failed` or `all`. Tasks and jobs may ask for more."""
     history_retention: float = 7 * DAY
     """How long to keep them, unless the task or the job says."""
     error_retention: float = 7 * DAY

@@ -38,7 +38,7 @@ COMPLETED = Completed()
 
 
 class Kept(Completed, frozen=True, kw_only=True):
-    """Completed, and the end is written to the history."""
+    """Completed, and written to the history."""
 
     retention: Retention
     raw_result: str | None = None
@@ -46,7 +46,7 @@ class Kept(Completed, frozen=True, kw_only=True):
     raw_payload: str | None = None
     """The payload to keep as JSON text, if it is redacted; None for that of the row."""
     is_awaited: bool = False
-    """Whether the end is announced to clients."""
+    """Whether that is announced to clients."""
 
 
 class Failed(msgspec.Struct, frozen=True):
@@ -166,14 +166,14 @@ class Finished(msgspec.Struct, frozen=True, gc=False):
 
 
 def retention_of(outcome: Outcome) -> Retention | None:
-    """How the end of a deleted job is kept."""
+    """How a deleted job is kept."""
     if isinstance(outcome, Deleted):
         return outcome._retention
     return outcome.retention if isinstance(outcome, Kept) else None
 
 
 def is_end_awaited(outcome: Outcome) -> bool:
-    """Whether the end of a deleted job is announced to clients."""
+    """Whether a deleted job is announced to clients."""
     if isinstance(outcome, Deleted):
         return outcome._is_awaited
     return isinstance(outcome, Kept) and outcome.is_awaited

@@ -1,4 +1,4 @@
-"""Which ends of jobs are kept in the history, for how long, and what of the job.
+"""Which finished jobs are kept in the history, for how long, and what of the job.
 
 A job says so itself with a flag, its task with `@task(keep=…)`, and the worker with `history` for all others.
 Flags that begin with `py:` are reserved for this package; other runtimes ignore them.
@@ -16,18 +16,18 @@ import msgspec
 from .errors import ConfigError, InvalidArgumentError
 
 HistoryMode = Literal["none", "failed", "all"]
-"""Which ends a worker keeps by itself: of no job, of permanently failed jobs, or of every job."""
+"""Which finished jobs a worker keeps by itself: none, permanently failed ones, or all of them."""
 HISTORY_MODES: tuple[str, ...] = get_args(HistoryMode)
 
 KEEP_FLAG = "py:keep"
-"""Keep the end of this job and announce it; `py:keep=SECONDS` says for how long."""
+"""Keep this job when it is finished and announce it; `py:keep=SECONDS` says for how long."""
 KEEP_PAYLOAD_FLAG = "py:keep_payload"
 MAX_RETENTION = timedelta(days=3660)
 HOUR = 3600.0
 
 
 class Retention(msgspec.Struct, frozen=True):
-    """How to keep the end of a job."""
+    """How to keep a finished job."""
 
     seconds: float
     payload: bool = False

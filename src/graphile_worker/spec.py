@@ -105,7 +105,7 @@ class JobSpec(_TaskAndPayload, frozen=True, kw_only=True):
     flags: Collection[str] | None = None
     """Labels; a worker skips jobs with a forbidden flag."""
     keep: bool | timedelta | None = None
-    """Keep the end of the job and its result, for the worker's retention or this long."""
+    """Keep the finished job and its result, for the worker's retention or this long."""
     keep_payload: bool | None = None
     """Keep the payload with it."""
     timeout: float | timedelta | None = None

@@ -231,7 +231,7 @@ async def test_attempts_and_results_of_kept_jobs_stay_after_the_job(
     assert "hunter2" not in answer.text
     gone = answer.json()
     assert (gone["state"], gone["revision"], gone["payload"]) == ("completed", None, {"n": 1})
-    assert gone["ends"][0]["result"] == {"done": True, "secret": "[redacted]"}
+    assert gone["history"][0]["result"] == {"done": True, "secret": "[redacted]"}
     assert [attempt["attempt"] for attempt in gone["failed_attempts"]] == [1]
     page = (await http.get(f"/jobs/{job.id}")).text
     for part in ("no longer in the queue", "Attempt 1 failed", "Completed", "ValueError", "Result"):

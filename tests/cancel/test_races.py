@@ -262,7 +262,7 @@ async def test_a_prefetched_job_that_is_returned_does_not_come_back(
     await workers.start({"work": more})
     await until_settled(jobs)
     assert more.started == []
-    assert (await utils.get_job_ends(ids[1]))[0].state == "cancelled"
+    assert (await utils.get_job_history(ids[1]))[0].state == "cancelled"
 
 
 # -- recovery ----------------------------------------------------------------------------------------------
@@ -305,7 +305,7 @@ async def test_recovery_deletes_it(
             await gate.until_inside(1)
     assert [row["id"] for row in await jobs.all()] == [other]
     assert await jobs.connection.fetchval(f"select count(*) from {CANCELS}") == 0
-    (end,) = await utils.get_job_ends(cancelled)
+    (end,) = await utils.get_job_history(cancelled)
     assert (end.state, end.error, end.queue_name) == ("cancelled", REASON, "q0")
     with pytest.raises(JobCancelledError, match=REASON):
         await utils.wait_for(cancelled, timeout=PATIENCE)
@@ -340,7 +340,7 @@ async def test_a_worker_that_is_killed_before_it_hears(
     await until_settled(jobs)
     assert [event for event, _ in await history.events(cancelled)] == ["start"]
     assert [event for event, _ in await history.events(other)] == ["start", "start", "end"]
-    (end,) = await utils.get_job_ends(cancelled)
+    (end,) = await utils.get_job_history(cancelled)
     assert (end.state, end.error) == ("cancelled", REASON)
 
 

@@ -167,8 +167,8 @@ async def foreign_utils(create_database: Callable[..., str]) -> AsyncIterator[Wo
 
 Read = Callable[[WorkerUtils], Awaitable[object]]
 HISTORY_READS: dict[str, Read] = {
-    "list_job_ends": lambda utils: utils.list_job_ends(),
-    "get_job_ends": lambda utils: utils.get_job_ends(1),
+    "list_finished_jobs": lambda utils: utils.list_finished_jobs(),
+    "get_job_history": lambda utils: utils.get_job_history(1),
     "get_job_errors": lambda utils: utils.get_job_errors(1),
     "list_errors": lambda utils: utils.list_errors(),
     "list_errors of a kind": lambda utils: utils.list_errors(fingerprint="x"),

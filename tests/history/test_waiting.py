@@ -119,7 +119,7 @@ async def test_a_failed_job_that_was_retried_by_hand(utils: WorkerUtils, workers
     await utils.reschedule_jobs([handle.id], attempts=0, run_at=timedelta())
     await workers.once([step])
     assert await handle.result(timeout=PATIENCE) == "mended"
-    assert [end.state for end in await utils.get_job_ends(handle)] == ["completed", "failed"]
+    assert [end.state for end in await utils.get_job_history(handle)] == ["completed", "failed"]
     assert [error.attempt for error in await utils.get_job_errors(handle)] == [1]
 
 
@@ -154,10 +154,10 @@ async def test_two_connections_are_enough(database_url: str, workers: Workers) -
 async def test_a_record_has_all_that_is_known(utils: WorkerUtils, workers: Workers, jobs: Jobs) -> None:
     handle = await utils.add_job(fail, keep=True, max_attempts=1)
     record = await utils.get_job_record(handle)
-    assert (record.state, record.is_known, record.ends, record.errors) == ("ready", True, [], [])
+    assert (record.state, record.is_known, record.history, record.errors) == ("ready", True, [], [])
     await workers.once(TASKS)
     record = await utils.get_job_record(handle.id)
-    assert (record.state, len(record.ends), len(record.errors)) == ("failed", 1, 1)
+    assert (record.state, len(record.history), len(record.errors)) == ("failed", 1, 1)
     await jobs.connection.execute(f"delete from {SCHEMA}._private_jobs")
     record = await utils.get_job_record(handle.id)
     assert (record.job, record.state, record.problem) == (None, "failed", None)

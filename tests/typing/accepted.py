@@ -29,8 +29,8 @@ from graphile_worker import (
     CleanupReport,
     Clock,
     CronItem,
-    EndState,
     Events,
+    FinishedState,
     Hooks,
     Job,
     JobDetails,
@@ -428,7 +428,7 @@ async def with_results(utils: WorkerUtils, hooks: Hooks) -> None:
     assert_type(await utils.cancel_jobs([1], reason="why"), CancelReport)
     assert_type(await utils.cancel_jobs(filter=JobFilter(task_identifier="a"), reason="why"), BulkReport)
     assert_type(await utils.get_job_record(handle), JobRecord)
-    assert_type((await utils.get_job_ends(1))[0].state, EndState)
+    assert_type((await utils.get_job_history(1))[0].state, FinishedState)
     await utils.wait_for(handle, timeout=timedelta(seconds=5))
     await utils.wait_for(1, timeout=0.5)
     run(history="all", history_retention=timedelta(days=3))

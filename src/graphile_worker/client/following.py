@@ -1,4 +1,4 @@
-"""Following jobs that were added: their status, their end, their progress."""
+"""Following jobs that were added: their status, their result, their progress."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from ..errors import JobCancelledError, JobFailedError, JobGoneError
 from ..history.progress import Progress, get_progress
 from ..history.records import (
     AttemptError,
-    EndState,
-    JobEnd,
+    FinishedJob,
+    FinishedState,
     JobStanding,
-    ends_of_job,
     errors_of_job,
+    history_of_job,
     standings,
 )
 from ..job import Job
@@ -40,8 +40,8 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
     """How a job stands."""
 
     job_id: int
-    state: JobState | EndState | Literal["gone"]
-    """As in `JobDetails` while its row exists, then as in `JobEnd`; `gone` if its end was not kept."""
+    state: JobState | FinishedState | Literal["gone"]
+    """As in `JobDetails` while its row exists, then as in `FinishedJob`; `gone` if it was not kept."""
     attempts: int | None = None
     error: str | None = None
     """Its last error."""
@@ -61,7 +61,7 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
     job_id: int
     job: JobDetails | None = None
     """None if it has left the queue, or never existed."""
-    ends: list[JobEnd] = []
+    history: list[FinishedJob] = []
     """The latest first; empty if none was kept."""
     errors: list[AttemptError] = []
     """Of its attempts, the latest first."""
@@ -73,16 +73,16 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
     """Why the history could not be read."""
 
     @property
-    def state(self) -> JobState | EndState | Literal["gone"]:
+    def state(self) -> JobState | FinishedState | Literal["gone"]:
         """As in `JobStatus`."""
         if self.job is not None:
             return "cancelled" if self.is_cancelled and self.job.state == "failed" else self.job.state
-        return self.ends[0].state if self.ends else "gone"
+        return self.history[0].state if self.history else "gone"
 
     @property
     def is_known(self) -> bool:
         """Whether there is anything about this job."""
-        return self.job is not None or bool(self.ends or self.errors)
+        return self.job is not None or bool(self.history or self.errors)
 
 
 def id_of(job: Job | int) -> int:
@@ -95,7 +95,7 @@ def seconds_of(timeout: float | timedelta | None) -> float | None:
 
 
 def result_of(standing: JobStanding) -> Any:
-    """What the task returned; raises the error that belongs to any other end."""
+    """What the task returned; raises the error that belongs to any other state."""
     if standing.state == "completed":
         return None if standing.raw_result is None else msgspec.json.decode(standing.raw_result)
     if standing.state == "failed":
@@ -152,13 +152,13 @@ async def read_record(
         async with connection.transaction():  # a savepoint, if the transaction is the caller's
             if job is not None and job.state == "locked":
                 progress = await get_progress(connection, schema, job_id)
-            ends = await ends_of_job(connection, schema, job_id) if job is None or with_errors else []
+            history = await history_of_job(connection, schema, job_id) if job is None or with_errors else []
             errors = await errors_of_job(connection, schema, job_id) if with_errors else []
     except Exception as error:
         if sqlstate_of(error) not in CANNOT_READ:
             raise
         return msgspec.structs.replace(row, problem=message_of(error))
-    return msgspec.structs.replace(row, ends=ends, errors=errors, progress=progress)
+    return msgspec.structs.replace(row, history=history, errors=errors, progress=progress)
 
 
 async def read_status(connection: Connection, schema: SchemaName, job_id: int) -> JobStatus:
@@ -171,12 +171,12 @@ async def read_status(connection: Connection, schema: SchemaName, job_id: int) -
             error=record.cancel_reason if record.is_cancelled else job.last_error,
             progress=record.progress, run_at=job.run_at,
         )  # fmt: skip
-    if not record.ends:
+    if not record.history:
         return JobStatus(job_id=job_id, state="gone")
-    end = record.ends[0]
+    finished = record.history[0]
     return JobStatus(
-        job_id=job_id, state=end.state, attempts=end.attempts, error=end.error, run_at=end.run_at,
-        finished_at=end.finished_at,
+        job_id=job_id, state=finished.state, attempts=finished.attempts, error=finished.error,
+        run_at=finished.run_at, finished_at=finished.finished_at,
     )  # fmt: skip
 
 

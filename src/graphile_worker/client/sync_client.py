@@ -144,7 +144,7 @@ class SyncClient:
     def wait_for(self, job: Job | int, *, timeout: float | timedelta | None = None) -> Any:
         """Wait until the job has ended and return what its task returned.
 
-        Raises JobFailedError, JobCancelledError, or JobGoneError if the end was not kept; TimeoutError
+        Raises JobFailedError, JobCancelledError, or JobGoneError if the job was not kept; TimeoutError
         after `timeout` seconds. Jobs added with `keep` announce their end; others are looked up, at first
         every quarter of a second. A bound client looks up all jobs, on your connection: commit first.
         """

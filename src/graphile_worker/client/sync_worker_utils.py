@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from ..db.connection import BlockingConnection
     from ..history.error_groups import ErrorGroup
-    from ..history.records import AttemptError, HistoryFilter, JobEnd
+    from ..history.records import AttemptError, FinishedJob, HistoryFilter
     from ..job import Job
     from ..migrate import MigrationReport
     from ..pauses import Pause
@@ -105,7 +105,7 @@ class SyncWorkerUtils(SyncClient):
     ) -> Job:
         """Add one job, or change the one with the same key; returns it as the database stored it.
 
-        The first argument is a task, a task identifier, or a whole `JobSpec`. With `keep` the end of the job
+        The first argument is a task, a task identifier, or a whole `JobSpec`. With `keep` the finished job
         is kept, and the result is a `SyncJobHandle`, which can wait for it. If the job is unique and there is
         one already, that one is returned, and its `is_existing` is true.
         """
@@ -514,18 +514,24 @@ class SyncWorkerUtils(SyncClient):
         return self._run(connection, lambda utils: utils.get_job_status(job))
 
     def get_job_record(self, job: Job | int, *, connection: BlockingConnection | None = None) -> JobRecord:
-        """All that is known of a job: its row, its ends, the errors of its attempts, its progress."""
+        """All that is known of a job: its row, what the history has, the errors of its attempts, its
+        progress.
+        """
         return self._run(connection, lambda utils: utils.get_job_record(job))
 
-    def get_job_ends(self, job: Job | int, *, connection: BlockingConnection | None = None) -> list[JobEnd]:
-        """The ends of a job that were kept, the latest first; a job that was retried by hand has several."""
-        return self._run(connection, lambda utils: utils.get_job_ends(job))
+    def get_job_history(
+        self, job: Job | int, *, connection: BlockingConnection | None = None
+    ) -> list[FinishedJob]:
+        """What the history has of a job, the latest first; a job that was retried by hand was finished
+        several times.
+        """
+        return self._run(connection, lambda utils: utils.get_job_history(job))
 
-    def list_job_ends(
+    def list_finished_jobs(
         self, filter: HistoryFilter | None = None, *, connection: BlockingConnection | None = None
-    ) -> list[JobEnd]:
-        """One page of the ends that were kept, the latest first."""
-        return self._run(connection, lambda utils: utils.list_job_ends(filter))
+    ) -> list[FinishedJob]:
+        """One page of the finished jobs that were kept, the latest first."""
+        return self._run(connection, lambda utils: utils.list_finished_jobs(filter))
 
     def get_job_errors(
         self, job: Job | int, *, connection: BlockingConnection | None = None

@@ -1,6 +1,6 @@
-"""Waiters: wait for the ends of jobs, any number of them on one listening connection.
+"""Waiters: wait until jobs are finished, any number of them on one listening connection.
 
-The order is listen, look, wait: an end that comes in between is announced or found. Announcements can be
+The order is listen, look, wait: what comes in between is announced or found. Announcements can be
 lost, and behind a pooler in transaction mode none arrive, so every job is looked up now and then: rarely
 while a ping of our own has shown that announcements arrive, more often otherwise.
 """

@@ -1,4 +1,4 @@
-"""Keeps the ends of jobs that were failed by a sweep, because their workers died too often."""
+"""Keeps jobs that were failed by a sweep, because their workers died too often."""
 
 from __future__ import annotations
 

@@ -26,12 +26,12 @@ class AddPartitions:
 
     def __init__(self, schema: SchemaName, retention_policy: RetentionPolicy, error_retention: float) -> None:
         self._schema = schema
-        self._ends = {retention.seconds for retention in retention_policy.every()}
+        self._history = {retention.seconds for retention in retention_policy.every()}
         self._errors = {error_retention} if error_retention > 0 else set()
 
     async def run(self, connection: Connection) -> bool:
         """Make what is missing."""
-        await add_partitions(connection, self._schema, history=self._ends, errors=self._errors)
+        await add_partitions(connection, self._schema, history=self._history, errors=self._errors)
         return False
 
 

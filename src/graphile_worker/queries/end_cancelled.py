@@ -1,4 +1,4 @@
-"""Ends cancelled jobs: deletes them with what says that they are cancelled, and keeps their ends.
+"""Ends cancelled jobs: deletes them with what says that they are cancelled, and keeps them.
 
 There are four who do that. A worker that ends a job because of it. A worker that learns from its write that
 a job it has failed or returned cannot run again: it may have been cancelled in between. A sweep, for jobs of

@@ -4,7 +4,7 @@
 for batches of completed jobs, which most batches are. Returned jobs, and cancelled ones, are always a batch
 of their own.
 
-Batches that leave something behind, the end of a job in the history or the error of an attempt, go through
+Batches that leave something behind, a job in the history or the error of an attempt, go through
 `write_and_keep`, which does the same as `write_outcomes` and inserts that too. A fast path may only be taken
 by batches that are nothing but deletes.
 
@@ -50,7 +50,7 @@ class ErrorRecord(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float
     """How long it took."""
     retention: Retention | None
-    """How to keep the end of the job if the failure is permanent."""
+    """How to keep the job if the failure is permanent."""
     keep_error_seconds: float | None
     """How long to keep the error."""
     error_type: str
@@ -60,7 +60,7 @@ class ErrorRecord(msgspec.Struct, frozen=True, kw_only=True):
     """When the attempt was due, in seconds since 1970."""
     is_awaited: bool = False
     payload: str | None = None
-    """The payload to keep with the end, if it is redacted; None for that of the row."""
+    """The payload to keep with the job, if it is redacted; None for that of the row."""
 
 
 RetryDecision = Literal["give_up", "snooze"]
@@ -87,7 +87,7 @@ class Failure(msgspec.Struct, frozen=True):
 
 
 class KeptJobs(msgspec.Struct, frozen=True, kw_only=True):
-    """Deleted jobs whose ends are kept in the same way."""
+    """Deleted jobs that are kept in the same way."""
 
     state: Literal["completed", "expired"] = "completed"
     retention: Retention
@@ -96,7 +96,7 @@ class KeptJobs(msgspec.Struct, frozen=True, kw_only=True):
     """How long they ran; None if they did not."""
     results: Sequence[str | None]
     awaited: Sequence[int]
-    """The ids of those whose end is announced."""
+    """The ids of those that are announced."""
     payloads: Sequence[str | None] = ()
     """Redacted payloads to keep; empty, or None, for those of the rows."""
 
@@ -301,16 +301,16 @@ def _failure(finished: Finished, outcome: Failed | Snoozed, record: Recorder | N
 
 def _kept_jobs(batch: Sequence[Finished]) -> KeptJobs:
     """All kept alike, and all completed or all expired."""
-    ends = [finished.outcome for finished in batch]
-    has_expired = isinstance(ends[0], Expired)  # without being run
+    endings = [finished.outcome for finished in batch]
+    has_expired = isinstance(endings[0], Expired)  # without being run
     return KeptJobs(
         state="expired" if has_expired else "completed",
-        retention=(retention := retention_of(ends[0]) or Retention(0.0)),
+        retention=(retention := retention_of(endings[0]) or Retention(0.0)),
         job_ids=[finished.job.id for finished in batch],
         seconds=[None if has_expired else finished.duration for finished in batch],
-        results=[end.raw_result if isinstance(end, Kept) else None for end in ends],
+        results=[ending.raw_result if isinstance(ending, Kept) else None for ending in endings],
         awaited=[finished.job.id for finished in batch if is_end_awaited(finished.outcome)],
-        payloads=[payload_to_keep(end) for end in ends] if retention.payload else (),
+        payloads=[payload_to_keep(ending) for ending in endings] if retention.payload else (),
     )
 
 
@@ -410,7 +410,7 @@ class WritePlanner:
     def _write_and_keep(self, outcomes: Outcomes, continuation: Continuation | None) -> WritePlan:
         plan, kept = self._write_any(outcomes, continuation), outcomes.kept or NO_KEPT_JOBS
         records = [failure.record or NOTHING_KEPT for failure in outcomes.failed]
-        ends = [record.retention for record in records]
+        retentions = [record.retention for record in records]
         awaited = [
             failure.job_id
             for failure, record in zip(outcomes.failed, records, strict=True)
@@ -420,8 +420,8 @@ class WritePlanner:
         arguments: tuple[Any, ...] = (
             *plan.arguments[:failures],
             [record.seconds for record in records],
-            [None if retention is None else retention.seconds for retention in ends],
-            [retention is not None and retention.payload for retention in ends],
+            [None if retention is None else retention.seconds for retention in retentions],
+            [retention is not None and retention.payload for retention in retentions],
             [record.keep_error_seconds for record in records],
             [record.error_type for record in records],
             [record.traceback for record in records],

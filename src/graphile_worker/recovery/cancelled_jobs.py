@@ -36,16 +36,16 @@ async def end_cancelled_jobs(
 ) -> dict[int, str | None]:
     """End those of these jobs that were cancelled and are not locked; return their ids and the reasons.
 
-    `retention_policy`: which ends to keep; None if there is no history. Without rights on the history nothing
-    is kept, and without rights on the cancelled jobs nothing is done.
+    `retention_policy`: which of them to keep; None if there is no history. Without rights on the history
+    nothing is kept, and without rights on the cancelled jobs nothing is done.
     """
-    ends = [CancelledJob(job=job, retention=_retention(job, retention_policy)) for job in jobs]
+    cancelled = [CancelledJob(job=job, retention=_retention(job, retention_policy)) for job in jobs]
     try:
-        return await _end(connection, schema, ends)
+        return await _end(connection, schema, cancelled)
     except Exception as error:
         if sqlstate_of(error) not in REFUSED:
             raise
-        logger.debug("the ends of cancelled jobs are not kept: %s", message_of(error))
+        logger.debug("cancelled jobs are not kept: %s", message_of(error))
     try:
         return await _end(connection, schema, [CancelledJob(job=job) for job in jobs])
     except Exception as error:
@@ -68,13 +68,13 @@ async def cancel_retired(connection: Connection, schema: SchemaName, job_ids: Se
 
 
 async def _end(
-    connection: Connection, schema: SchemaName, ends: Sequence[CancelledJob]
+    connection: Connection, schema: SchemaName, cancelled: Sequence[CancelledJob]
 ) -> dict[int, str | None]:
-    seconds = {end.retention.seconds for end in ends if end.retention is not None}
+    seconds = {each.retention.seconds for each in cancelled if each.retention is not None}
     async with connection.transaction():
         if seconds:
             await add_partitions(connection, schema, history=seconds, errors=(), days_ahead=0)
-        return await end_cancelled(connection, schema, ends)
+        return await end_cancelled(connection, schema, cancelled)
 
 
 def _retention(job: Job, retention_policy: RetentionPolicy | None) -> Retention | None:

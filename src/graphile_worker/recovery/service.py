@@ -145,7 +145,7 @@ class Recovery:
 
         `has_rust_register`: whether the Rust port's table of workers is known to exist.
 
-        `retention_policy`: which ends of jobs that a sweep ends are kept; None if there is no history.
+        `retention_policy`: which jobs that a sweep ends are kept; None if there is no history.
         """
         self._pool = pool
         self._options = options

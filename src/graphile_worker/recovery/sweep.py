@@ -116,7 +116,7 @@ class Sweep:
     ) -> None:
         """`handlers`: what tasks have added when a job has failed permanently.
 
-        `retention_policy`: which ends of failed and cancelled jobs to keep; None if there is no history.
+        `retention_policy`: which failed and cancelled jobs to keep; None if there is no history.
         `error_retention`: seconds to keep the errors of failed jobs, 0 not to keep them.
         """
         self._retention_policy = retention_policy
@@ -269,7 +269,7 @@ class Sweep:
         except Exception as error:
             if sqlstate_of(error) not in CANNOT_KEEP:
                 raise
-            logger.debug("the ends of recovered jobs are not kept: %s", message_of(error))
+            logger.debug("recovered jobs are not kept: %s", message_of(error))
 
     async def _tell_handlers(
         self, connection: Connection, recovered: dict[int, Recovered], jobs: Sequence[Job]

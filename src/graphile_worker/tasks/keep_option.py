@@ -15,7 +15,7 @@ OPTIONS = ("keep", "keep_payload")
 
 
 class TaskKeep(msgspec.Struct, frozen=True):
-    """What a task says about keeping the ends of its jobs."""
+    """What a task says about keeping its finished jobs."""
 
     keep: bool | timedelta
     payload: bool = False

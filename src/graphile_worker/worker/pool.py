@@ -109,7 +109,7 @@ class WorkerPool:
 
         `reserved`: connections of `pool` that are in use elsewhere while this pool is alive.
 
-        `retention_policy`: which ends of jobs are kept; None if there is no history. `has_control`: whether
+        `retention_policy`: which finished jobs are kept; None if there is no history. `has_control`: whether
         the tables for pauses and cancelled jobs exist. `spare`: connections for held batches; None to hold
         none.
         """

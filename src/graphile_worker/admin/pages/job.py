@@ -109,8 +109,8 @@ def _headline(verdict: Verdict | None) -> str:
 def _is_redacted(record: JobRecord, shown: str | None) -> bool:
     """Whether the payload differs from what is shown, so that there is something to reveal."""
     raw = record.job.raw_payload if record.job is not None else None
-    for end in record.ends if raw is None else ():
-        raw = raw or end.raw_payload
+    for finished in record.history if raw is None else ():
+        raw = raw or finished.raw_payload
     return raw is not None and shown is not None and raw != shown
 
 
@@ -138,9 +138,9 @@ def _errors(view: JobView) -> list[dict[str, object]]:
 
 
 def _result(view: JobView) -> object:
-    for end in view.ends:
-        if end.result is not None:
-            return lay_out(bytes(end.result).decode())
+    for finished in view.history:
+        if finished.result is not None:
+            return lay_out(bytes(finished.result).decode())
     return None
 
 

@@ -185,15 +185,15 @@ async def _slowest(connection: Connection, hub: Hub, name: str) -> list[SlowRun]
     """The slowest of the latest kept jobs."""
     if not hub.sampler.tables >= HISTORY:
         return []
-    ends = await hub.database.utils.list_job_ends(
+    finished = await hub.database.utils.list_finished_jobs(
         HistoryFilter(task_identifier=name, limit=SEARCHED_RUNS), connection=connection
     )
     runs = [
         SlowRun(
-            job_id=end.job_id, seconds=end.duration, finished_at=end.finished_at, state=end.state,
-            worker=end.pool_id,
+            job_id=each.job_id, seconds=each.duration, finished_at=each.finished_at, state=each.state,
+            worker=each.pool_id,
         )
-        for end in ends
-        if end.duration is not None
+        for each in finished
+        if each.duration is not None
     ]  # fmt: skip
     return sorted(runs, key=lambda run: -run.seconds)[:SLOWEST]

@@ -74,7 +74,7 @@ STDIN = "-"
     is_flag=True,
     help="Refuse a task that is neither in the database, in the app, nor in the task directory.",
 )
-@click.option("--keep", is_flag=True, help="Keep the end of the job with its result in the history.")
+@click.option("--keep", is_flag=True, help="Keep the finished job with its result in the history.")
 @click.option(
     "--wait",
     "is_awaited",

@@ -32,7 +32,7 @@ def _require_one(**parameters: Any) -> None:
 async def show_command(
     utils: WorkerUtils, ids: tuple[int, ...], all_tracebacks: bool, is_followed: bool
 ) -> Output:
-    """Show all that is known of jobs, also of those that are gone if their ends are kept.
+    """Show all that is known of jobs, also of finished ones that are kept.
 
     Of a job in the queue the last lines say why it does not run, or where it is running.
 

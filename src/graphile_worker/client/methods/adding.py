@@ -83,7 +83,7 @@ class AddingJobs(ClientBase):
     ) -> Job:
         """Add one job, or change the one with the same key; returns it as the database stored it.
 
-        The first argument is a task, a task identifier, or a whole `JobSpec`. With `keep` the end of the job
+        The first argument is a task, a task identifier, or a whole `JobSpec`. With `keep` the finished job
         is kept, and the result is a `JobHandle`, which can wait for it. If the job is unique and there is
         one already, that one is returned, and its `is_existing` is true.
         """

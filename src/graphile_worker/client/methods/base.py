@@ -56,7 +56,7 @@ class ClientBase:
     ) -> None:
         """`checks_names`: whether to warn about jobs for tasks that no worker knows.
 
-        `history_retention`: how long to keep the ends of jobs that this client removes.
+        `history_retention`: how long to keep jobs that this client removes.
         `taken_connections`: how many connections of the pool are not for this client, but for its worker.
         """
         self.pool = pool

@@ -66,7 +66,7 @@ class Executor:
         clock: Clock | None = None,
         job_timeout: float | None = None,
     ) -> None:
-        """`retention_policy`: which ends are kept in the history; None if there is no history.
+        """`retention_policy`: which finished jobs are kept in the history; None if there is no history.
 
         `job_timeout`: the time limit of jobs that have no other.
         """

@@ -105,7 +105,7 @@ class HistoryRecorder:
         )
 
     def keep_cancelled(self, finished: Finished) -> tuple[Retention | None, str | None]:
-        """How to keep the end of a cancelled job, like a failure, and its payload if that is redacted."""
+        """How to keep a cancelled job, like a failure, and its payload if that is redacted."""
         job = finished.job
         retention = (
             self._retention_policy.for_failed(job.task_identifier, job.raw_flags) if self.is_on else None
@@ -201,7 +201,7 @@ class HistoryRecorder:
     def _switch_off(self, error: BaseException) -> None:
         self.is_on = False
         logger.warning(
-            "this worker cannot write to the history (%s), so it keeps neither ends nor errors of jobs; to "
+            "this worker cannot write to the history (%s), so it keeps neither finished jobs nor errors; to "
             "keep them, run `graphile-worker migrate` and workers as the owner of the schema",
             message_of(error),
         )

@@ -1,8 +1,8 @@
--- list_ends_of_task for a server without incremental sorts; see list_ends_before_13.
+-- list_finished_jobs_of_task for a server without incremental sorts; see list_finished_jobs_before_13.
 --
 -- $6 text  task identifier; a task whose row was deleted and added again has several ids
 select
-:include end_columns
+:include finished_columns
 from (
   select found.*
   from (
@@ -13,7 +13,7 @@ from (
   cross join lateral (
     select ended.*
     from (
-      select history.task_id, history.finished_at, pg_catalog.array_agg(history order by history.job_id desc) as ends
+      select history.task_id, history.finished_at, pg_catalog.array_agg(history order by history.job_id desc) as finished
       from :GRAPHILE_WORKER_SCHEMA._private_py_history history
       where history.task_id = any (array[wanted.id]) -- not an equality, which would make the order below redundant
         and history.finished_at >= coalesce($1::timestamptz, '-infinity')
@@ -25,12 +25,12 @@ from (
       order by history.task_id desc, history.finished_at desc
       limit $5::integer
     ) instant
-    cross join lateral pg_catalog.unnest(instant.ends) ended
+    cross join lateral pg_catalog.unnest(instant.finished) ended
     order by instant.task_id desc, instant.finished_at desc
     limit $5
   ) found
   order by found.finished_at desc, found.job_id desc
   limit $5
 ) history
-:include end_names
+:include finished_names
 order by history.finished_at desc, history.job_id desc

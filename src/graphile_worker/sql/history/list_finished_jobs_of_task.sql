@@ -1,8 +1,8 @@
--- Ends of the jobs of one task, the latest first. See list_ends for $1 to $5.
+-- Finished jobs of one task, the latest first. See list_finished_jobs for $1 to $5.
 --
 -- $6 text  task identifier; a task whose row was deleted and added again has several ids
 select
-:include end_columns
+:include finished_columns
 from (
   select found.*
   from (
@@ -25,5 +25,5 @@ from (
   order by found.finished_at desc, found.job_id desc
   limit $5
 ) history
-:include end_names
+:include finished_names
 order by history.finished_at desc, history.job_id desc

@@ -1,4 +1,4 @@
--- Ends of jobs, the latest first.
+-- Finished jobs, the latest first.
 --
 -- $1 timestamptz  the earliest end, or null
 -- $2 timestamptz  the latest end, or null
@@ -7,7 +7,7 @@
 -- $5 integer      at most this many
 -- The line of conditions is replaced; see history/records.py.
 select
-:include end_columns
+:include finished_columns
 from (
   select history.*
   from :GRAPHILE_WORKER_SCHEMA._private_py_history history
@@ -18,5 +18,5 @@ from (
   order by history.finished_at desc, history.job_id desc
   limit $5::integer
 ) history
-:include end_names
+:include finished_names
 order by history.finished_at desc, history.job_id desc

@@ -4,4 +4,4 @@ left join lateral (
   where job_id = wanted.job_id and job.id is null
   order by date_part('epoch', finished_at) desc -- not the column, whose index would be read to its end
   limit 1
-) last_end on true
+) last_finished on true
