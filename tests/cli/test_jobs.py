@@ -300,9 +300,9 @@ def test_a_job_is_shown_with_everything(gw: Call, some_jobs: dict[str, int]) -> 
         "progress",
         "is_cancelled",
         "cancel_reason",
-        "verdict",
+        "explanation",
     ]
-    assert one["verdict"]["kind"] == "soon"
+    assert one["explanation"]["kind"] == "soon"
     assert [job["id"] for job in gw("show", 1, 2, "--json").json] == [1, 2]
     trace = '{"trace_id": "0af76519", "span_id": "b7ad6b71"}'
     traced = gw("add", "mail", f'{{"n": 5, "_trace": {trace}}}', "--json").json

@@ -42,7 +42,7 @@ TASKS = [add_up, greet, nothing, fail]
 JOB_KEYS = [
     "id", "task_identifier", "state", "queue_name", "payload", "priority", "run_at", "attempts",
     "max_attempts", "last_error", "created_at", "updated_at", "key", "locked_at", "locked_by", "revision",
-    "failed_at", "flags", "history", "errors", "progress", "is_cancelled", "cancel_reason", "verdict",
+    "failed_at", "flags", "history", "errors", "progress", "is_cancelled", "cancel_reason", "explanation",
 ]  # fmt: skip
 
 

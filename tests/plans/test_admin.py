@@ -1,4 +1,4 @@
-"""Plans of the dashboard's lists and verdicts, in a full table: a page reads little more than it shows.
+"""Plans of the dashboard's lists and explanations, in a full table: a page reads little more than it shows.
 
 As in `test_inspection`. TEST_PLAN_ROWS=1000000 runs them on a larger table.
 """

@@ -140,7 +140,7 @@ def _changed(why: str, current: dict[str, Any]) -> Problem:
 
 async def known_tasks(database: Database, connection: Connection) -> list[str]:
     """Tasks that running workers have, for the form; empty if they do not say."""
-    from .verdict_facts import if_readable
+    from .explanation_facts import if_readable
 
     async def read() -> list[str]:
         workers = await list_workers(connection, database.schema)

@@ -18,8 +18,8 @@ from ..database import Database
 from ..models.job import Attempt, FinishedView, JobView, ProgressView, Revealed
 from ..models.jobs import JobRow
 from ..redact import Redactor
+from .explanation_facts import if_readable
 from .search import find_these, row_from
-from .verdict_facts import if_readable
 
 MAX_PAYLOAD = 1024 * 1024
 """Characters of a payload that are laid out or sent within an answer; longer ones are a download."""

@@ -6,8 +6,8 @@ from datetime import datetime, timedelta
 
 import msgspec
 
+from ..models.explanation import Tone
 from ..models.job import JobView
-from ..models.verdict import Tone
 from ..show import one_line
 from ..times import duration
 

@@ -13,7 +13,7 @@ from ...queries.similar_names import did_you_mean, similar_names
 from ...recovery.worker_rows import WorkerSummary
 from ...text import count
 from ..models.common import Count
-from ..models.verdict import Remedy, Verdict
+from ..models.explanation import Explanation, Remedy
 from ..times import duration
 
 STALE = 4 * 3600.0
@@ -86,7 +86,7 @@ class JobFacts:
         return 0.0 if at is None else max(0.0, (self.now - at).total_seconds())
 
 
-def decide(facts: JobFacts) -> Verdict:
+def decide(facts: JobFacts) -> Explanation:
     """The first reason that holds."""
     job = facts.job
     if job.state == "locked":
@@ -107,12 +107,12 @@ def decide(facts: JobFacts) -> Verdict:
         _idle(facts),
     )
     for reason in reasons:
-        for verdict in reason:
-            return verdict
+        for explanation in reason:
+            return explanation
     return _soon(facts)
 
 
-def _held(facts: JobFacts) -> Iterator[Verdict]:
+def _held(facts: JobFacts) -> Iterator[Explanation]:
     """It looks ready while it runs in the transaction that fetched it."""
     for pool in facts.able:
         started = next((one.started_at for one in pool.running or () if one.id == facts.job.id), None)
@@ -124,7 +124,7 @@ def _held(facts: JobFacts) -> Iterator[Verdict]:
                 f"The event loop of this pool has been blocked for {duration(pool.blocked.seconds)}: until "
                 "that ends, no one can change the job."
             )
-        yield Verdict(
+        yield Explanation(
             kind="held",
             tone="run" if pool.blocked is None else "warn",
             worker=pool.id,
@@ -139,7 +139,7 @@ def _ago(facts: JobFacts, pool: WorkerSummary) -> str:
     return "just now" if pool.last_seen_at is None else f"{duration(facts.since(pool.last_seen_at))} ago"
 
 
-def _locked(facts: JobFacts) -> Verdict:
+def _locked(facts: JobFacts) -> Explanation:
     job, pool = facts.job, facts.holder
     name = job.locked_by or "an unknown worker"
     locked_for = facts.since(job.locked_at)
@@ -150,7 +150,7 @@ def _locked(facts: JobFacts) -> Verdict:
     started = next((one.started_at for one in pool.running or () if one.id == job.id), None)
     where = _where(pool)
     if facts.is_cancelled:
-        return Verdict(
+        return Explanation(
             kind="cancelling",
             tone="warn",
             worker=pool.id,
@@ -158,7 +158,7 @@ def _locked(facts: JobFacts) -> Verdict:
             evidence=[f"Attempt {job.attempts} of {job.max_attempts}, locked {duration(locked_for)} ago."],
         )
     if started is None and pool.running is not None:
-        return Verdict(
+        return Explanation(
             kind="prefetched",
             tone="run",
             worker=pool.id,
@@ -172,7 +172,7 @@ def _locked(facts: JobFacts) -> Verdict:
     return _running(facts, pool, where, facts.since(started) if started is not None else locked_for)
 
 
-def _running(facts: JobFacts, pool: WorkerSummary, where: str, seconds: float) -> Verdict:
+def _running(facts: JobFacts, pool: WorkerSummary, where: str, seconds: float) -> Explanation:
     job = facts.job
     evidence = [f"Attempt {job.attempts} of {job.max_attempts}."]
     if facts.usual is not None:
@@ -183,7 +183,7 @@ def _running(facts: JobFacts, pool: WorkerSummary, where: str, seconds: float) -
             + (f" by job {pool.blocked.job_id}." if pool.blocked.job_id is not None else ".")
         )
     is_long = facts.usual is not None and seconds > max(1.0, LONG * facts.usual)
-    return Verdict(
+    return Explanation(
         kind="running_long" if is_long else "running",
         tone="warn" if is_long else "run",
         worker=pool.id,
@@ -194,10 +194,10 @@ def _running(facts: JobFacts, pool: WorkerSummary, where: str, seconds: float) -
     )
 
 
-def _locked_by_dead(pool: WorkerSummary, locked_for: float) -> Verdict:
+def _locked_by_dead(pool: WorkerSummary, locked_for: float) -> Explanation:
     seen = f"Last heartbeat: {pool.last_seen_at:%Y-%m-%d %H:%M:%S} UTC." if pool.last_seen_at else ""
     when = "with the next sweep" if not pool.dead_in else f"in {duration(pool.dead_in)}"
-    return Verdict(
+    return Explanation(
         kind="dead_worker",
         tone="bad",
         worker=pool.id,
@@ -215,9 +215,9 @@ def _locked_by_dead(pool: WorkerSummary, locked_for: float) -> Verdict:
     )
 
 
-def _locked_by_unknown(facts: JobFacts, name: str, locked_for: float) -> Verdict:
+def _locked_by_unknown(facts: JobFacts, name: str, locked_for: float) -> Explanation:
     if locked_for >= STALE:
-        return Verdict(
+        return Explanation(
             kind="stale_lock",
             tone="bad",
             worker=name,
@@ -231,7 +231,7 @@ def _locked_by_unknown(facts: JobFacts, name: str, locked_for: float) -> Verdict
         if facts.workers is not None
         else "The Python-only tables are missing or may not be read, so it is not known whether it is alive."
     )
-    return Verdict(
+    return Explanation(
         kind="unknown_worker",
         tone="run",
         worker=name,
@@ -240,10 +240,10 @@ def _locked_by_unknown(facts: JobFacts, name: str, locked_for: float) -> Verdict
     )
 
 
-def _failed(facts: JobFacts) -> Verdict:
+def _failed(facts: JobFacts) -> Explanation:
     job = facts.job
     if facts.is_cancelled:
-        return Verdict(
+        return Explanation(
             kind="cancelled",
             tone="idle",
             headline="It was cancelled. It will not run again.",
@@ -251,7 +251,7 @@ def _failed(facts: JobFacts) -> Verdict:
         )
     failed_at = "" if job.failed_at is None else f", {duration(facts.since(job.failed_at))} ago"
     used = "the attempt" if job.max_attempts == 1 else f"all {job.max_attempts} attempts"
-    return Verdict(
+    return Explanation(
         kind="no_attempts",
         tone="bad",
         headline=f"It failed permanently{failed_at}: {used} used.",
@@ -260,20 +260,20 @@ def _failed(facts: JobFacts) -> Verdict:
     )
 
 
-def _scheduled(facts: JobFacts) -> Verdict:
+def _scheduled(facts: JobFacts) -> Explanation:
     job = facts.job
     wait = max(0.0, (job.run_at - facts.now).total_seconds())
     at = f"{job.run_at.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
     held = [f"{_of_pause(pause)}." for pause in facts.pauses if _held_batches(pause, job)]
     if job.attempts:
         times = "once" if job.attempts == 1 else f"{job.attempts} times"
-        return Verdict(
+        return Explanation(
             kind="retry_later",
             headline=f"It failed {times} and waits for its next attempt, in {duration(wait)}.",
             evidence=[f"Attempt {job.attempts + 1} of {job.max_attempts} is due at {at}.", *held],
             remedies=[RUN_NOW],
         )
-    return Verdict(
+    return Explanation(
         kind="later",
         tone="idle",
         headline=f"It is due later: in {duration(wait)}.",
@@ -282,28 +282,28 @@ def _scheduled(facts: JobFacts) -> Verdict:
     )
 
 
-def _paused(facts: JobFacts) -> Iterator[Verdict]:
+def _paused(facts: JobFacts) -> Iterator[Explanation]:
     for pause in facts.pauses:
         if not _held_batches(pause, facts.job):
             continue
         since = [] if pause.paused_at is None else [f"Paused {duration(facts.since(pause.paused_at))} ago."]
         headline = f"{_of_pause(pause)}."
         if pause.queue_name is not None:
-            yield Verdict(
+            yield Explanation(
                 kind="paused_queue",
                 headline=headline,
                 evidence=since,
                 remedies=[Remedy("Resume the queue", action="resume_queue", name=pause.queue_name)],
             )
         elif pause.task_identifier is not None:
-            yield Verdict(
+            yield Explanation(
                 kind="paused_task",
                 headline=headline,
                 evidence=[*since, "Python workers obey the pause of a task, other runtimes do not."],
                 remedies=[Remedy("Resume the task", action="resume_task", name=pause.task_identifier)],
             )
         else:
-            yield Verdict(
+            yield Explanation(
                 kind="paused_everything",
                 headline=headline,
                 evidence=since,
@@ -322,12 +322,12 @@ def _of_pause(pause: Pause) -> str:
     return f"{what[0].upper()}{what[1:]} is paused{pause.terms}"
 
 
-def _queue(facts: JobFacts) -> Iterator[Verdict]:
+def _queue(facts: JobFacts) -> Iterator[Explanation]:
     queue = facts.queue
     if queue is None or not queue.is_full:
         return
     if any(holder == HELD_BY for holder, _ in queue.holders):
-        yield Verdict(
+        yield Explanation(
             kind="paused_queue",
             headline=f"Queue {queue.name} is paused.",
             evidence=["Its row is held, which every runtime obeys."],
@@ -340,7 +340,7 @@ def _queue(facts: JobFacts) -> Iterator[Verdict]:
     if queue.running:
         other, where = queue.running[0]
         at_once = "one job at a time" if queue.width == 1 else f"{queue.width} jobs at a time"
-        yield Verdict(
+        yield Explanation(
             kind="queue_busy",
             job_id=other,
             worker=where,
@@ -349,7 +349,7 @@ def _queue(facts: JobFacts) -> Iterator[Verdict]:
             remedies=[page],
         )
     elif pool is not None and pool.is_alive and (pool.jobs_held is None or pool.jobs_held > 0):
-        yield Verdict(
+        yield Explanation(
             kind="queue_busy",
             worker=holder,
             headline=f"Its queue {queue.name} is busy on {_where(pool)}, for {duration(seconds)}.",
@@ -362,14 +362,14 @@ def _queue(facts: JobFacts) -> Iterator[Verdict]:
 
 def _lost_lock(
     facts: JobFacts, queue: QueueFacts, holder: str, pool: WorkerSummary | None, seconds: float
-) -> Verdict:
+) -> Explanation:
     if pool is None and seconds < STALE:
         why = f"{holder} is not among the registered Python workers: another runtime, or a dead worker."
     elif pool is not None and not pool.is_alive:
         why = f"{holder} is dead; the next sweep unlocks the queue."
     else:
         why = f"No job of the queue is running on {holder}."
-    return Verdict(
+    return Explanation(
         kind="queue_lock_lost",
         tone="bad",
         worker=holder,
@@ -379,11 +379,11 @@ def _lost_lock(
     )
 
 
-def _without_worker(facts: JobFacts) -> Iterator[Verdict]:
+def _without_worker(facts: JobFacts) -> Iterator[Explanation]:
     task = facts.job.task_identifier
     if facts.workers is None:
         if facts.since(_ready_since(facts.job)) > OVERDUE:
-            yield Verdict(
+            yield Explanation(
                 kind="workers_unknown",
                 headline="It is ready. Nothing tells which workers are running.",
                 evidence=["The Python-only tables are missing, or this role may not read them."],
@@ -400,7 +400,7 @@ def _without_worker(facts: JobFacts) -> Iterator[Verdict]:
             (pool.last_seen_at for pool in facts.workers if pool.last_seen_at is not None), reverse=True
         )
         seen = [f"The last one was seen at {dead[0]:%Y-%m-%d %H:%M:%S} UTC."] if dead else []
-        yield Verdict(
+        yield Explanation(
             kind="no_worker",
             tone="bad",
             headline="No Python worker is running.",
@@ -416,7 +416,7 @@ def _without_worker(facts: JobFacts) -> Iterator[Verdict]:
     ]
     evidence += others if facts.has_others else []
     question = did_you_mean(similar_names(task, known)) or "."
-    yield Verdict(
+    yield Explanation(
         kind="unknown_task",
         tone="bad",
         headline=f"No running worker has the task {task}{question}",
@@ -425,10 +425,10 @@ def _without_worker(facts: JobFacts) -> Iterator[Verdict]:
     )
 
 
-def _quiet(facts: JobFacts) -> Iterator[Verdict]:
+def _quiet(facts: JobFacts) -> Iterator[Explanation]:
     able = facts.able
     if able and all(pool.id in facts.quiet for pool in able):
-        yield Verdict(
+        yield Explanation(
             kind="workers_quiet",
             worker=able[0].id,
             headline="All workers that have its task were asked to fetch no more jobs.",
@@ -437,10 +437,10 @@ def _quiet(facts: JobFacts) -> Iterator[Verdict]:
         )
 
 
-def _limited(facts: JobFacts) -> Iterator[Verdict]:
+def _limited(facts: JobFacts) -> Iterator[Explanation]:
     for limit in facts.limits:
         if limit.concurrency is not None and limit.running is not None and limit.running >= limit.concurrency:
-            yield Verdict(
+            yield Explanation(
                 kind="limit_concurrency",
                 headline=f"The limit {limit.name} is reached: {limit.running} of "
                 f"{limit.concurrency} jobs are running.",
@@ -448,7 +448,7 @@ def _limited(facts: JobFacts) -> Iterator[Verdict]:
             )
         if limit.rate is not None and limit.may_start == 0:
             starts, period = limit.rate
-            yield Verdict(
+            yield Explanation(
                 kind="limit_rate",
                 headline=f"The limit {limit.name} allows {count(starts, 'start')} in "
                 f"{duration(period.total_seconds())}, and {'it is' if starts == 1 else 'they are'} used up.",
@@ -456,7 +456,7 @@ def _limited(facts: JobFacts) -> Iterator[Verdict]:
             )
 
 
-def _flags(facts: JobFacts) -> Iterator[Verdict]:
+def _flags(facts: JobFacts) -> Iterator[Explanation]:
     """Flags that the workers with its task forbid. Some do not say: their flags may change."""
     own = [flag for flag in sorted(facts.job.flags or ()) if not flag.startswith("py:")]
     if not own or not facts.able:
@@ -468,7 +468,7 @@ def _flags(facts: JobFacts) -> Iterator[Verdict]:
         name = f"its flag {found[0]}" if len(found) == 1 else f"its flags {', '.join(found)}"
         workers = "The worker" if len(facts.able) == 1 else f"All {len(facts.able)} workers"
         verb = "forbids" if len(facts.able) == 1 else "forbid"
-        yield Verdict(
+        yield Explanation(
             kind="flags",
             headline=f"{workers} with its task {verb} {name}.",
             evidence=[
@@ -480,7 +480,7 @@ def _flags(facts: JobFacts) -> Iterator[Verdict]:
     unknown = [pool for pool in others if pool.forbidden_flags is None]
     is_overdue = facts.since(_ready_since(facts.job)) >= OVERDUE
     if unknown and is_overdue and any(_has_free_slot(pool, facts.job.task_identifier) for pool in unknown):
-        yield Verdict(
+        yield Explanation(
             kind="flags",
             headline=f"Workers with its task have free slots and leave it: its flags are {', '.join(own)}.",
             evidence=[
@@ -490,7 +490,7 @@ def _flags(facts: JobFacts) -> Iterator[Verdict]:
         )
 
 
-def _in_line(facts: JobFacts) -> Iterator[Verdict]:
+def _in_line(facts: JobFacts) -> Iterator[Explanation]:
     able = facts.able
     if not able or any(_has_free_slot(pool, facts.job.task_identifier) for pool in able):
         return
@@ -500,14 +500,14 @@ def _in_line(facts: JobFacts) -> Iterator[Verdict]:
         return
     slots = [_busy(pool) for pool in able[:5]]
     if facts.ahead is not None and facts.ahead.value > 0:
-        yield Verdict(
+        yield Explanation(
             kind="in_line",
             tone="run",
             headline=f"It is waiting in line: {_jobs(facts.ahead)} before it{_about(facts)}.",
             evidence=slots,
         )
     else:
-        yield Verdict(
+        yield Explanation(
             kind="slots_busy",
             tone="run",
             headline="It is next: all slots of the workers with its task are busy.",
@@ -515,10 +515,10 @@ def _in_line(facts: JobFacts) -> Iterator[Verdict]:
         )
 
 
-def _blocked(pools: list[WorkerSummary]) -> Verdict:
+def _blocked(pools: list[WorkerSummary]) -> Explanation:
     pool = pools[0]
     seconds = pool.blocked.seconds if pool.blocked is not None else 0.0
-    return Verdict(
+    return Explanation(
         kind="blocked_loop",
         tone="bad",
         worker=pool.id,
@@ -532,7 +532,7 @@ def _blocked(pools: list[WorkerSummary]) -> Verdict:
     )
 
 
-def _idle(facts: JobFacts) -> Iterator[Verdict]:
+def _idle(facts: JobFacts) -> Iterator[Explanation]:
     """Workers are alive and have free slots, but do not take it."""
     if facts.since(_ready_since(facts.job)) < OVERDUE or not facts.able:
         return
@@ -542,7 +542,7 @@ def _idle(facts: JobFacts) -> Iterator[Verdict]:
         return
     deaf = [pool for pool in facts.able if pool.is_listening is False]
     if deaf:
-        yield Verdict(
+        yield Explanation(
             kind="not_listening",
             worker=deaf[0].id,
             headline="Notifications do not reach the workers with its task; they find jobs by polling.",
@@ -552,7 +552,7 @@ def _idle(facts: JobFacts) -> Iterator[Verdict]:
         return
     off = [pool for pool in facts.able if pool.clock is not None and abs(pool.clock) > CLOCK_OFF]
     if off:
-        yield Verdict(
+        yield Explanation(
             kind="clock",
             worker=off[0].id,
             headline="The clock of a worker with its task is wrong.",
@@ -560,7 +560,7 @@ def _idle(facts: JobFacts) -> Iterator[Verdict]:
             remedies=[DOCTOR],
         )
         return
-    yield Verdict(
+    yield Explanation(
         kind="overdue",
         headline=f"It has been ready for {duration(facts.since(_ready_since(facts.job)))} although workers "
         "have free slots.",
@@ -574,8 +574,8 @@ def _clock(pool: WorkerSummary) -> str:
     return f"{_where(pool)} is {duration(abs(ahead))} {'ahead' if ahead > 0 else 'behind'}."
 
 
-def _soon(facts: JobFacts) -> Verdict:
-    return Verdict(
+def _soon(facts: JobFacts) -> Explanation:
+    return Explanation(
         kind="soon",
         tone="ok",
         headline="It is ready and should start within the poll interval.",

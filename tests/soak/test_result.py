@@ -1,4 +1,4 @@
-"""The verdict of a soak: it passes what stays, and fails what grows."""
+"""The result of a soak: it passes what stays, and fails what grows."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 from scripts.soak.report import show_result
-from scripts.soak.verdict import Comparison, Sample, judge, passed
+from scripts.soak.result import Comparison, Sample, judge, passed
 
 MEGABYTE = 1024 * 1024
 CALM = Sample(

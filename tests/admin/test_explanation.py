@@ -1,4 +1,4 @@
-"""Why does a job not run? One situation for each verdict, on a real database."""
+"""Why does a job not run? One situation for each explanation, on a real database."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ class Situation:
         self._jobs = jobs
 
     async def kind(self, job_id: int) -> str:
-        return str((await self.verdict(job_id))["kind"])
+        return str((await self.explanation(job_id))["kind"])
 
-    async def verdict(self, job_id: int) -> dict[str, Any]:
-        answer = await self._http.get(f"/api/v1/jobs/{job_id}/verdict")
+    async def explanation(self, job_id: int) -> dict[str, Any]:
+        answer = await self._http.get(f"/api/v1/jobs/{job_id}/explanation")
         assert answer.status_code == 200, answer.text
         page = await self._http.get(f"/jobs/{job_id}")
         assert page.status_code == 200, page.text
@@ -75,12 +75,12 @@ async def test_jobs_that_are_locked(situation: Situation, jobs: Jobs, utils: Wor
     assert await situation.kind(job) == "stale_lock"
     await graveyard.bury("pool-dead", lost_for=0.0, grace=3600.0)
     await graveyard.give("pool-dead", job)
-    dead = await situation.verdict(job)
+    dead = await situation.explanation(job)
     assert dead["kind"] == "dead_worker"
     assert "comes back in" in dead["headline"]
     await situation.worker("a", running=f"[[{job}, 1700000000]]")
     await graveyard.give("pool", job)
-    running = await situation.verdict(job)
+    running = await situation.explanation(job)
     assert (running["kind"], running["worker"]) == ("running", "pool")
     await jobs.connection.execute(f"update {SCHEMA}._private_py_workers set running = '[]'")
     assert await situation.kind(job) == "prefetched"
@@ -104,7 +104,7 @@ async def test_a_real_worker_runs_it(situation: Situation, jobs: Jobs, workers: 
 
     try:
         await until(is_reported)
-        assert "web" not in (await situation.verdict(job))["headline"]
+        assert "web" not in (await situation.explanation(job))["headline"]
     finally:
         may_end.set()
 
@@ -114,7 +114,7 @@ async def test_jobs_that_are_not_due(situation: Situation, jobs: Jobs) -> None:
     await situation.set(job, "run_at = now() + interval '1 hour'")
     assert await situation.kind(job) == "later"
     await situation.set(job, "attempts = 3")
-    retry = await situation.verdict(job)
+    retry = await situation.explanation(job)
     assert retry["kind"] == "retry_later"
     assert retry["remedies"] == [{"label": "Run now", "action": "run_now", "name": "", "page": ""}]
     await situation.set(job, "attempts = max_attempts")
@@ -127,7 +127,7 @@ async def test_jobs_that_an_operator_holds(situation: Situation, jobs: Jobs, uti
     job = await jobs.add("a", queue="q")
     await situation.worker("a")
     await utils.pause_queue("q", until=timedelta(hours=1), reason="the bank is down")
-    paused = await situation.verdict(job)
+    paused = await situation.explanation(job)
     assert paused["kind"] == "paused_queue"
     assert "the bank is down" in paused["headline"]
     await utils.resume_queue("q")
@@ -143,7 +143,7 @@ async def test_jobs_whose_queue_is_busy(situation: Situation, jobs: Jobs) -> Non
     graveyard = Graveyard(jobs.connection)
     await situation.worker("a", running=f"[[{first}, 1700000000]]")
     await graveyard.give("pool", first)
-    busy = await situation.verdict(job)
+    busy = await situation.explanation(job)
     assert (busy["kind"], busy["job_id"], busy["worker"]) == ("queue_busy", first, "pool")
     await jobs.connection.execute(f"delete from {SCHEMA}._private_jobs where id = {first}")
     await jobs.connection.execute(f"update {SCHEMA}._private_py_workers set running = '[]', jobs_held = 0")
@@ -156,7 +156,7 @@ async def test_jobs_that_no_worker_can_run(situation: Situation, jobs: Jobs, uti
     job = await jobs.add("send_emial")
     assert await situation.kind(job) == "no_worker"
     await situation.worker("send_email", "resize")
-    unknown = await situation.verdict(job)
+    unknown = await situation.explanation(job)
     assert unknown["kind"] == "unknown_task"
     assert "did you mean 'send_email'?" in unknown["headline"]
     await jobs.connection.execute(f"update {SCHEMA}._private_py_workers set tasks = '{{send_emial}}'")
@@ -180,7 +180,7 @@ async def test_jobs_that_a_limit_holds(
     await started.wait()
     second = await utils.add_job(JobSpec("limited"))
     try:
-        found = await situation.verdict(second.id)
+        found = await situation.explanation(second.id)
         assert found["kind"] == "limit_concurrency", found
         assert "bank" in found["headline"]
     finally:
@@ -201,7 +201,7 @@ async def test_jobs_that_may_not_start_yet(
     await started.wait()
     await until(lambda: _is_gone(utils, first.id))
     second = await utils.add_job(JobSpec("limited"))
-    found = await situation.verdict(second.id)
+    found = await situation.explanation(second.id)
     assert found["kind"] == "limit_rate", found
     assert "The limit bank allows 1 start in 1 h" in found["headline"]
 
@@ -216,7 +216,7 @@ async def test_jobs_that_run_longer_than_usual(situation: Situation, jobs: Jobs)
     await Graveyard(jobs.connection).give("pool", job)
     assert await situation.kind(job) == "running"
     await Past(jobs.connection).statistics("a", completed=10, failed=0, minutes=range(1, 5))
-    found = await situation.verdict(job)
+    found = await situation.explanation(job)
     assert (found["kind"], found["tone"]) == ("running_long", "warn")
     assert "longer than usual" in found["headline"]
     assert [remedy["action"] for remedy in found["remedies"]] == ["cancel"]
@@ -227,19 +227,19 @@ async def test_jobs_whose_flags_workers_forbid(situation: Situation, jobs: Jobs)
     await situation.worker("a")
     flags = f"update {SCHEMA}._private_py_workers set forbidden_flags = $1"
     await jobs.connection.execute(flags, ["slow"])
-    found = await situation.verdict(job)
+    found = await situation.explanation(job)
     assert found["headline"] == "The worker with its task forbids its flag slow."
     await situation.set(job, "run_at = now() - interval '1 hour', created_at = now() - interval '1 hour'")
     await jobs.connection.execute(flags, [])
     assert await situation.kind(job) == "overdue"
     await jobs.connection.execute(flags, None)
-    assert "may be among them" in (await situation.verdict(job))["evidence"][0]
+    assert "may be among them" in (await situation.explanation(job))["evidence"][0]
 
 
 async def test_jobs_that_wait_for_a_slot_or_for_trouble_to_end(situation: Situation, jobs: Jobs) -> None:
     first, job = await jobs.add("a"), await jobs.add("a")
     await situation.worker("a", slots=1, running="[[77, 1700000000]]")
-    line = await situation.verdict(job)
+    line = await situation.explanation(job)
     assert line["kind"] == "in_line"
     assert "1 job before it" in line["headline"]
     assert await situation.kind(first) == "slots_busy"

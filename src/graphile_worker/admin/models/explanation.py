@@ -1,4 +1,4 @@
-"""The verdict about a job: why it does not run."""
+"""The explanation of a job: why it does not run."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-VerdictKind = Literal[
+ExplanationKind = Literal[
     "gone",
     "running",
     "running_long",
@@ -55,10 +55,10 @@ class Remedy(msgspec.Struct, frozen=True):
     """A page to open, such as `/doctor`; the name travels in its query."""
 
 
-class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     """Why a job does not run, in one sentence, with evidence and what helps."""
 
-    kind: VerdictKind
+    kind: ExplanationKind
     headline: str
     tone: Tone = "warn"
     evidence: list[str] = []

@@ -1,4 +1,4 @@
-"""The facts for a verdict: a few cheap statements, whatever the size of the table."""
+"""The facts for an explanation: a few cheap statements, whatever the size of the table."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from ...schema_name import SchemaName
 from ...sql import load
 from ..database import Database
 from ..models.common import Count
-from ..models.verdict import Verdict
+from ..models.explanation import Explanation
+from .explanation import JobFacts, QueueFacts, decide
 from .search import find_these
-from .verdict import JobFacts, QueueFacts, decide
 
 COUNTED = 1_000
 """Jobs in line that are counted."""
@@ -38,8 +38,8 @@ UNAVAILABLE = (
 T = TypeVar("T")
 
 
-async def verdict_of(database: Database, job_id: int) -> Verdict:
-    """The verdict about a job."""
+async def explanation_of(database: Database, job_id: int) -> Explanation:
+    """The explanation of a job."""
     async with database.read() as connection:
         job = await get_job(connection, database.schema, job_id)
         if job is None:
@@ -47,7 +47,7 @@ async def verdict_of(database: Database, job_id: int) -> Verdict:
         return decide(await gather(connection, database.schema, job))
 
 
-GONE = Verdict(
+GONE = Explanation(
     kind="gone", tone="idle", headline="It is not in the queue: it has completed, or was deleted.",
 )  # fmt: skip
 
