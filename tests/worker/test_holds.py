@@ -24,7 +24,7 @@ from graphile_worker.hooks.events import (
     JobSucceeded,
     PoolOutcomesWritten,
 )
-from graphile_worker.queries.hold import get_keyed_jobs
+from graphile_worker.queries.held_batches import get_keyed_jobs
 from graphile_worker.schema_name import SchemaName
 from graphile_worker.sql import load
 from graphile_worker.testing.fake_clock import FakeClock
@@ -507,7 +507,7 @@ async def test_after_jobs_were_released_a_fetch_reads_from_the_start(
 ) -> None:
     """Those that wait behind a slow job are free when its batch ends; a fetch by id would pass them."""
     monkeypatch.setattr(cursor, "FROM_START_AFTER", SELDOM)
-    names = {load(f"hold/{name}", SchemaName()): name for name in ("get_held_jobs", "get_tied_jobs")}
+    names = {load(f"held/{name}", SchemaName()): name for name in ("get_held_jobs", "get_tied_jobs")}
     sent: list[str] = []
     entered, opened = asyncio.Event(), asyncio.Event()
 

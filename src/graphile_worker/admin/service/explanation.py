@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from ...pauses import HELD_BY, Pause
+from ...pauses import PAUSED_BY, Pause
 from ...queries.inspection import JobDetails
 from ...queries.limits import LimitSummary
 from ...queries.similar_names import did_you_mean, similar_names
@@ -264,27 +264,27 @@ def _scheduled(facts: JobFacts) -> Explanation:
     job = facts.job
     wait = max(0.0, (job.run_at - facts.now).total_seconds())
     at = f"{job.run_at.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
-    held = [f"{_of_pause(pause)}." for pause in facts.pauses if _held_batches(pause, job)]
+    paused = [f"{_of_pause(pause)}." for pause in facts.pauses if _applies_to(pause, job)]
     if job.attempts:
         times = "once" if job.attempts == 1 else f"{job.attempts} times"
         return Explanation(
             kind="retry_later",
             headline=f"It failed {times} and waits for its next attempt, in {duration(wait)}.",
-            evidence=[f"Attempt {job.attempts + 1} of {job.max_attempts} is due at {at}.", *held],
+            evidence=[f"Attempt {job.attempts + 1} of {job.max_attempts} is due at {at}.", *paused],
             remedies=[RUN_NOW],
         )
     return Explanation(
         kind="later",
         tone="idle",
         headline=f"It is due later: in {duration(wait)}.",
-        evidence=[f"Its run_at is {at}.", *held],
+        evidence=[f"Its run_at is {at}.", *paused],
         remedies=[RUN_NOW],
     )
 
 
 def _paused(facts: JobFacts) -> Iterator[Explanation]:
     for pause in facts.pauses:
-        if not _held_batches(pause, facts.job):
+        if not _applies_to(pause, facts.job):
             continue
         since = [] if pause.paused_at is None else [f"Paused {duration(facts.since(pause.paused_at))} ago."]
         headline = f"{_of_pause(pause)}."
@@ -311,7 +311,7 @@ def _paused(facts: JobFacts) -> Iterator[Explanation]:
             )
 
 
-def _held_batches(pause: Pause, job: JobDetails) -> bool:
+def _applies_to(pause: Pause, job: JobDetails) -> bool:
     if pause.queue_name is not None:
         return pause.queue_name == job.queue_name
     return pause.task_identifier in (None, job.task_identifier)
@@ -326,11 +326,11 @@ def _queue(facts: JobFacts) -> Iterator[Explanation]:
     queue = facts.queue
     if queue is None or not queue.is_full:
         return
-    if any(holder == HELD_BY for holder, _ in queue.holders):
+    if any(holder == PAUSED_BY for holder, _ in queue.holders):
         yield Explanation(
             kind="paused_queue",
             headline=f"Queue {queue.name} is paused.",
-            evidence=["Its row is held, which every runtime obeys."],
+            evidence=["Its row is locked, which every runtime obeys."],
             remedies=[Remedy("Resume the queue", action="resume_queue", name=queue.name)],
         )
         return

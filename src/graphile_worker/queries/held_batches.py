@@ -89,7 +89,7 @@ def held_jobs(rows: Sequence[Row], pool_id: str, tasks: Mapping[int, str]) -> li
 
 async def begin_batch(connection: Connection, schema: SchemaName) -> None:
     """Begin the transaction of a batch."""
-    await connection.execute(load("hold/begin_batch", schema))
+    await connection.execute(load("held/begin_batch", schema))
 
 
 async def commit_batch(connection: Connection) -> None:
@@ -115,7 +115,7 @@ async def get_keyed_jobs(
 ) -> Sequence[Job]:
     """Lock, in the ordinary way, the jobs with a key that a held batch of up to `limit` jobs has skipped."""
     rows = await connection.fetch(
-        load("hold/get_keyed_jobs", schema),
+        load("held/get_keyed_jobs", schema),
         *(pool_id, task_ids(tasks), limit // KEYED_SHARE + 1, flag_list(forbidden_flags), now),
         *msgspec.structs.astuple(up_to),
     )
@@ -139,7 +139,7 @@ async def get_tied_jobs(
     None either if a job with a key or of a named queue waits, unless `among_others`: then which of them may
     be next is looked at.
     """
-    statement = "hold/get_tied_jobs_among_others" if among_others else "hold/get_tied_jobs"
+    statement = "held/get_tied_jobs_among_others" if among_others else "held/get_tied_jobs"
     terms = limit, task_ids(tasks), flag_list(forbidden_flags), now
     return await connection.fetch(load(statement, schema), *terms, *msgspec.structs.astuple(ties), *ranges)
 
@@ -158,7 +158,7 @@ async def get_held_jobs(
 
     With `ranges`, read jobs in these ranges only.
     """
-    statement = "hold/get_held_jobs" if ranges is None else "hold/get_held_jobs_above_watermarks"
+    statement = "held/get_held_jobs" if ranges is None else "held/get_held_jobs_above_watermarks"
     return await connection.fetch(
         load(statement, schema), *(limit, task_ids(tasks), flag_list(forbidden_flags), now, *(ranges or ()))
     )
@@ -183,7 +183,7 @@ async def end_batch(
         if deleted != f"DELETE {len(completed)}":
             raise RowsKeptError
     if outlasting:
-        locked = await connection.execute(load("hold/lock_jobs", schema), pool_id, outlasting, now)
+        locked = await connection.execute(load("held/lock_jobs", schema), pool_id, outlasting, now)
         if locked != f"UPDATE {len(outlasting)}":
             raise RowsKeptError
     if released:
@@ -194,8 +194,8 @@ async def _delete(connection: Connection, schema: SchemaName, job_ids: Sequence[
     if len(job_ids) >= MANY:
         first, last = min(job_ids), max(job_ids)
         if last - first < NEAR * len(job_ids):
-            return await connection.execute(load("hold/delete_adjacent_jobs", schema), job_ids, first, last)
-    return await connection.execute(load("hold/delete_jobs", schema), job_ids)
+            return await connection.execute(load("held/delete_adjacent_jobs", schema), job_ids, first, last)
+    return await connection.execute(load("held/delete_jobs", schema), job_ids)
 
 
 async def warm_up(connection: Connection, schema: SchemaName) -> None:
@@ -205,7 +205,7 @@ async def warm_up(connection: Connection, schema: SchemaName) -> None:
         await get_tied_jobs(
             connection, schema, ties=CursorPosition(0, 0.0, 0), ranges=([], [], []), tasks={}, limit=0
         )
-        await connection.execute(load("hold/delete_adjacent_jobs", schema), [], 0, 0)
+        await connection.execute(load("held/delete_adjacent_jobs", schema), [], 0, 0)
 
 
 async def may_have_backlog(connection: Connection, schema: SchemaName) -> bool:
@@ -213,7 +213,7 @@ async def may_have_backlog(connection: Connection, schema: SchemaName) -> bool:
     try:
         async with connection.transaction(readonly=True):
             await connection.fetchrow(load("session/bounds", schema), LOOK, LOOK)
-            return bool(await connection.fetchval(load("hold/has_backlog", schema), BACKLOG))
+            return bool(await connection.fetchval(load("held/has_backlog", schema), BACKLOG))
     except Exception as error:
         if sqlstate_of(error) in (QUERY_CANCELED, LOCK_NOT_AVAILABLE):
             return True
@@ -229,7 +229,7 @@ async def settle_jobs(
 ) -> dict[int, bool | None]:
     """Lock jobs of a lost batch. Whether each is ours; None if it is taken. Without those that are gone."""
     rows = await connection.fetch(
-        load("hold/settle_jobs", schema),
+        load("held/settle_jobs", schema),
         pool_id,
         [job.id for job in jobs],
         [job.attempts for job in jobs],

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from graphile_worker.job import Job
 from graphile_worker.queries.fetch import may_queues_be_next
-from graphile_worker.queries.hold import (
+from graphile_worker.queries.held_batches import (
     BACKLOG,
     ID,
     RowsKeptError,
