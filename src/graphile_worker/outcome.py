@@ -186,9 +186,9 @@ def payload_to_keep(outcome: Outcome) -> str | None:
     return outcome.raw_payload if isinstance(outcome, Kept) else None
 
 
-def queues_of(batch: Sequence[Finished]) -> list[int]:
+def queues_of(finished_jobs: Sequence[Finished]) -> list[int]:
     """The named queues that these jobs have locked."""
-    return [queue for finished in batch if (queue := finished.job.job_queue_id) is not None]
+    return [queue for finished in finished_jobs if (queue := finished.job.job_queue_id) is not None]
 
 
 def _text_size(error: BaseException) -> int:

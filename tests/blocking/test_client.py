@@ -214,14 +214,14 @@ def test_a_change_in_batches_may_use_the_client_and_be_stopped(utils: SyncWorker
     stop = threading.Event()
     seen: list[int] = []
 
-    def on_batch(report: Any, ids: list[int]) -> None:
+    def on_step(report: Any, ids: list[int]) -> None:
         seen.append(utils.statistics(exact=True).jobs.total)
         stop.set()
 
     report = utils.complete_jobs(
         filter=JobFilter(task_identifier="bulk"),
         jobs_per_second=0.001,  # one job per batch; a pause lasts minutes unless the stop ends it
-        on_batch=on_batch,
+        on_step=on_step,
         stop=stop,
     )
     assert (report.changed, report.is_complete, seen, count()) == (1, False, [29], 29)
@@ -234,21 +234,19 @@ def test_a_bound_client_changes_in_batches_too(database_url: str, count: Count) 
         seen: list[int] = []
         report = utils.cancel_jobs(
             filter=JobFilter(task_identifier="bulk"),
-            batch_size=10,
+            step_size=10,
             jobs_per_second=1000,
-            on_batch=lambda _, ids: seen.append(utils.statistics(exact=True).jobs.total),
+            on_step=lambda _, ids: seen.append(utils.statistics(exact=True).jobs.total),
             stop=threading.Event(),
         )
     assert (report.changed, report.is_complete, seen, count()) == (30, True, [20, 10, 0], 0)
 
 
 def test_what_needs_an_event_loop_is_refused(utils: SyncWorkerUtils) -> None:
-    async def on_batch(report: Any, ids: list[int]) -> None: ...
+    async def on_step(report: Any, ids: list[int]) -> None: ...
 
-    with pytest.raises(
-        InvalidArgumentError, match="on_batch: is a coroutine function; give a plain function"
-    ):
-        utils.complete_jobs(filter=JobFilter(), all=True, on_batch=on_batch)
+    with pytest.raises(InvalidArgumentError, match="on_step: is a coroutine function; give a plain function"):
+        utils.complete_jobs(filter=JobFilter(), all=True, on_step=on_step)
     with pytest.raises(InvalidArgumentError, match=r"stop: is an asyncio.Event.*give a threading.Event"):
         utils.complete_jobs(filter=JobFilter(), all=True, stop=asyncio.Event())
 

@@ -115,11 +115,11 @@ async def test_bulk_changes(
     await utils.add_job("other", keep=True)
     filter = JobFilter(task_identifier="work")
     if change == "cancel":
-        report = await utils.cancel_jobs(filter=filter, reason="obsolete", batch_size=2)
+        report = await utils.cancel_jobs(filter=filter, reason="obsolete", step_size=2)
     elif change == "complete":
-        report = await utils.complete_jobs(filter=filter, batch_size=2)
+        report = await utils.complete_jobs(filter=filter, step_size=2)
     else:
-        report = await utils.permanently_fail_jobs(filter=filter, reason="obsolete", batch_size=2)
+        report = await utils.permanently_fail_jobs(filter=filter, reason="obsolete", step_size=2)
     assert report.changed == 4
     rows = await jobs.connection.fetch(f"select * from {HISTORY} order by job_id")
     assert [row["job_id"] for row in rows] == [job.id for job in kept]

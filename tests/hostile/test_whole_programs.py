@@ -499,7 +499,7 @@ async def _manage(utils: WorkerUtils, connection: Any) -> None:
     await utils.cancel_jobs(ids[3:4])
     every: dict[str, Any] = {"filter": JobFilter(**_EVERY_CONDITION)}
     failed: dict[str, Any] = {"filter": JobFilter(state="failed", failed_until=datetime.now(UTC))}
-    for chosen in (every, failed, {"filter": JobFilter(task_identifier="a"), "batch_size": 2}):
+    for chosen in (every, failed, {"filter": JobFilter(task_identifier="a"), "step_size": 2}):
         await utils.reschedule_jobs(**chosen, dry_run=True)
         await utils.reschedule_jobs(**chosen, run_at=timedelta(hours=1), attempts=0)
         await utils.permanently_fail_jobs(**chosen, reason="because")

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from graphile_worker.queries.bulk_changes import (
-    BATCH,
     COMPLETE,
     READ,
+    STEP,
     BulkReport,
     BulkWalk,
     failure,
@@ -146,8 +146,8 @@ MANY = {
 async def test_a_full_batch_reads_little_more_than_its_jobs(
     desk: Desk, filter: JobFilter, change: Any
 ) -> None:
-    size = BATCH if filter.queue_name is None else BATCH // 100
-    report, plans = await walk(desk, filter, change, steps=2, batch_size=size)
+    size = STEP if filter.queue_name is None else STEP // 100
+    report, plans = await walk(desk, filter, change, steps=2, step_size=size)
     assert report.changed == 2 * size
     for plan in plans:
         between = 1 if filter.queue_name is None else 100

@@ -184,7 +184,7 @@ async def add(utils: WorkerUtils, helpers: JobHelpers) -> None:
     assert_type(await utils.complete_jobs(filter=failed, dry_run=True), BulkReport)
     assert_type(await utils.permanently_fail_jobs(filter=failed, reason="no"), BulkReport)
     assert_type(
-        await utils.reschedule_jobs(filter=failed, attempts=0, on_batch=lambda report, ids: print(ids)),
+        await utils.reschedule_jobs(filter=failed, attempts=0, on_step=lambda report, ids: print(ids)),
         BulkReport,
     )
     assert_type(await utils.cancel_jobs([1, 2]), CancelReport)

@@ -43,7 +43,7 @@ async def cleanup(
 ) -> CleanupReport:
     """Run these cleanups; the default is queues, and task identifiers if some are to be kept.
 
-    `on_jobs_deleted` is called after each batch with the number of jobs deleted so far.
+    `on_jobs_deleted` is called after each step with the number of jobs deleted so far.
     """
     wanted = _checked_tasks(tasks, keeps_names=task_identifiers_to_keep is not None)
     keep = checked_names("task_identifiers_to_keep", task_identifiers_to_keep or ())

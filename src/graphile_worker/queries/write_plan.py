@@ -199,7 +199,7 @@ def _utc_now() -> datetime:
 
 
 def outcomes_of(
-    batch: Sequence[Finished],
+    finished_jobs: Sequence[Finished],
     *,
     delay: float = 0.0,
     with_note: bool = True,
@@ -211,29 +211,30 @@ def outcomes_of(
     `delay`: seconds until an interrupted job runs again; `with_note`: whether its last_error says why it was.
     `record`: what to keep of failures; None to keep nothing. `now`: for jobs that run again at a fixed time.
     """
-    first = batch[0].outcome
+    first = finished_jobs[0].outcome
     if type(first) is Interrupted:
         return Outcomes(
-            returned=[finished.job.id for finished in batch],
-            queues=queues_of(batch),
+            returned=[finished.job.id for finished in finished_jobs],
+            queues=queues_of(finished_jobs),
             note=(first.message or None) if with_note else None,
             delay=delay if first.has_reason else 0.0,  # a job that never started need not wait
-            may_be_retired=not first.has_reason and any(finished.job.key is not None for finished in batch),
+            may_be_retired=not first.has_reason
+            and any(finished.job.key is not None for finished in finished_jobs),
         )
     if type(first) is Cancelled:
         return Outcomes(
-            cancelled=[cancelled_job(finished, is_kept=record is not None) for finished in batch],
-            queues=queues_of(batch),
+            cancelled=[cancelled_job(finished, is_kept=record is not None) for finished in finished_jobs],
+            queues=queues_of(finished_jobs),
         )
-    completed = [finished.job.id for finished in batch if type(finished.outcome) is Completed]
-    queues = queues_of(batch)
-    if len(completed) == len(batch):
+    completed = [finished.job.id for finished in finished_jobs if type(finished.outcome) is Completed]
+    queues = queues_of(finished_jobs)
+    if len(completed) == len(finished_jobs):
         return Outcomes(completed=completed, queues=queues)
     failures: list[Failure] = []
     handled: list[Finished] = []
     kept: list[Finished] = []
     has_endings = False
-    for finished in batch:
+    for finished in finished_jobs:
         outcome = finished.outcome
         if type(outcome) is Completed:
             continue
@@ -299,17 +300,17 @@ def _failure(finished: Finished, outcome: Failed | Snoozed, record: Recorder | N
     )
 
 
-def _kept_jobs(batch: Sequence[Finished]) -> KeptJobs:
+def _kept_jobs(finished_jobs: Sequence[Finished]) -> KeptJobs:
     """All kept alike, and all completed or all expired."""
-    endings = [finished.outcome for finished in batch]
+    endings = [finished.outcome for finished in finished_jobs]
     has_expired = isinstance(endings[0], Expired)  # without being run
     return KeptJobs(
         state="expired" if has_expired else "completed",
         retention=(retention := retention_of(endings[0]) or Retention(0.0)),
-        job_ids=[finished.job.id for finished in batch],
-        seconds=[None if has_expired else finished.duration for finished in batch],
+        job_ids=[finished.job.id for finished in finished_jobs],
+        seconds=[None if has_expired else finished.duration for finished in finished_jobs],
         results=[ending.raw_result if isinstance(ending, Kept) else None for ending in endings],
-        awaited=[finished.job.id for finished in batch if is_end_awaited(finished.outcome)],
+        awaited=[finished.job.id for finished in finished_jobs if is_end_awaited(finished.outcome)],
         payloads=[payload_to_keep(ending) for ending in endings] if retention.payload else (),
     )
 

@@ -82,16 +82,20 @@ class StatisticsCounter:
         self._turn = 0
         self._is_on = True
 
-    def count(self, batch: Sequence[Finished], final: AbstractSet[int], *, has_failures: bool) -> None:
+    def count(
+        self, finished_jobs: Sequence[Finished], final: AbstractSet[int], *, has_failures: bool
+    ) -> None:
         """Count completed and failed jobs that were written; failed ones in `final` are not retried."""
         if not self._is_on:
             return
         minute = self._last_minute = int(self.now()) // 60 * 60
         with self._mutex:
-            if len(batch) == 1:
-                self._count_one(self._of(minute, batch[0].job.task_identifier), batch[0], final)
+            if len(finished_jobs) == 1:
+                self._count_one(
+                    self._of(minute, finished_jobs[0].job.task_identifier), finished_jobs[0], final
+                )
                 return
-            parts = (batch,) if len(self._tasks) == 1 else _by_task(batch)
+            parts = (finished_jobs,) if len(self._tasks) == 1 else _by_task(finished_jobs)
             sampled = max(SAMPLED // len(parts), SAMPLED_OF_TASK)
             for part in parts:
                 totals = self._of(minute, part[0].job.task_identifier)
@@ -151,9 +155,9 @@ class StatisticsCounter:
         else:
             totals.failed += 1
 
-    def _count_part(self, totals: TaskTotals, batch: Sequence[Finished], sampled: int) -> None:
-        count, weight, more = len(batch), 1, 0
-        durations = [finished.duration for finished in batch]
+    def _count_part(self, totals: TaskTotals, finished_jobs: Sequence[Finished], sampled: int) -> None:
+        count, weight, more = len(finished_jobs), 1, 0
+        durations = [finished.duration for finished in finished_jobs]
         longest = max(durations)
         totals.completed += count
         totals.run_seconds += sum(durations)
@@ -162,10 +166,10 @@ class StatisticsCounter:
         if count > sampled:
             step = -(-count // sampled)
             self._turn += 1
-            batch = batch[self._turn % step :: step]
-            weight, more = divmod(count, len(batch))
+            finished_jobs = finished_jobs[self._turn % step :: step]
+            weight, more = divmod(count, len(finished_jobs))
         run_times, wait_times = totals.run_times, totals.wait_times
-        for number, finished in enumerate(batch):
+        for number, finished in enumerate(finished_jobs):
             jobs = weight + 1 if number < more else weight
             duration = finished.duration
             bucket = frexp(duration)[1] + SHIFT if duration else 0  # `bucket_of`, without the call
@@ -182,9 +186,9 @@ def steady_time() -> Callable[[], float]:
     return lambda: start + monotonic()
 
 
-def _by_task(batch: Sequence[Finished]) -> Collection[list[Finished]]:
+def _by_task(finished_jobs: Sequence[Finished]) -> Collection[list[Finished]]:
     parts: defaultdict[str, list[Finished]] = defaultdict(list)
-    for finished in batch:
+    for finished in finished_jobs:
         parts[finished.job.task_identifier].append(finished)
     return parts.values()
 
@@ -212,9 +216,9 @@ def waits_of(jobs: Iterable[Job]) -> list[float]:
     ]
 
 
-def _count_failures(totals: TaskTotals, batch: Sequence[Finished], final: AbstractSet[int]) -> None:
+def _count_failures(totals: TaskTotals, finished_jobs: Sequence[Finished], final: AbstractSet[int]) -> None:
     """Move failures out of `completed`."""
-    for finished in batch:
+    for finished in finished_jobs:
         if not isinstance(finished.outcome, Completed):  # a kept job has a class of its own
             totals.completed -= 1
             if finished.job.id in final:

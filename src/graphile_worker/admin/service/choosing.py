@@ -112,7 +112,7 @@ def walk_for(
 ) -> BulkWalk:
     """The client's walk over the jobs that match, from this position on."""
     found = filter_from(chosen, position.until)
-    options = BulkOptions(up_to=position.up_to, batch_size=size, all=True)
+    options = BulkOptions(up_to=position.up_to, step_size=size, all=True)
     wanted = JobFilter(**{**_fields(found), "after": position.last_id or None})
     return BulkWalk(schema, wanted, change, options)
 

@@ -62,7 +62,7 @@ class ManagingJobs(ClientBase):
         """Delete jobs as if they had run, by id or by filter; returns those deleted, or a report.
 
         Locked jobs stay. A job that was added with `keep` ends as completed, without a result. With a filter
-        the work is done in batches, each in a transaction of its own unless a `connection` is given.
+        the work is done in steps, each in a transaction of its own unless a `connection` is given.
         """
         from ...history.removed import ManualOutcome
         from ...queries import bulk_changes, manage_jobs
@@ -70,7 +70,7 @@ class ManagingJobs(ClientBase):
         outcome = ManualOutcome("completed")
         if filter is not None:
             change = bulk_changes.COMPLETE
-            return await self._change_in_batches(job_ids, filter, change, connection, options, outcome)
+            return await self._change_in_steps(job_ids, filter, change, connection, options, outcome)
         ids = _job_ids(job_ids, options)
         return await self._end_jobs(
             connection, outcome, lambda session: manage_jobs.complete_jobs(session, self.schema, ids)
@@ -102,7 +102,7 @@ class ManagingJobs(ClientBase):
     ) -> list[Job] | BulkReport:
         """Fail jobs permanently with this last error, by id or by filter; returns those failed, or a report.
 
-        Locked jobs stay. With a filter the work is done in batches, each in a transaction of its own unless a
+        Locked jobs stay. With a filter the work is done in steps, each in a transaction of its own unless a
         `connection` is given.
         """
         from ...history.removed import ManualOutcome
@@ -111,7 +111,7 @@ class ManagingJobs(ClientBase):
         outcome = ManualOutcome("failed")
         if filter is not None:
             change = bulk_changes.failure(reason)
-            return await self._change_in_batches(job_ids, filter, change, connection, options, outcome)
+            return await self._change_in_steps(job_ids, filter, change, connection, options, outcome)
         ids = _job_ids(job_ids, options)
         return await self._end_jobs(
             connection,
@@ -160,7 +160,7 @@ class ManagingJobs(ClientBase):
 
         Returns the jobs changed, or with a filter a report. Locked jobs stay. A permanently failed job stays
         failed unless `attempts` or `max_attempts` give it another attempt. With a filter the work is done in
-        batches, each in a transaction of its own unless a `connection` is given.
+        steps, each in a transaction of its own unless a `connection` is given.
         """
         from ...queries import bulk_changes, manage_jobs
 
@@ -168,7 +168,7 @@ class ManagingJobs(ClientBase):
             change = bulk_changes.new_schedule(
                 run_at=run_at, priority=priority, attempts=attempts, max_attempts=max_attempts
             )
-            return await self._change_in_batches(job_ids, filter, change, connection, options)
+            return await self._change_in_steps(job_ids, filter, change, connection, options)
         ids = _job_ids(job_ids, options)
         return await self._change_named(
             connection,
@@ -196,7 +196,7 @@ class ManagingJobs(ClientBase):
         """Send permanently failed jobs back to work, with all their attempts: those of a task, or all.
 
         `since` and `until` limit the time at which they failed, `error` is a part of their last error. The
-        work is done in batches, each in a transaction of its own unless a `connection` is given.
+        work is done in steps, each in a transaction of its own unless a `connection` is given.
         """
         from ...queries.job_filter import JobFilter
 
@@ -242,7 +242,7 @@ class ManagingJobs(ClientBase):
         """Cancel jobs, by id or by filter: waiting jobs are deleted, workers are told to end running ones.
 
         No cancelled job runs again. By id, the report says of each job whether it was removed, its worker
-        was asked to end it, or it was gone. With a filter the work is done in batches, each in a transaction
+        was asked to end it, or it was gone. With a filter the work is done in steps, each in a transaction
         of its own unless a `connection` is given. A job that was added with `keep` ends as cancelled, for
         this `reason`.
         """
@@ -251,7 +251,7 @@ class ManagingJobs(ClientBase):
         if filter is not None:
             change = bulk_changes.cancellation(reason, self.schema)
             outcome = self._cancelled(reason)
-            return await self._change_in_batches(job_ids, filter, change, connection, options, outcome)
+            return await self._change_in_steps(job_ids, filter, change, connection, options, outcome)
         ids = _job_ids(job_ids, options)
         return await self._cancel(
             connection, reason, lambda session: cancel.cancel_jobs(session, self.schema, ids, reason=reason)
@@ -346,7 +346,7 @@ class ManagingJobs(ClientBase):
             session, self.schema, jobs, outcome, history_retention=retention, redactors=redactors
         )
 
-    async def _change_in_batches(
+    async def _change_in_steps(
         self,
         job_ids: object,
         filter: JobFilter,
@@ -357,7 +357,7 @@ class ManagingJobs(ClientBase):
     ) -> BulkReport:
         """`outcome`: how the jobs end by this change."""
         from ...queries.bulk_changes import BulkWalk
-        from ..bulk import change_in_batches
+        from ..bulk import change_in_steps
 
         if job_ids is not None:
             raise InvalidArgumentError("filter", "give either job_ids or a filter, not both")
@@ -367,9 +367,7 @@ class ManagingJobs(ClientBase):
                 await self._keep_finished_jobs(session, jobs, outcome)
 
         walk = BulkWalk(self.schema, filter, change, options, on_kept=keep_ends)
-        return await change_in_batches(
-            walk, lambda work: self._manage(connection, work), options, self._clock
-        )
+        return await change_in_steps(walk, lambda work: self._manage(connection, work), options, self._clock)
 
 
 def _job_ids(job_ids: Iterable[int] | None, options: BulkOptions) -> Iterable[int]:
