@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from .cron import parse_cron_items as parse_cron_items
     from .cron import parse_crontab as parse_crontab
     from .cron.item import ParsedCronOptions as ParsedCronOptions
-    from .endings import GiveUp as GiveUp
-    from .endings import RetryIn as RetryIn
-    from .endings import Snooze as Snooze
+    from .directives import GiveUp as GiveUp
+    from .directives import RetryIn as RetryIn
+    from .directives import Snooze as Snooze
     from .errors import GraphileWorkerError as GraphileWorkerError
     from .failure_handler import FailedJob as FailedJob
     from .history.error_groups import ErrorGroup as ErrorGroup
@@ -138,7 +138,7 @@ export_lazily(
         "clock": "Clock",
         "cron": "CronItem CronItemOptions ParsedCronItem parse_cron_items parse_crontab",
         "cron.item": "ParsedCronOptions",
-        "endings": "GiveUp RetryIn Snooze",
+        "directives": "GiveUp RetryIn Snooze",
         "errors": "GraphileWorkerError",
         "failure_handler": "FailedJob",
         "history.error_groups": "ErrorGroup",

@@ -27,7 +27,7 @@ MAY_READ_THE_WALL_CLOCK = {
     "cli/support/job_filter.py": "turns periods before now into times",
     "cli/live_view/feed.py": "shows when something happened",
     "diagnostics/pause_checks.py": "says how long something is paused",
-    "endings.py": "an example in a message",
+    "directives.py": "an example in a message",
     "expiry.py": "an example in a message",
     "cron/task_side.py": "the time of a payload that is only checked",
     "statistics/counter.py": "where a clock begins that does not jump",

@@ -302,16 +302,16 @@ def _failure(finished: Finished, outcome: Failed | Snoozed, record: Recorder | N
 
 def _kept_jobs(finished_jobs: Sequence[Finished]) -> KeptJobs:
     """All kept alike, and all completed or all expired."""
-    endings = [finished.outcome for finished in finished_jobs]
-    has_expired = isinstance(endings[0], Expired)  # without being run
+    outcomes = [finished.outcome for finished in finished_jobs]
+    has_expired = isinstance(outcomes[0], Expired)  # without being run
     return KeptJobs(
         state="expired" if has_expired else "completed",
-        retention=(retention := retention_of(endings[0]) or Retention(0.0)),
+        retention=(retention := retention_of(outcomes[0]) or Retention(0.0)),
         job_ids=[finished.job.id for finished in finished_jobs],
         seconds=[None if has_expired else finished.duration for finished in finished_jobs],
-        results=[ending.raw_result if isinstance(ending, Kept) else None for ending in endings],
+        results=[outcome.raw_result if isinstance(outcome, Kept) else None for outcome in outcomes],
         awaited=[finished.job.id for finished in finished_jobs if is_end_awaited(finished.outcome)],
-        payloads=[payload_to_keep(ending) for ending in endings] if retention.payload else (),
+        payloads=[payload_to_keep(outcome) for outcome in outcomes] if retention.payload else (),
     )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ..endings import Ending, check_period
+from ..directives import JobDirective, check_period
 from ..expiry import expiry_of
 from ..job import Job
 from .helpers import JobHelpers
@@ -17,7 +17,7 @@ from .helpers import JobHelpers
 OPTION = "expires"
 
 
-class JobHasExpired(Ending):
+class JobHasExpired(JobDirective):
     """The job was due too long ago."""
 
     def __init__(self, waited: float, allowed: float) -> None:

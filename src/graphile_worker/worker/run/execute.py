@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from ...clock import Clock, SystemClock
-from ...endings import Ending
+from ...directives import JobDirective
 from ...error_text import drop_frames, message_of
 from ...errors import JobError, JobInterruptedError, UnknownTaskError
 from ...expiry import EXPIRES_FLAG
@@ -45,7 +45,7 @@ from .retry_decision import outcome_of, outcome_of_batch, with_retry_rules
 ANSWER_OF_HOOK = "the task returned {0}, which only hooks may return; to fail the job, raise an exception"
 logger = logging.getLogger("graphile_worker.worker")
 
-DECISIONS = (FailJob, SkipJob, LeaveLocked, Ending)
+DECISIONS = (FailJob, SkipJob, LeaveLocked, JobDirective)
 """What a task may return that is no result; all but the last are answers of hooks."""
 
 
@@ -189,7 +189,7 @@ class Executor:
         while inspect.isawaitable(result):  # a coroutine that the function called and did not await
             result = await result
         if isinstance(result, DECISIONS):
-            if isinstance(result, Ending):
+            if isinstance(result, JobDirective):
                 return outcome_by_cause(outcome_of(result), None, helpers)
             raise JobError(ANSWER_OF_HOOK.format(type(result).__name__))
         if may_be_batch(result):

@@ -12,11 +12,11 @@ from .text import duration
 MAX_DELAY = 100 * 366 * 86400.0  # seconds, a century
 
 
-class Ending(Exception):
+class JobDirective(Exception):
     """Base of what a task can raise or return to decide how its job ends."""
 
 
-class _Later(Ending):
+class _Later(JobDirective):
     """The job runs again at a time that the task chooses."""
 
     delay: float | None
@@ -66,7 +66,7 @@ class RetryIn(_Later):
         return self.reason or f"retry requested {self._when}"
 
 
-class GiveUp(Ending):
+class GiveUp(JobDirective):
     """Fail the job permanently, whatever attempts are left: `GiveUp("the card is stolen")`."""
 
     def __init__(self, reason: str = "the task gave up") -> None:

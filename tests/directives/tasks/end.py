@@ -10,20 +10,20 @@ LATER = 6000.0  # seconds, so that nothing comes due in a test
 NOTE = "insert into ran (job_id, shape) values ($1, $2)"
 
 
-def ending(how: str) -> Exception | None:
-    endings: dict[str, Exception] = {
+def directive(how: str) -> Exception | None:
+    directives: dict[str, Exception] = {
         "snooze": Snooze(LATER),
         "retry_in": RetryIn(LATER, "busy"),
         "give_up": GiveUp("no way"),
         "fail": ValueError("broken"),
         "fail_last": ValueError("broken"),
     }
-    return endings.get(how)
+    return directives.get(how)
 
 
 def item(how: str) -> object:
     """What a batch task returns for an item."""
-    chosen = ending(how)
+    chosen = directive(how)
     return failing(chosen) if isinstance(chosen, ValueError) else chosen
 
 
@@ -37,7 +37,7 @@ async def end(payload: dict[str, Any], helpers: JobHelpers) -> object:
     await helpers.query(NOTE, job.id, "async")
     if payload.get("replace"):
         await helpers.add_job("nothing_runs_this", {}, job_key=job.key)
-    chosen = ending(payload["how"])
+    chosen = directive(payload["how"])
     if chosen is None or payload.get("return"):
         return chosen
     raise chosen
@@ -46,7 +46,7 @@ async def end(payload: dict[str, Any], helpers: JobHelpers) -> object:
 @task(on_failure="alert", retry=Retry.fixed(LATER))
 def end_in_thread(payload: dict[str, Any], helpers: JobHelpers) -> None:
     helpers.sync.query(NOTE, helpers.job.id, "thread")
-    if (chosen := ending(payload["how"])) is not None:
+    if (chosen := directive(payload["how"])) is not None:
         raise chosen
 
 

@@ -1,4 +1,4 @@
-"""Every ending, for every kind of task and job, and for workers that are killed before they write it."""
+"""Every directive, for every kind of task and job, and for workers that are killed before they write it."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
 
 @pytest.fixture
 async def table(jobs: Jobs) -> Table:
-    """The ids of a job for every ending and shape."""
+    """The ids of a job for every directive and shape."""
     await jobs.connection.execute("create table ran (job_id bigint, shape text)")
     return {(how, shape): await added(jobs, how, shape) for how, shape in CASES}
 

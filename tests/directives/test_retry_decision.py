@@ -93,10 +93,10 @@ def test_an_ending_needs_exactly_one_time_and_a_zone() -> None:
     assert Snooze(-5).delay == 0.0
 
 
-@pytest.mark.parametrize("ending", [Snooze(5, "busy"), RetryIn(until=NOW), GiveUp("no")])
-def test_endings_can_be_pickled(ending: Exception) -> None:
-    copy = pickle.loads(pickle.dumps(ending))
-    assert (type(copy), str(copy), vars(copy)) == (type(ending), str(ending), vars(ending))
+@pytest.mark.parametrize("directive", [Snooze(5, "busy"), RetryIn(until=NOW), GiveUp("no")])
+def test_directives_can_be_pickled(directive: Exception) -> None:
+    copy = pickle.loads(pickle.dumps(directive))
+    assert (type(copy), str(copy), vars(copy)) == (type(directive), str(directive), vars(directive))
 
 
 # -- batch jobs --------------------------------------------------------------------------------------------

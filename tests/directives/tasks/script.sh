@@ -1,5 +1,5 @@
 #!/bin/sh
-# Exits with the status of the ending that the payload names.
+# Exits with the status of the directive that the payload names.
 how=$(cat)
 case "$how" in
   *snooze*) echo 6000; exit "$GRAPHILE_WORKER_EXIT_SNOOZE" ;;

@@ -1,4 +1,4 @@
-"""Rows that Python's endings leave are ordinary jobs to Node, and what Node fails reaches our handlers."""
+"""Rows that Python's directives leave are ordinary jobs to Node, and what Node fails reaches our handlers."""
 
 from __future__ import annotations
 
