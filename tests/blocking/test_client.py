@@ -397,7 +397,7 @@ def test_calls_in_progress_end_when_the_client_is_released(
     handle = utils.add_job("nothing runs this", keep=True)
     with ThreadPoolExecutor(4) as threads:
         waiting = [threads.submit(handle.result) for _ in range(4)]
-        while utils._background._serving._client._waiters._waiting.keys() != {handle.id}:  # type: ignore[union-attr]
+        while utils._background._serving._client._job_waiter._waiting.keys() != {handle.id}:  # type: ignore[union-attr]
             time.sleep(0.01)
         utils.release()
         for each in waiting:

@@ -16,11 +16,11 @@ import pytest
 from graphile_worker.history.error_groups import list_error_groups
 from graphile_worker.history.records import (
     HistoryFilter,
+    current_states,
     errors_of_job,
     history_of_job,
     list_errors,
     list_finished_jobs,
-    standings,
 )
 from graphile_worker.schema_name import SchemaName
 from graphile_worker.sql import load
@@ -205,7 +205,7 @@ async def test_groups_of_errors(lists: Desk, task_identifier: str | None) -> Non
 
 
 async def test_the_state_of_one_job(desk: Desk) -> None:
-    (found,) = await standings(desk.explaining, desk.schema, [10_000_100])
+    (found,) = await current_states(desk.explaining, desk.schema, [10_000_100])
     assert found.state == "failed"
     assert_bounded(desk)
 
@@ -214,7 +214,7 @@ async def test_the_states_of_two_thousand_jobs(desk: Desk) -> None:
     """A third each ended, waits, or is gone. Each takes a look into an index of every partition."""
     ended, waiting = range(10_000_001, 10_000_668), range(1, 667)
     gone = range(20_000_000, 20_000_667)
-    found = await standings(desk.explaining, desk.schema, [*ended, *waiting, *gone])
+    found = await current_states(desk.explaining, desk.schema, [*ended, *waiting, *gone])
     states = [standing.state for standing in found]
     assert states.count("gone") == len(gone)
     assert states.count("pending") == len(waiting)

@@ -85,7 +85,7 @@ class AttemptError(msgspec.Struct, frozen=True):
     """The version of the application, if the worker knows it."""
 
 
-class JobStanding(msgspec.Struct, frozen=True):
+class CurrentState(msgspec.Struct, frozen=True):
     """How a job stands: `pending`, `gone` without a trace, or how it was finished."""
 
     job_id: int
@@ -185,10 +185,10 @@ async def list_errors(
     return [AttemptError(*row) for row in rows]
 
 
-async def standings(
+async def current_states(
     connection: Connection, schema: SchemaName, job_ids: Sequence[int], *, has_history: bool = True
-) -> list[JobStanding]:
+) -> list[CurrentState]:
     """How these jobs stand."""
     name = "states_of_jobs" if has_history else "states_without_history"
     rows = await connection.fetch(load(f"history/{name}", schema), job_ids)
-    return [JobStanding(*row) for row in rows]
+    return [CurrentState(*row) for row in rows]

@@ -10,7 +10,7 @@ import msgspec
 from ...history.records import FinishedState
 from ...queries.job_filter import JobState
 
-JobStanding = JobState | FinishedState | Literal["gone"]
+JobViewState = JobState | FinishedState | Literal["gone"]
 
 
 class Attempt(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,7 +55,7 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     """A job. What only a row in the queue has is None once the job is gone."""
 
     id: int
-    state: JobStanding
+    state: JobViewState
     task: str | None
     queue: str | None = None
     priority: int | None = None

@@ -196,8 +196,8 @@ async def _cancel(making: _Change) -> None:
 
 async def _add_again(making: _Change) -> None:
     specs = []
-    for standing in making.jobs:
-        job = await making.utils.get_job(standing.id, connection=making.connection)
+    for each in making.jobs:
+        job = await making.utils.get_job(each.id, connection=making.connection)
         if job is None:
             continue
         making.done.ids.append(job.id)

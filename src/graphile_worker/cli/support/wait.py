@@ -86,15 +86,15 @@ def _print_result(raw_result: str | None, seconds: float | None, job_id: int) ->
 
 def _about_timeout(record: JobRecord, timeout: timedelta | None) -> str:
     states = {"locked": "it is still running", "ready": "it still waits for a worker"}
-    standing = states.get(record.state, "it still waits")
+    current = states.get(record.state, "it still waits")
     if record.state == "scheduled" and record.job is not None:
-        standing = f"it waits until {cell(record.job.run_at)}"
+        current = f"it waits until {cell(record.job.run_at)}"
         if record.job.last_error:
             headline = record.job.last_error.partition("\n")[0]
-            standing = f"attempt {record.job.attempts} failed with {cell(headline)}; {standing}"
+            current = f"attempt {record.job.attempts} failed with {cell(headline)}; {current}"
     after = "yet" if timeout is None else f"within {duration(timeout.total_seconds())}"
     return (
-        f"Job {record.job_id} has not ended {after}: {standing}. "
+        f"Job {record.job_id} has not ended {after}: {current}. "
         f"To follow it: graphile-worker show {record.job_id} --follow"
     )
 

@@ -34,7 +34,7 @@ class FollowingJobs(ClientBase):
 
         self._check_loop()
         async with asyncio.timeout(seconds_of(timeout)):
-            return result_of(await self._waiters.wait(id_of(job)))
+            return result_of(await self._job_waiter.wait(id_of(job)))
 
     async def get_job_status(self, job: Job | int, *, connection: UserConnection | None = None) -> JobStatus:
         """How a job stands: its state, its last error, its progress."""
@@ -57,7 +57,7 @@ class FollowingJobs(ClientBase):
         from ..following import id_of, watch_progress
 
         self._check_loop()
-        async with aclosing(watch_progress(self, self._waiters, id_of(job))) as reports:
+        async with aclosing(watch_progress(self, self._job_waiter, id_of(job))) as reports:
             async for progress in reports:
                 yield progress
 

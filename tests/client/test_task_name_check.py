@@ -11,7 +11,7 @@ import asyncpg
 import pytest
 
 from graphile_worker import JobHelpers, JobSpec, make_worker_utils, run_once, task
-from graphile_worker.client import WorkerUtils, new_names
+from graphile_worker.client import WorkerUtils, task_name_check
 from recovery.dead import Graveyard
 from support.working import PATIENCE, SCHEMA, Gate, Workers, until
 
@@ -19,9 +19,9 @@ from support.working import PATIENCE, SCHEMA, Gate, Workers, until
 @pytest.fixture(autouse=True)
 def log(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> Iterator[Any]:
     """A process that has added no job yet, and what it logs."""
-    monkeypatch.setattr(new_names, "_checked", {})
-    monkeypatch.setattr(new_names, "CHECK_WITHIN", PATIENCE)
-    monkeypatch.setattr(new_names, "CLOSE_WITHIN", PATIENCE)
+    monkeypatch.setattr(task_name_check, "_checked", {})
+    monkeypatch.setattr(task_name_check, "CHECK_WITHIN", PATIENCE)
+    monkeypatch.setattr(task_name_check, "CLOSE_WITHIN", PATIENCE)
     with caplog.at_level(logging.WARNING, logger="graphile_worker.client"):
         yield caplog
 
@@ -34,8 +34,8 @@ async def utils(log: Any, database_url: str) -> AsyncIterator[WorkerUtils]:
 
 async def said(utils: WorkerUtils, log: Any) -> list[str]:
     """What was logged, once all checks have ended."""
-    assert utils._new_names is not None
-    await asyncio.wait_for(asyncio.gather(*utils._new_names._checks), PATIENCE)
+    assert utils._task_name_check is not None
+    await asyncio.wait_for(asyncio.gather(*utils._task_name_check._checks), PATIENCE)
     return [record.getMessage() for record in log.records]
 
 
@@ -142,7 +142,7 @@ async def test_nor_on_a_single_connection_of_the_caller(log: Any, database_url: 
     finally:
         await connection.close(timeout=PATIENCE)
     assert log.text == ""
-    assert new_names._checked == {SCHEMA: set()}
+    assert task_name_check._checked == {SCHEMA: set()}
 
 
 async def test_a_short_lived_client_says_it_before_it_closes(log: Any, database_url: str) -> None:
@@ -154,7 +154,7 @@ async def test_a_short_lived_client_says_it_before_it_closes(log: Any, database_
 async def test_adding_does_not_wait_for_the_check_and_a_failed_one_is_not_heard(
     log: Any, database_url: str, connection: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(new_names, "CHECK_WITHIN", 0.2)
+    monkeypatch.setattr(task_name_check, "CHECK_WITHIN", 0.2)
     log.set_level(logging.DEBUG, logger="graphile_worker.client")
     async with connection.transaction():
         await connection.execute(f"lock table {SCHEMA}._private_py_workers in access exclusive mode")
@@ -167,7 +167,7 @@ async def test_adding_does_not_wait_for_the_check_and_a_failed_one_is_not_heard(
 async def test_a_client_that_is_released_does_not_wait_for_long(
     log: Any, database_url: str, connection: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(new_names, "CLOSE_WITHIN", 0.05)
+    monkeypatch.setattr(task_name_check, "CLOSE_WITHIN", 0.05)
     async with connection.transaction():
         await connection.execute(f"lock table {SCHEMA}._private_py_workers in access exclusive mode")
         async with asyncio.timeout(PATIENCE), make_worker_utils(connection_string=database_url) as utils:

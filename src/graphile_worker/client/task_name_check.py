@@ -1,4 +1,4 @@
-"""NewNames: warns if a job was added for a task that no worker knows, which is probably misspelt.
+"""TaskNameCheck: warns if a job was added for a task that no worker knows, which is probably misspelt.
 
 Each name is checked once per process, in the background after its first job was added, on a connection of the
 client: never in a transaction of the caller. A failed check is only logged for debugging.
@@ -31,7 +31,7 @@ def checked_names(schema: SchemaName) -> set[str]:
     return _checked.setdefault(schema.name, set())
 
 
-class NewNames:
+class TaskNameCheck:
     """The checks of one client."""
 
     def __init__(

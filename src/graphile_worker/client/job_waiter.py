@@ -1,4 +1,4 @@
-"""Waiters: wait until jobs are finished, any number of them on one listening connection.
+"""JobWaiter: waits until jobs are finished, any number of them on one listening connection.
 
 The order is listen, look, wait: what comes in between is announced or found. Announcements can be
 lost, and behind a pooler in transaction mode none arrive, so every job is looked up now and then: rarely
@@ -22,7 +22,7 @@ from ..db.errors import is_dead_session
 from ..db.retry import BROKEN_CONNECTION, Backoff, delays_for
 from ..error_text import summarize
 from ..errors import GraphileWorkerError
-from ..history.records import JobStanding
+from ..history.records import CurrentState
 from ..schema_name import SchemaName
 from ..sql import load
 
@@ -36,10 +36,10 @@ LOOKUP = 2_000  # jobs per statement
 logger = logging.getLogger("graphile_worker.client")
 
 Connect = Callable[[], AbstractAsyncContextManager[Connection]]
-Look = Callable[[Sequence[int]], Awaitable[Iterable[JobStanding]]]
+Look = Callable[[Sequence[int]], Awaitable[Iterable[CurrentState]]]
 
 
-class Waiters:
+class JobWaiter:
     """Everyone who waits for a job through one client."""
 
     def __init__(
@@ -65,7 +65,7 @@ class Waiters:
         self._context = context
         self._schema = schema
         self._look = look
-        self._waiting: dict[int, list[asyncio.Future[JobStanding]]] = {}
+        self._waiting: dict[int, list[asyncio.Future[CurrentState]]] = {}
         self._due: set[int] = set()
         self._wake = asyncio.Event()
         self._ping = ""
@@ -74,9 +74,9 @@ class Waiters:
         self._poll_interval = FIRST_POLL
         self._task: asyncio.Task[None] | None = None
 
-    async def wait(self, job_id: int) -> JobStanding:
+    async def wait(self, job_id: int) -> CurrentState:
         """How the job stands once it is no longer pending."""
-        future: asyncio.Future[JobStanding] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[CurrentState] = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(job_id, []).append(future)
         self._due.add(job_id)
         self._poll_interval = FIRST_POLL
@@ -176,12 +176,12 @@ class Waiters:
 
     async def _look_up(self, job_ids: Sequence[int]) -> None:
         for start in range(0, len(job_ids), LOOKUP):
-            for standing in await self._look(job_ids[start : start + LOOKUP]):
-                if standing.state == "pending":
+            for current in await self._look(job_ids[start : start + LOOKUP]):
+                if current.state == "pending":
                     continue
-                for future in self._waiting.pop(standing.job_id, []):
+                for future in self._waiting.pop(current.job_id, []):
                     if not future.done():
-                        future.set_result(standing)
+                        future.set_result(current)
 
     def _fail(self, error: BaseException) -> None:
         waiting, self._waiting = self._waiting, {}
