@@ -253,7 +253,7 @@ async def test_many_jobs_are_changed_in_short_transactions(utils: WorkerUtils, c
     assert [row["jobs"] for row in per_transaction] == [bulk_changes.STEP] * (MANY // bulk_changes.STEP)
 
 
-async def test_each_batch_reads_along_indexes_and_leaves_the_session_as_it_was(
+async def test_each_step_reads_by_indexes_and_leaves_the_session_as_it_was(
     utils: WorkerUtils, connection: Any
 ) -> None:
     await add_failed(utils, "mail", 3)

@@ -52,7 +52,7 @@ def databases(server: DatabaseServer, template_database: str) -> Iterator[dict[s
 @pytest.fixture(params=STATISTICS)
 async def desk(request: pytest.FixtureRequest, databases: dict[str, str]) -> AsyncIterator[Desk]:
     async with desk_in(databases[request.param], tuned=False) as desk:
-        await desk.connection.execute(load("manage/walk_along_indexes", desk.schema))
+        await desk.connection.execute(load("manage/read_by_indexes", desk.schema))
         yield desk
 
 

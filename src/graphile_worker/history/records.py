@@ -12,7 +12,7 @@ import msgspec
 from ..db.connection import Connection
 from ..db.server_version import sorts_within_groups
 from ..errors import InvalidArgumentError
-from ..queries.along_indexes import along_indexes
+from ..queries.planner_settings import with_planner_settings
 from ..schema_name import SchemaName
 from ..sql import load
 
@@ -150,7 +150,7 @@ async def list_finished_jobs(
     if not sorts_within_groups(connection):
         name += "_before_13"
     statement = load(f"history/{name}", schema).replace(CONDITIONS, _state_condition(wanted.state))
-    async with along_indexes(connection, load("history/read_in_order", schema)):
+    async with with_planner_settings(connection, load("history/read_in_order", schema)):
         return [FinishedJob(*row) for row in await connection.fetch(statement, *arguments)]
 
 
@@ -180,7 +180,7 @@ async def list_errors(
     """Errors of all jobs, or of one fingerprint, the latest first."""
     name = "list_errors" if fingerprint is None else "list_errors_of_group"
     more = () if fingerprint is None else (fingerprint,)
-    async with along_indexes(connection, load("history/read_in_order", schema)):
+    async with with_planner_settings(connection, load("history/read_in_order", schema)):
         rows = await connection.fetch(load(f"history/{name}", schema), since, before, limit, *more)
     return [AttemptError(*row) for row in rows]
 

@@ -24,11 +24,11 @@ from ..errors import InvalidArgumentError
 from ..job import Job
 from ..schema_name import SchemaName
 from ..sql import load
-from .along_indexes import along_indexes
 from .cancel import why_workers_cannot_be_asked
 from .cancel_left import cancel_left
 from .job_filter import JobFilter, with_conditions, with_parts
 from .manage_jobs import failure_values, schedule_values
+from .planner_settings import with_planner_settings
 
 STEP = 1_000
 """Jobs that one statement changes at most."""
@@ -205,7 +205,7 @@ class BulkWalk:
         """Cancel the jobs of this step whose rows were locked; returns the ids of those that it changed."""
         statement, more = self._statement_of(LOOK)
         position = (after, self.report.last_id, READ)
-        async with _along_indexes(connection, self._schema):
+        async with _by_indexes(connection, self._schema):
             rows = await connection.fetch(statement, READ, *self._filter.values, *position, *more)
         left = sorted(set(_ids(rows)) - set(changed))
         if self._filter.limit is not None:
@@ -230,7 +230,7 @@ class BulkWalk:
         return [job.id for job in ended]
 
     async def _run(self, connection: Connection, size: int, position: tuple[int, int, int]) -> Sequence[Row]:
-        async with _along_indexes(connection, self._schema):
+        async with _by_indexes(connection, self._schema):
             rows = await connection.fetch(
                 self._statement, size, *self._filter.values, *position, *self._change.values, *self._more
             )
@@ -280,13 +280,13 @@ def step_size(options: BulkOptions) -> int:
 
 
 @asynccontextmanager
-async def _along_indexes(connection: Connection, schema: SchemaName) -> AsyncIterator[None]:
+async def _by_indexes(connection: Connection, schema: SchemaName) -> AsyncIterator[None]:
     """A transaction in which tables are read by their indexes; the caller's own is left as it is."""
     if connection.is_in_transaction():
         async with connection.transaction():  # a savepoint; what belongs together is undone together
             yield
         return
-    async with along_indexes(connection, load("manage/walk_along_indexes", schema)):
+    async with with_planner_settings(connection, load("manage/read_by_indexes", schema)):
         yield
 
 

@@ -55,7 +55,7 @@ async def choose(
     errors: int = ERRORS_PER_STEP,
 ) -> Choice:
     """Lock the next jobs, `size` at most; of an error group, look at no more than `errors` errors."""
-    await connection.fetchrow(load("manage/walk_along_indexes", schema))
+    await connection.fetchrow(load("manage/read_by_indexes", schema))
     if chosen.fingerprint is not None:
         return await _choose_of_group(connection, schema, chosen.fingerprint, position, size, errors)
     return await _choose_by_filter(connection, schema, chosen, action, position, size)

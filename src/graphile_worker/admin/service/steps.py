@@ -13,7 +13,7 @@ import msgspec
 
 from ...db.connection import Connection, Row
 from ...queries.audit import Actor, complete_record
-from ...queries.before import MAX_KEPT
+from ...queries.undo_snapshots import MAX_KEPT
 from ...sql import load
 from ..database import STEP_WITHIN, Database
 from ..models.operations import Chosen

@@ -12,22 +12,22 @@ MAX_KEPT = 50_000
 """Jobs of one action that are kept; an action on more cannot be undone."""
 
 
-async def keep_before(
+async def snapshot_jobs(
     connection: Connection, schema: SchemaName, audit_id: int, job_ids: Sequence[int]
 ) -> int:
     """Keep jobs as they are; call it before the change, in its transaction, with the rows locked."""
-    kept: int = await connection.fetchval(load("admin/keep_before", schema), audit_id, list(job_ids))
+    kept: int = await connection.fetchval(load("admin/snapshot_jobs", schema), audit_id, list(job_ids))
     return kept
 
 
-async def keep_added(
+async def snapshot_added(
     connection: Connection, schema: SchemaName, audit_id: int, job_ids: Sequence[int]
 ) -> None:
     """Remember jobs that the action added."""
-    await connection.execute(load("admin/keep_added", schema), audit_id, list(job_ids))
+    await connection.execute(load("admin/snapshot_added", schema), audit_id, list(job_ids))
 
 
-async def settle_before(
+async def finalize_snapshot(
     connection: Connection,
     schema: SchemaName,
     audit_id: int,
@@ -38,4 +38,4 @@ async def settle_before(
 
     An undo compares that with the row: what was changed since is not put back.
     """
-    await connection.execute(load("admin/settle_before", schema), audit_id, list(kept), list(changed))
+    await connection.execute(load("admin/finalize_snapshot", schema), audit_id, list(kept), list(changed))

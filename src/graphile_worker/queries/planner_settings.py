@@ -1,4 +1,4 @@
-"""Reading large tables by their indexes, whatever the statistics say."""
+"""Settings of the planner for one transaction, so that large tables are read by their indexes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ..db.connection import Connection
 
 
 @asynccontextmanager
-async def along_indexes(connection: Connection, settings: str) -> AsyncIterator[None]:
+async def with_planner_settings(connection: Connection, settings: str) -> AsyncIterator[None]:
     """A transaction with these settings of the planner; one of the caller is left as it is."""
     if connection.is_in_transaction():
         yield
