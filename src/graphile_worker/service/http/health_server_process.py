@@ -1,4 +1,4 @@
-"""Front: the process that serves HTTP for several worker processes.
+"""HealthServerProcess: the process that serves HTTP for several worker processes.
 
 Their parent has no event loop, so it forks this process beside them. It holds no connection to the database.
 Workers connect to its socket in a directory that only this user can open; a dead one is noticed at once.
@@ -25,7 +25,7 @@ FRAME_BUFFER = 1 << 20
 logger = logging.getLogger("graphile_worker.http")
 
 
-class Front:
+class HealthServerProcess:
     """Made by the parent, which opens the sockets; a port that is in use is an error at the start."""
 
     def __init__(self, address: str, port: int, processes: int) -> None:

@@ -1,4 +1,4 @@
-"""Children: the processes of one executor, and the calls that wait for one.
+"""ProcessPool: the processes of one executor, and the calls that wait for one.
 
 Decides which process gets which calls, starts processes when they are needed, and replaces those that end.
 The death of a process fails the call it ran, and nothing else: calls that it had not begun run elsewhere.
@@ -46,7 +46,7 @@ EXIT_LIMIT = 2.0  # seconds for an idle process to exit
 logger = logging.getLogger("graphile_worker.executors")
 
 
-class Children:
+class ProcessPool:
     """At most `size` processes, started when they are needed."""
 
     def __init__(self, size: int, setup: Callable[[], Setup], max_jobs: int | None) -> None:

@@ -1,4 +1,4 @@
-"""Board: two numbers in memory that a worker shares with one of its processes.
+"""SharedCounters: two numbers in memory that a worker shares with one of its processes.
 
 The process writes the number of each call before it begins it. So the worker knows, even if the process dies
 or is deep in C code, which call it ran and which it had not begun. The worker writes up to which number it
@@ -17,7 +17,7 @@ import tempfile
 _SIZE = 16
 
 
-class Board:
+class SharedCounters:
     """The numbers `begun` and `taken_back`."""
 
     def __init__(self, descriptor: int) -> None:
@@ -51,7 +51,7 @@ class Board:
 
 
 def new_descriptor() -> int:
-    """An open file for a board, without a name; close it when both sides have it."""
+    """An open file for them, without a name; close it when both sides have it."""
     if hasattr(os, "memfd_create"):
         descriptor = os.memfd_create("graphile-worker")
     else:
