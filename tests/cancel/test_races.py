@@ -30,7 +30,7 @@ from graphile_worker.errors import JobCancelledError
 from graphile_worker.failure_handler import FailureHandler
 from graphile_worker.hooks.events import JobCancelled, JobFailed, JobInterrupted, JobRecovered, JobSnoozed
 from graphile_worker.queries.end_cancelled import CancelledJob, end_statement
-from graphile_worker.recovery.other_failures import TellHandlers
+from graphile_worker.recovery.other_failures import NotifyFailureHandlers
 from graphile_worker.schema_name import SchemaName
 from graphile_worker.sql import load
 from graphile_worker.testing.recorder import EventRecorder
@@ -381,7 +381,7 @@ async def test_what_is_left_is_ended_by_the_next_look(
 
 async def test_no_handler_is_told_of_a_cancelled_job(utils: WorkerUtils, jobs: Jobs) -> None:
     """A Node worker has failed both; a maintenance task tells the handlers of such failures."""
-    handlers = TellHandlers(SchemaName(), {"work": FailureHandler("alert", {})})
+    handlers = NotifyFailureHandlers(SchemaName(), {"work": FailureHandler("alert", {})})
     await handlers.run(jobs.connection)  # from now on
     cancelled, failed = [await jobs.add("work", {"n": n}) for n in range(2)]
     await Graveyard(jobs.connection).give("pool-of-node", cancelled, failed, attempts=25)

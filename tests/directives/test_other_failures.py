@@ -12,7 +12,7 @@ import pytest
 
 from graphile_worker import JobFilter, Snooze, WorkerUtils, make_worker_utils, task
 from graphile_worker.failure_handler import FailureHandler
-from graphile_worker.recovery.other_failures import NO_ERROR, TellHandlers
+from graphile_worker.recovery.other_failures import NO_ERROR, NotifyFailureHandlers
 from graphile_worker.schema_name import SchemaName
 from support.working import SCHEMA, Jobs, Workers, headline, until
 
@@ -28,9 +28,9 @@ async def utils(database_url: str) -> AsyncIterator[WorkerUtils]:
 
 
 @pytest.fixture
-async def notifier(jobs: Jobs) -> TellHandlers:
+async def notifier(jobs: Jobs) -> NotifyFailureHandlers:
     """It has run once, so that failures count from now on."""
-    notifier = TellHandlers(SchemaName(), HANDLERS)
+    notifier = NotifyFailureHandlers(SchemaName(), HANDLERS)
     assert await notifier.run(jobs.connection) is False
     return notifier
 
@@ -61,7 +61,7 @@ async def alerts(jobs: Jobs) -> list[Any]:
     return sorted((json.loads(row["payload"]) for row in rows), key=lambda payload: payload["job_id"])
 
 
-async def test_a_failure_that_node_wrote_is_told_once(jobs: Jobs, notifier: TellHandlers) -> None:
+async def test_a_failure_that_node_wrote_is_told_once(jobs: Jobs, notifier: NotifyFailureHandlers) -> None:
     retried = await jobs.add("charge", {"n": 1})
     final = await jobs.add("charge", {"n": 2}, key="k", max_attempts=1)
     other = await jobs.add("another task", max_attempts=1)
@@ -77,7 +77,7 @@ async def test_a_failure_that_node_wrote_is_told_once(jobs: Jobs, notifier: Tell
 
 
 async def test_a_job_that_was_cancelled_while_node_ran_it_has_not_failed(
-    jobs: Jobs, notifier: TellHandlers
+    jobs: Jobs, notifier: NotifyFailureHandlers
 ) -> None:
     job_id = await jobs.add("charge", max_attempts=1)
     await jobs.connection.execute(f"insert into {SCHEMA}._private_py_cancels (job_id) values ($1)", job_id)
@@ -86,7 +86,9 @@ async def test_a_job_that_was_cancelled_while_node_ran_it_has_not_failed(
     assert await alerts(jobs) == []
 
 
-async def test_a_job_that_is_failed_by_hand(jobs: Jobs, utils: WorkerUtils, notifier: TellHandlers) -> None:
+async def test_a_job_that_is_failed_by_hand(
+    jobs: Jobs, utils: WorkerUtils, notifier: NotifyFailureHandlers
+) -> None:
     reason, none = [await jobs.add("charge") for _ in range(2)]
     await utils.permanently_fail_jobs([reason], "wrong input")
     await utils.permanently_fail_jobs([none])
@@ -99,7 +101,7 @@ async def test_a_job_that_is_failed_by_hand(jobs: Jobs, utils: WorkerUtils, noti
 
 
 async def test_a_redriven_job_that_fails_again_is_told_again(
-    jobs: Jobs, utils: WorkerUtils, notifier: TellHandlers
+    jobs: Jobs, utils: WorkerUtils, notifier: NotifyFailureHandlers
 ) -> None:
     job_id = await jobs.add("charge", max_attempts=1)
     for _ in range(2):
@@ -115,7 +117,7 @@ async def test_a_redriven_job_that_fails_again_is_told_again(
 async def test_failures_before_there_was_a_handler_are_not_told(jobs: Jobs) -> None:
     job_id = await jobs.add("charge", max_attempts=1)
     await fail_as_node_does(jobs, job_id)
-    notifier = TellHandlers(SchemaName(), HANDLERS)
+    notifier = NotifyFailureHandlers(SchemaName(), HANDLERS)
     await notifier.run(jobs.connection)
     await notifier.run(jobs.connection)
     assert await alerts(jobs) == []
@@ -130,7 +132,7 @@ async def test_failures_before_there_was_a_handler_are_not_told(jobs: Jobs) -> N
 
 
 async def test_what_a_worker_told_is_not_told_again(
-    jobs: Jobs, workers: Workers, utils: WorkerUtils, notifier: TellHandlers
+    jobs: Jobs, workers: Workers, utils: WorkerUtils, notifier: NotifyFailureHandlers
 ) -> None:
     @task(on_failure="alert")
     async def charge(payload: dict[str, str], helpers: Any) -> object:
@@ -151,7 +153,7 @@ async def test_what_a_worker_told_is_not_told_again(
 
 
 async def test_two_pools_at_the_same_time_tell_once(
-    jobs: Jobs, database_url: str, notifier: TellHandlers
+    jobs: Jobs, database_url: str, notifier: NotifyFailureHandlers
 ) -> None:
     """The second one has read the failure before the first one commits."""
     job_id = await jobs.add("charge", max_attempts=1)
@@ -161,7 +163,7 @@ async def test_two_pools_at_the_same_time_tell_once(
         first = jobs.connection.transaction()
         await first.start()
         await notifier.run(jobs.connection)
-        second = asyncio.ensure_future(TellHandlers(SchemaName(), HANDLERS).run(other))
+        second = asyncio.ensure_future(NotifyFailureHandlers(SchemaName(), HANDLERS).run(other))
 
         async def is_waiting() -> bool:
             return bool(
@@ -180,7 +182,7 @@ async def test_two_pools_at_the_same_time_tell_once(
 
 
 async def test_many_failures_take_several_steps(
-    jobs: Jobs, utils: WorkerUtils, notifier: TellHandlers
+    jobs: Jobs, utils: WorkerUtils, notifier: NotifyFailureHandlers
 ) -> None:
     await jobs.add_many("charge", 250)
     await utils.permanently_fail_jobs(filter=JobFilter(task_identifier="charge"))

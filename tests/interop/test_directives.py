@@ -9,7 +9,7 @@ import pytest
 
 from graphile_worker import FailedJob, GiveUp, RetryIn, Snooze, make_worker_utils, run_once, task
 from graphile_worker.failure_handler import FailureHandler
-from graphile_worker.recovery.other_failures import TellHandlers
+from graphile_worker.recovery.other_failures import NotifyFailureHandlers
 from graphile_worker.schema_name import SchemaName
 from interop.conftest import SharedDatabase
 
@@ -87,7 +87,7 @@ async def test_a_failure_that_node_writes_reaches_our_handler(either_database: S
         told.append(failed)
 
     await run_once(connection_string=database.url, task_list=[alert])  # installs our tables
-    notifier = TellHandlers(SchemaName(), {"echo": FailureHandler("alert", {})})
+    notifier = NotifyFailureHandlers(SchemaName(), {"echo": FailureHandler("alert", {})})
     await notifier.run(database.connection)
     async with make_worker_utils(connection_string=database.url) as utils:
         failed = await utils.add_job("echo", {"fail": "no"}, max_attempts=1, job_key="k")

@@ -96,7 +96,7 @@ def test_every_statement_has_its_batch() -> None:
     known = {path.stem for path in (FOLDER / "write").glob("*.sql")}
     assert {case[2] for case in cases} == known - {
         "delete_retired_jobs",
-        "mark_told_failures",
+        "mark_notified_failures",
         "release_queue",
     }
 

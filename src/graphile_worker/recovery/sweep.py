@@ -28,8 +28,8 @@ from ..hooks.events import JobRecovered, WorkerLost, WorkerRecovered
 from ..hooks.interceptors import call
 from ..job import Job
 from ..queries.add_many import add_jobs
+from ..queries.notified_failures import mark_notified
 from ..queries.retired import delete_retired
-from ..queries.told_failures import mark_told
 from ..retention import RetentionPolicy
 from ..schema_name import SchemaName
 from ..sql import load
@@ -285,7 +285,7 @@ class Sweep:
         try:
             async with connection.transaction():
                 await add_jobs(connection, self._schema, specs, return_jobs=False)
-                await mark_told(connection, self._schema, [job.id for job in ended])
+                await mark_notified(connection, self._schema, [job.id for job in ended])
         except Exception as error:
             if not is_refusal(error):
                 raise

@@ -495,9 +495,9 @@ class WorkerBuilder:
         if self.has_history:
             maintenance_tasks += history_maintenance(options, self._retention_policy)
         if self._handlers and self.has_failure_handlers:
-            from ..recovery.other_failures import TellHandlers
+            from ..recovery.other_failures import NotifyFailureHandlers
 
-            maintenance_tasks.append(TellHandlers(options.schema_name, self._handlers))
+            maintenance_tasks.append(NotifyFailureHandlers(options.schema_name, self._handlers))
         return maintenance_tasks
 
     def make_cron(self) -> CronScheduler:

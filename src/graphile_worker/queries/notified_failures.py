@@ -1,4 +1,4 @@
-"""Which permanent failures the handlers of `@task(on_failure=…)` were told of."""
+"""Which permanent failures the handlers of `@task(on_failure=…)` were notified of."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from ..sql import load
 NO_TABLE = (sqlstates.UNDEFINED_TABLE, sqlstates.INSUFFICIENT_PRIVILEGE)
 
 
-async def mark_told(connection: Connection, schema: SchemaName, job_ids: Sequence[int]) -> None:
+async def mark_notified(connection: Connection, schema: SchemaName, job_ids: Sequence[int]) -> None:
     """Note it, in the transaction that adds the handlers' jobs. Without the table no one else tells them."""
     try:
         async with connection.transaction():
-            await connection.execute(load("write/mark_told_failures", schema), list(job_ids))
+            await connection.execute(load("write/mark_notified_failures", schema), list(job_ids))
     except Exception as error:
         if sqlstate_of(error) not in NO_TABLE:
             raise

@@ -1,4 +1,4 @@
-"""Surroundings: what the frame shows around every page, shared by all pages for some seconds."""
+"""LayoutContext: what the frame shows around every page, shared by all pages for some seconds."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Banner:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Surroundings:
+class LayoutContext:
     """Counts beside the navigation, banners, and what the dashboard itself costs."""
 
     failures: Count | None = None
@@ -71,15 +71,15 @@ class Surroundings:
     database_seconds_per_minute: float | None = None
 
 
-async def look_around(call: Call) -> Surroundings:
+async def layout_context(call: Call) -> LayoutContext:
     """What the frame shows around a page; a problem of its own never becomes one of the page."""
     hub, cost = call.hub, call.database.meter.cost
-    found: Surroundings
+    found: LayoutContext
     try:
         found = await hub.shared("frame", lambda: _gather(call), max_age=MAX_AGE, topic="banners")
     except Exception as error:
-        logger.debug("no surroundings: %s", explained(error))
-        found = Surroundings()
+        logger.debug("nothing around the page: %s", explained(error))
+        found = LayoutContext()
     return replace(
         found,
         findings=_findings(call),
@@ -89,7 +89,7 @@ async def look_around(call: Call) -> Surroundings:
     )
 
 
-async def _gather(call: Call) -> Surroundings:
+async def _gather(call: Call) -> LayoutContext:
     database, now = call.database, datetime.now(UTC)
     async with database.read() as connection:
         tables = await own_tables(connection, database.schema)
@@ -104,7 +104,7 @@ async def _gather(call: Call) -> Surroundings:
         pools = (
             await connection.fetch(load("admin/hosts_of_pools", database.schema)) if WORKERS in tables else []
         )
-    return Surroundings(
+    return LayoutContext(
         failures=_counted(len(groups)) if groups else None,
         banners=tuple(_paused(pause) for pause in pauses[:MOST_BANNERS]),
         worker_names={pool["id"]: f"{pool['host']} · {pool['pid']}" for pool in pools if pool["host"]},

@@ -5,7 +5,7 @@ from __future__ import annotations
 from .call import Call
 
 
-def path_back(call: Call, text: str, otherwise: str) -> str:
+def return_url(call: Call, text: str, otherwise: str) -> str:
     """The path below the dashboard's root that a form names as `back`; `otherwise` for anything else.
 
     It may begin with the root, as addresses in pages do. Nothing leads to another site.

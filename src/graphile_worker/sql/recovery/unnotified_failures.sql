@@ -21,7 +21,7 @@ with failed as materialized (
       select from :GRAPHILE_WORKER_SCHEMA._private_py_cancels cancelled where cancelled.job_id = job.id
     )
 ),
-untold as (
+unnotified as (
   select failed.id, failed.failed_at
   from failed
   where failed.failed_at > date_part('epoch', failed.since)
@@ -34,7 +34,7 @@ untold as (
 ),
 marked as (
   insert into :GRAPHILE_WORKER_SCHEMA._private_py_told_failures as told (job_id, failed_at)
-  select untold.id, untold.failed_at from untold
+  select unnotified.id, unnotified.failed_at from unnotified
   -- Another pool may have told it meanwhile.
   on conflict (job_id) do update set failed_at = excluded.failed_at
   where told.failed_at < excluded.failed_at - 0.001::double precision
