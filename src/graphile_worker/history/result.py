@@ -56,8 +56,3 @@ def encoded_result(task_identifier: str, result: object, redactors: Sequence[Red
             "are kept: store it elsewhere and return a reference"
         )
     return text
-
-
-def decoded_result(raw_result: str | None) -> object:
-    """The result as plain JSON values."""
-    return None if raw_result is None else msgspec.json.decode(raw_result)

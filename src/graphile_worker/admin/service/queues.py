@@ -77,12 +77,6 @@ async def get_queue(database: Database, name: str) -> QueueDetails:
     return QueueDetails(queue=view, running=running, stuck=stuck)
 
 
-async def paused_now(database: Database) -> list[Pause]:
-    """What is paused, for the banner; empty where that is not recorded."""
-    async with database.read() as connection:
-        return await pauses_if_readable(connection, database.schema)
-
-
 # -- actions -----------------------------------------------------------------------------------------------
 
 
