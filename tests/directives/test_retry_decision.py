@@ -71,7 +71,7 @@ def test_an_ending_says_what_becomes_of_the_job() -> None:
         ([ExceptionGroup("inner", [Snooze(3)])], ("snoozed", 3.0)),
     ],
 )
-def test_endings_in_an_exception_group_count(errors: list[Exception], expected: Any) -> None:
+def test_directives_in_an_exception_group_count(errors: list[Exception], expected: Any) -> None:
     outcome = outcome_of(ExceptionGroup("of a task group", errors))
     assert isinstance(outcome, Failed | Snoozed)
     kind = "snoozed" if isinstance(outcome, Snoozed) else outcome.given_up or "failed"

@@ -218,7 +218,7 @@ async def test_a_kept_job_counts_as_completed(jobs: Jobs, workers: Workers) -> N
     assert (row["completed"], row["failed"]) == (1, 0)
 
 
-async def test_interceptors_see_the_endings(jobs: Jobs, workers: Workers) -> None:
+async def test_interceptors_see_the_directives(jobs: Jobs, workers: Workers) -> None:
     seen: list[tuple[str, Outcome]] = []
     hooks = Hooks()
 

@@ -120,7 +120,7 @@ class Outcomes(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds, at least, until returned jobs run again."""
     may_be_retired: bool = False
     """Whether the returned jobs never started, and some had a key when they were fetched."""
-    has_endings: bool = False
+    has_snoozed_or_expired: bool = False
     """Whether jobs are among these that neither completed nor failed: snoozed or expired ones."""
     handled: Sequence[Finished] = ()
     """Failed jobs whose tasks have a handler for permanent failures."""
@@ -233,7 +233,7 @@ def outcomes_of(
     failures: list[Failure] = []
     handled: list[Finished] = []
     kept: list[Finished] = []
-    has_endings = False
+    has_snoozed_or_expired = False
     for finished in finished_jobs:
         outcome = finished.outcome
         if type(outcome) is Completed:
@@ -243,10 +243,10 @@ def outcomes_of(
             if outcome._on_failure is not None:
                 handled.append(finished)
         elif isinstance(outcome, Snoozed):
-            has_endings = True
+            has_snoozed_or_expired = True
             failures.append(_failure(finished, outcome, record, now))
         else:
-            has_endings = has_endings or isinstance(outcome, Expired)
+            has_snoozed_or_expired = has_snoozed_or_expired or isinstance(outcome, Expired)
             if record is None or retention_of(outcome) is None:
                 completed.append(finished.job.id)
             else:
@@ -256,7 +256,7 @@ def outcomes_of(
         kept=_kept_jobs(kept) if kept else None,
         failed=failures,
         queues=queues,
-        has_endings=has_endings,
+        has_snoozed_or_expired=has_snoozed_or_expired,
         handled=tuple(handled),
     )
 

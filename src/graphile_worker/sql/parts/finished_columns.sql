@@ -1,4 +1,4 @@
-  -- The columns of JobEnd, in the order of its fields.
+  -- The columns of FinishedJob, in the order of its fields.
   history.job_id,
   coalesce(name.identifier, task.identifier, '') as task_identifier,
   history.state, history.queue_name, history.job_key, history.priority, history.attempts, history.max_attempts,

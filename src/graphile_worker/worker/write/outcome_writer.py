@@ -267,7 +267,7 @@ class OutcomeWriter:
         if outcomes.cancelled:
             self._events.cancelled(batch, written.cancelled)
             return
-        if outcomes.has_endings:
+        if outcomes.has_snoozed_or_expired:
             self._events.ended(batch, final)
             batch = [finished for finished in batch if not isinstance(finished.outcome, Snoozed | Expired)]
         if self._recorder is not None and outcomes.failed:
