@@ -42,7 +42,7 @@ FOUND = {
 }
 """Pages about one thing: the value that they need, and a statement that finds some.
 
-Longer paths, such as `/jobs/{id}/verdict`, get the values of the longest one here that they begin with.
+Longer paths, such as `/jobs/{id}/explanation`, get the values of the longest one here that they begin with.
 """
 
 FURTHER = {"/jobs/actions": {"action": "reschedule"}, "/operations/new": {"action": "retry"}}

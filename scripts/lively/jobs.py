@@ -77,7 +77,7 @@ async def write_jobs(connection: Any, now: datetime, rng: random.Random) -> None
             await connection.execute(f"select _private_py_add_partition('{table}', $1)", day)
     for error in ERRORS:
         await _keep_error(connection, now, error, rows, rng)
-    await _keep_ends(connection, now, rng, first_id=min(row["id"] for row in rows))
+    await _keep_finished_jobs(connection, now, rng, first_id=min(row["id"] for row in rows))
 
 
 async def _name_tasks(connection: Any) -> None:
@@ -176,7 +176,7 @@ def _seconds(job: Any, now: datetime, rng: random.Random) -> float:
     return min(30.0, between * rng.uniform(0.1, 0.5))
 
 
-async def _keep_ends(connection: Any, now: datetime, rng: random.Random, *, first_id: int) -> None:
+async def _keep_finished_jobs(connection: Any, now: datetime, rng: random.Random, *, first_id: int) -> None:
     """Jobs that are gone, newest last."""
     ids = {row["identifier"]: row["id"] for row in await connection.fetch(
         "select id, identifier from _private_tasks")}  # fmt: skip

@@ -1,4 +1,4 @@
-"""Figures and samples of the past: two days by the minute, ninety days by the hour."""
+"""Statistics and samples of the past: two days by the minute, ninety days by the hour."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from .shop import FAILING, TASKS, ShopTask, pace
 MINUTES = 48 * 60
 HOURS = 90 * 24
 SPREAD = 0.55  # of the logarithm of run times
-FIGURES = ("completed", "failed", "permanently_failed", "run_seconds", "wait_seconds", "longest",
+STATISTICS = ("completed", "failed", "permanently_failed", "run_seconds", "wait_seconds", "longest",
            "run_times", "wait_times")  # fmt: skip
 
 
 async def write_past(connection: Any, now: datetime, rng: random.Random) -> None:
-    """Fill the tables of figures and samples."""
+    """Fill the tables of statistics and samples."""
     minute = now.replace(second=0, microsecond=0)
     await connection.copy_records_to_table(
         "_private_py_minutes", records=_minutes(minute, rng),
-        columns=("minute", "task", "pool_id", *FIGURES),
+        columns=("minute", "task", "pool_id", *STATISTICS),
     )  # fmt: skip
     await connection.copy_records_to_table(
         "_private_py_hours", records=_hours(minute, rng),
-        columns=("hour", "task", *FIGURES),
+        columns=("hour", "task", *STATISTICS),
     )  # fmt: skip
     await connection.copy_records_to_table(
         "_private_py_samples", records=_samples(now, rng),
@@ -43,7 +43,7 @@ def _minutes(now: datetime, rng: random.Random) -> Iterator[tuple[Any, ...]]:
             count = _number(task.per_minute * pace(ago), rng)
             if count:
                 share = _failing(task, ago)
-                yield moment, task.name, "", *_figures(task, count, share, rng, late=ago < FAILING)
+                yield moment, task.name, "", *_statistics(task, count, share, rng, late=ago < FAILING)
 
 
 def _hours(now: datetime, rng: random.Random) -> Iterator[tuple[Any, ...]]:
@@ -57,7 +57,7 @@ def _hours(now: datetime, rng: random.Random) -> Iterator[tuple[Any, ...]]:
             count = _number(task.per_minute * 60 * pace(ago * 60) * growth, rng)
             if count:
                 share = 0.4 if outage and task.name == "charge_card" else task.failing
-                yield moment, task.name, *_figures(task, count, share, rng, late=outage)
+                yield moment, task.name, *_statistics(task, count, share, rng, late=outage)
 
 
 def _failing(task: ShopTask, ago: int) -> float:
@@ -66,8 +66,10 @@ def _failing(task: ShopTask, ago: int) -> float:
     return task.failing
 
 
-def _figures(task: ShopTask, count: int, share: float, rng: random.Random, *, late: bool) -> tuple[Any, ...]:
-    """The columns of FIGURES for this many attempts."""
+def _statistics(
+    task: ShopTask, count: int, share: float, rng: random.Random, *, late: bool
+) -> tuple[Any, ...]:
+    """The columns of STATISTICS for this many attempts."""
     failed = _number(count * share, rng)
     permanently = _number(failed * 0.12, rng)
     runs, run_seconds, longest = _histogram(task.seconds, count, rng)

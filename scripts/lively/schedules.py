@@ -32,7 +32,7 @@ INSERT_RUNS = "insert into _private_py_schedule_runs (identifier, job_ids, due_a
 
 
 async def write_schedules(connection: Any, now: datetime, rng: random.Random) -> None:
-    """Fill the tables of recurring jobs, and keep the ends of their last runs."""
+    """Fill the tables of recurring jobs, and keep the jobs of their last runs."""
     ids = {row["identifier"]: row["id"] for row in await connection.fetch(
         "select id, identifier from _private_tasks")}  # fmt: skip
     job_id = FIRST_JOB_ID

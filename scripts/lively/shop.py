@@ -16,7 +16,7 @@ OLD_VERSION, NEW_VERSION = "1.4.1", "1.4.2"
 
 @dataclass(frozen=True)
 class ShopTask:
-    """One task, as the figures show it."""
+    """One task, as the statistics show it."""
 
     name: str
     per_minute: float

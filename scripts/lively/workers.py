@@ -52,7 +52,7 @@ async def send_email(payload, helpers):
 
 
 def shop_tasks(pace: float = 1.0) -> dict[str, Any]:
-    """Functions that take as long as the figures say, and fail as the errors say."""
+    """Functions that take as long as the statistics say, and fail as the errors say."""
     return {task.name: _function(task, pace) for task in TASKS}
 
 

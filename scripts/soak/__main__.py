@@ -20,9 +20,9 @@ from graphile_worker.embedded import EmbeddedPostgres
 
 from .load import Load
 from .report import show_progress, show_result, write
+from .result import FEWEST_SAMPLES, Sample, judge, passed
 from .sampling import take_sample
 from .upkeep import Upkeep
-from .verdict import FEWEST_SAMPLES, Sample, judge, passed
 from .worker import Worker, started_worker
 
 EVERY = 10.0  # seconds between two samples
@@ -114,7 +114,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m scripts.soak", description=__doc__.splitlines()[0])
     parser.add_argument("--minutes", type=float, default=30.0)
     parser.add_argument("--rate", type=float, default=1.0, help="1 is about 400 jobs a second")
-    parser.add_argument("--leak", type=int, default=0, help="bytes to leak per job, to see the verdict fail")
+    parser.add_argument("--leak", type=int, default=0, help="bytes to leak per job, to see the result fail")
     options = parser.parse_args()
     if options.minutes * 60 / EVERY < FEWEST_SAMPLES:
         parser.error(f"--minutes: at least {FEWEST_SAMPLES * EVERY / 60:g}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 
-from .verdict import Comparison, Sample, passed
+from .result import Comparison, Sample, passed
 
 ROWS = 12  # of the table over time; a sample every ten seconds would be two hundred
 

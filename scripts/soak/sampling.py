@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from .verdict import Sample
+from .result import Sample
 
 CONNECTIONS = """
 select count(*) from pg_stat_activity

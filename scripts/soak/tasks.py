@@ -1,6 +1,6 @@
 """Tasks of the soak that run on the event loop: short, slow, failing, batched, and one that adds jobs itself.
 
-With SOAK_LEAK in the environment, `quick` keeps so many bytes of each job for ever: the verdict must see it.
+With SOAK_LEAK in the environment, `quick` keeps so many bytes of each job for ever: the result must see it.
 """
 
 from __future__ import annotations

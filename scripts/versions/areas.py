@@ -10,11 +10,11 @@ ROOT = Path(__file__).parents[2]
 AREAS = {
     "migrations": ("tests/migrations/",),
     "held batches": ("tests/held/", "tests/worker/test_holds"),
-    "engine": ("tests/worker/", "tests/widths/", "tests/endings/", "tests/faults/test_role_settings"),
+    "engine": ("tests/worker/", "tests/widths/", "tests/directives/", "tests/faults/test_role_settings"),
     "recovery": ("tests/recovery/",),
     "cron": ("tests/cron/",),
     "control": ("tests/pauses/", "tests/cancel/", "tests/requests/"),
-    "history": ("tests/history/", "tests/figures/"),
+    "history": ("tests/history/", "tests/task_statistics/"),
     "client": ("tests/client/", "tests/testing/test_database"),
     "statements": ("tests/queries/", "tests/sql_functions/"),
     "plans": ("tests/plans/",),

@@ -33,17 +33,17 @@ if TYPE_CHECKING:
     from .cron import parse_cron_items as parse_cron_items
     from .cron import parse_crontab as parse_crontab
     from .cron.item import ParsedCronOptions as ParsedCronOptions
-    from .endings import GiveUp as GiveUp
-    from .endings import RetryIn as RetryIn
-    from .endings import Snooze as Snooze
+    from .directives import GiveUp as GiveUp
+    from .directives import RetryIn as RetryIn
+    from .directives import Snooze as Snooze
     from .errors import GraphileWorkerError as GraphileWorkerError
     from .failure_handler import FailedJob as FailedJob
     from .history.error_groups import ErrorGroup as ErrorGroup
     from .history.progress import Progress as Progress
     from .history.records import AttemptError as AttemptError
-    from .history.records import EndState as EndState
+    from .history.records import FinishedJob as FinishedJob
+    from .history.records import FinishedState as FinishedState
     from .history.records import HistoryFilter as HistoryFilter
-    from .history.records import JobEnd as JobEnd
     from .hooks import Events as Events
     from .hooks import FailJob as FailJob
     from .hooks import Hooks as Hooks
@@ -73,10 +73,6 @@ if TYPE_CHECKING:
     from .queries.bulk_changes import BulkOptions as BulkOptions
     from .queries.bulk_changes import BulkReport as BulkReport
     from .queries.cancel import CancelReport as CancelReport
-    from .queries.figures import BacklogSample as BacklogSample
-    from .queries.figures import FigureGroup as FigureGroup
-    from .queries.figures import FigureList as FigureList
-    from .queries.figures import Figures as Figures
     from .queries.inspection import JobCounts as JobCounts
     from .queries.inspection import JobDetails as JobDetails
     from .queries.inspection import JobFilter as JobFilter
@@ -91,6 +87,10 @@ if TYPE_CHECKING:
     from .queries.schedules import RegisteredSchedule as RegisteredSchedule
     from .queries.schedules import Schedule as Schedule
     from .queries.schedules import ScheduleRun as ScheduleRun
+    from .queries.statistics import BacklogSample as BacklogSample
+    from .queries.statistics import StatisticsGroup as StatisticsGroup
+    from .queries.statistics import StatisticsList as StatisticsList
+    from .queries.statistics import TaskStatistics as TaskStatistics
     from .recovery.blocked_loop import BlockedLoop as BlockedLoop
     from .recovery.describe import LaneDescription as LaneDescription
     from .recovery.pool_state import ExecutorPlace as ExecutorPlace
@@ -138,12 +138,12 @@ export_lazily(
         "clock": "Clock",
         "cron": "CronItem CronItemOptions ParsedCronItem parse_cron_items parse_crontab",
         "cron.item": "ParsedCronOptions",
-        "endings": "GiveUp RetryIn Snooze",
+        "directives": "GiveUp RetryIn Snooze",
         "errors": "GraphileWorkerError",
         "failure_handler": "FailedJob",
         "history.error_groups": "ErrorGroup",
         "history.progress": "Progress",
-        "history.records": "AttemptError EndState HistoryFilter JobEnd",
+        "history.records": "AttemptError FinishedState HistoryFilter FinishedJob",
         "hooks": "Events FailJob Hooks LeaveLocked Plugin SkipJob WorkerContext",
         "job": "Job",
         "lane": "Lane",
@@ -156,7 +156,7 @@ export_lazily(
         "outcome": "Cancelled Completed Expired Failed Interrupted Outcome Snoozed",
         "pauses": "Pause",
         "queries.bulk_changes": "BulkOptions BulkReport",
-        "queries.figures": "BacklogSample FigureGroup FigureList Figures",
+        "queries.statistics": "BacklogSample StatisticsGroup StatisticsList TaskStatistics",
         "queries.inspection": "JobCounts JobDetails JobFilter JobOrder JobState QueueSummary Statistics",
         "queries.limits": "LimitSummary",
         "queries.maintenance": "CleanupReport CleanupTask",

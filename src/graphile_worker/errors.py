@@ -31,7 +31,7 @@
     │   └── ExtensionMissingError    a task asked for an application object that was not passed
     ├── JobFailedError               the job that a client waited for has failed permanently
     ├── JobCancelledError            the job that a client waited for was cancelled
-    ├── JobGoneError                 the job that a client waited for is gone, and its end was not kept
+    ├── JobGoneError                 the job that a client waited for is gone, and it was not kept
     ├── JobRefusedError              an interceptor refused to add the job
     ├── PluginError                  a plugin failed to start
     ├── LifespanError                the lifespan of an app failed
@@ -288,9 +288,9 @@ class JobGoneError(GraphileWorkerError):
     def __init__(self, job_id: int) -> None:
         self.job_id = job_id
         super().__init__(
-            f"job {job_id} does not exist any more, and its end was not kept: add it with keep=True, or "
-            "declare its task with @task(keep=True). Workers of other runtimes keep no ends. A job that was "
-            "added in a transaction is visible to others only after the commit"
+            f"job {job_id} does not exist any more, and it was not kept: add it with keep=True, or "
+            "declare its task with @task(keep=True). Workers of other runtimes keep no finished jobs. A job "
+            "that was added in a transaction is visible to others only after the commit"
         )
 
 

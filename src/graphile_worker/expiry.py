@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from .endings import check_period
+from .directives import check_period
 from .errors import InvalidArgumentError
 
 EXPIRES_FLAG = "py:expires="

@@ -16,16 +16,16 @@ if TYPE_CHECKING:
     from .diagnostics.finding import Finding
     from .history.error_groups import ErrorGroup
     from .history.progress import Progress
-    from .history.records import AttemptError, JobEnd
+    from .history.records import AttemptError, FinishedJob
     from .job import Job
     from .migrate.run import MigrationReport
     from .pauses import Pause
     from .queries.bulk_changes import BulkReport
-    from .queries.figures import BacklogSample, Figures
     from .queries.inspection import JobCounts, JobDetails, QueueSummary, Statistics
     from .queries.limits import LimitSummary
     from .queries.maintenance import CleanupReport
     from .queries.schedules import Schedule
+    from .queries.statistics import BacklogSample, TaskStatistics
     from .recovery.sweep import RecoveredWorker, SweepReport
     from .recovery.worker_rows import WorkerSummary
 
@@ -47,13 +47,13 @@ def details_as_json(details: JobDetails) -> dict[str, Any]:
 
 
 def record_as_json(record: JobRecord) -> dict[str, Any]:
-    """The same for a job that may be gone, with `ends`, `errors` and `progress`.
+    """The same for a job that may be gone, with `history`, `errors` and `progress`.
 
     What only a row has is null once the job is gone; `state` is then how it ended, or `gone`.
     """
     job = _gone_as_json(record) if record.job is None else details_as_json(record.job)
     return job | {
-        "ends": [end_as_json(end) for end in record.ends],
+        "history": [finished_job_as_json(finished) for finished in record.history],
         "errors": [error_as_json(error) for error in record.errors],
         "progress": None if record.progress is None else progress_as_json(record.progress),
         "is_cancelled": record.is_cancelled,
@@ -62,9 +62,9 @@ def record_as_json(record: JobRecord) -> dict[str, Any]:
 
 
 def _gone_as_json(record: JobRecord) -> dict[str, Any]:
-    end = record.ends[0] if record.ends else None
-    known = {} if end is None else end_as_json(end)
-    named = end or (record.errors[0] if record.errors else None)
+    finished = record.history[0] if record.history else None
+    known = {} if finished is None else finished_job_as_json(finished)
+    named = finished or (record.errors[0] if record.errors else None)
     names = (
         "queue_name", "payload", "priority", "run_at", "attempts", "max_attempts", "last_error", "created_at",
         "updated_at", "key", "locked_at", "locked_by", "revision",
@@ -75,8 +75,8 @@ def _gone_as_json(record: JobRecord) -> dict[str, Any]:
         "state": record.state,
         **{name: known.get(name) for name in names},
         "last_error": known.get("error"),
-        "failed_at": end.finished_at if end is not None and end.state == "failed" else None,
-        "flags": [] if end is None else sorted(end.flags),
+        "failed_at": finished.finished_at if finished is not None and finished.state == "failed" else None,
+        "flags": [] if finished is None else sorted(finished.flags),
     }
 
 
@@ -104,26 +104,26 @@ def bulk_as_json(report: BulkReport) -> dict[str, Any]:
     }
 
 
-def end_as_json(end: JobEnd) -> dict[str, Any]:
-    """The end of a job; payload and result as JSON values."""
+def finished_job_as_json(finished: FinishedJob) -> dict[str, Any]:
+    """A finished job; payload and result as JSON values."""
     return {
-        "id": end.job_id,
-        "task_identifier": end.task_identifier,
-        "state": end.state,
-        "queue_name": end.queue_name,
-        "key": end.key,
-        "priority": end.priority,
-        "attempts": end.attempts,
-        "max_attempts": end.max_attempts,
-        "created_at": end.created_at,
-        "run_at": end.run_at,
-        "started_at": end.started_at,
-        "finished_at": end.finished_at,
-        "duration": end.duration,
-        "pool_id": end.pool_id,
-        "payload": end.payload,
-        "result": end.result,
-        "error": end.error,
+        "id": finished.job_id,
+        "task_identifier": finished.task_identifier,
+        "state": finished.state,
+        "queue_name": finished.queue_name,
+        "key": finished.key,
+        "priority": finished.priority,
+        "attempts": finished.attempts,
+        "max_attempts": finished.max_attempts,
+        "created_at": finished.created_at,
+        "run_at": finished.run_at,
+        "started_at": finished.started_at,
+        "finished_at": finished.finished_at,
+        "duration": finished.duration,
+        "pool_id": finished.pool_id,
+        "payload": finished.payload,
+        "result": finished.result,
+        "error": finished.error,
     }
 
 
@@ -197,18 +197,18 @@ def _counts(counts: JobCounts) -> dict[str, int]:
     }
 
 
-def figures_as_json(figures: Figures, seconds: float) -> dict[str, Any]:
-    """Figures of a period of this many seconds; all times in seconds."""
+def task_statistics_as_json(statistics: TaskStatistics, seconds: float) -> dict[str, Any]:
+    """Statistics of a period of this many seconds; all times in seconds."""
     return {
-        "completed": figures.completed,
-        "failed": figures.failed,
-        "permanently_failed": figures.permanently_failed,
-        "completed_per_second": figures.completed / seconds,
-        "run_seconds": figures.run_seconds,
-        "wait_seconds": figures.wait_seconds,
-        "longest": figures.longest,
-        "run": _percentiles(figures.run_percentile),
-        "wait": _percentiles(figures.wait_percentile),
+        "completed": statistics.completed,
+        "failed": statistics.failed,
+        "permanently_failed": statistics.permanently_failed,
+        "completed_per_second": statistics.completed / seconds,
+        "run_seconds": statistics.run_seconds,
+        "wait_seconds": statistics.wait_seconds,
+        "longest": statistics.longest,
+        "run": _percentiles(statistics.run_percentile),
+        "wait": _percentiles(statistics.wait_percentile),
     }
 
 

@@ -59,7 +59,7 @@ class WorkerOptionValues(ClientOptionValues, total=False):
     sweep_interval: Duration | None
     recovery_delay: Duration | None
     max_recoveries: int | None
-    figures: bool | None
+    statistics: bool | None
     plugin_options: Mapping[str, Any] | None
 
 

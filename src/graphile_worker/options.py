@@ -15,8 +15,8 @@ from msgspec.structs import force_setattr, replace
 
 from .errors import ConfigError
 from .executor_settings import checked_executors
-from .keep import MAX_KEEP, check_history_mode
 from .lane import MOST_SLOTS, checked_slots
+from .retention import MAX_RETENTION, check_history_mode
 from .schema_name import DEFAULT_SCHEMA, SchemaName
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Pass the worker's DATABASE_URL and PG* variables to executable tasks."""
 
     history: str = "failed"
-    """Ends of jobs to keep in the history: `none`, `failed` or `all`. Tasks and jobs may ask for more."""
+    """Finished jobs to keep in the history: `none`, `failed` or `all`. Tasks and jobs may ask for more."""
     history_retention: float = 7 * DAY
     """How long to keep them, unless the task or the job says."""
     error_retention: float = 7 * DAY
@@ -148,8 +148,8 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
     """How long a recovered job waits before it may run again."""
     max_recoveries: int = 5
     """Fail a job whose worker has died more than this many times; a poison job must not kill all workers."""
-    figures: bool = True
-    """Record figures per minute for each task, and samples of the backlog. `stats --since` shows them."""
+    statistics: bool = True
+    """Record statistics per minute for each task, and samples of the backlog. `stats --since` shows them."""
 
     plugins: list[str] = msgspec.field(default_factory=list)
     """Plugins of workers and clients by name: `sentry`, or `module:attribute`."""
@@ -183,10 +183,10 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
         _at_least(self.max_leaked_tasks, 0, "max_leaked_tasks")
         self._check_recovery()
         check_history_mode(self.history)
-        if not 0 < self.history_retention <= MAX_KEEP.total_seconds():
-            raise ConfigError(f"history_retention: must be more than 0 and at most {MAX_KEEP.days} days")
-        if self.error_retention > MAX_KEEP.total_seconds():
-            raise ConfigError(f"error_retention: must be at most {MAX_KEEP.days} days")
+        if not 0 < self.history_retention <= MAX_RETENTION.total_seconds():
+            raise ConfigError(f"history_retention: must be more than 0 and at most {MAX_RETENTION.days} days")
+        if self.error_retention > MAX_RETENTION.total_seconds():
+            raise ConfigError(f"error_retention: must be at most {MAX_RETENTION.days} days")
         if self.plugins or self.plugin_options:
             from .plugin_options import checked_names, flat_options
 

@@ -17,7 +17,7 @@ import msgspec
 from .error_text import describe_and_format, drop_frames, message_of, related
 from .failure_handler import FailureHandler
 from .job import Job
-from .keep import Keep
+from .retention import Retention
 
 FAILURE_WEIGHT = 8_000  # approximate bytes of a failure without its texts
 
@@ -38,15 +38,15 @@ COMPLETED = Completed()
 
 
 class Kept(Completed, frozen=True, kw_only=True):
-    """Completed, and the end is written to the history."""
+    """Completed, and written to the history."""
 
-    keep: Keep
+    retention: Retention
     raw_result: str | None = None
     """The result as JSON text."""
     raw_payload: str | None = None
     """The payload to keep as JSON text, if it is redacted; None for that of the row."""
     is_awaited: bool = False
-    """Whether the end is announced to clients."""
+    """Whether that is announced to clients."""
 
 
 class Failed(msgspec.Struct, frozen=True):
@@ -107,7 +107,7 @@ class Snoozed(msgspec.Struct, frozen=True):
 class Deleted(msgspec.Struct, frozen=True, kw_only=True):
     """The job is deleted although its task did not complete it: the base of such outcomes."""
 
-    _keep: Keep | None = None
+    _retention: Retention | None = None
     _raw_payload: str | None = None
     """The payload to keep as JSON text, if it is redacted."""
     _is_awaited: bool = False
@@ -165,15 +165,15 @@ class Finished(msgspec.Struct, frozen=True, gc=False):
     duration: float
 
 
-def keep_of(outcome: Outcome) -> Keep | None:
-    """How the end of a deleted job is kept."""
+def retention_of(outcome: Outcome) -> Retention | None:
+    """How a deleted job is kept."""
     if isinstance(outcome, Deleted):
-        return outcome._keep
-    return outcome.keep if isinstance(outcome, Kept) else None
+        return outcome._retention
+    return outcome.retention if isinstance(outcome, Kept) else None
 
 
 def is_end_awaited(outcome: Outcome) -> bool:
-    """Whether the end of a deleted job is announced to clients."""
+    """Whether a deleted job is announced to clients."""
     if isinstance(outcome, Deleted):
         return outcome._is_awaited
     return isinstance(outcome, Kept) and outcome.is_awaited
@@ -186,9 +186,9 @@ def payload_to_keep(outcome: Outcome) -> str | None:
     return outcome.raw_payload if isinstance(outcome, Kept) else None
 
 
-def queues_of(batch: Sequence[Finished]) -> list[int]:
+def queues_of(finished_jobs: Sequence[Finished]) -> list[int]:
     """The named queues that these jobs have locked."""
-    return [queue for finished in batch if (queue := finished.job.job_queue_id) is not None]
+    return [queue for finished in finished_jobs if (queue := finished.job.job_queue_id) is not None]
 
 
 def _text_size(error: BaseException) -> int:

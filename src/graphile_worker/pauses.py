@@ -6,7 +6,7 @@ from datetime import datetime
 
 import msgspec
 
-HELD_BY = "py:hold"
+PAUSED_BY = "py:hold"
 """`locked_by` of a paused queue, which every runtime takes for a lock."""
 
 

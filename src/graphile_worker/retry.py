@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable
 from datetime import timedelta
 
-from .endings import check_delay, check_period
+from .directives import check_delay, check_period
 from .errors import InvalidArgumentError
 
 RetryFunction = Callable[[int, BaseException], float | timedelta]

@@ -105,7 +105,7 @@ class JobSpec(_TaskAndPayload, frozen=True, kw_only=True):
     flags: Collection[str] | None = None
     """Labels; a worker skips jobs with a forbidden flag."""
     keep: bool | timedelta | None = None
-    """Keep the end of the job and its result, for the worker's retention or this long."""
+    """Keep the finished job and its result, for the worker's retention or this long."""
     keep_payload: bool | None = None
     """Keep the payload with it."""
     timeout: float | timedelta | None = None
@@ -329,7 +329,7 @@ def _add_expiry_flag(spec: JobSpec, expires: datetime | timedelta) -> None:
 
 def _add_keep_flags(spec: JobSpec, keep: bool | timedelta) -> None:
     """Say with flags how the job is kept: the row has no other place for it."""
-    from .keep import keep_flags
+    from .retention import keep_flags
 
     flags = dict.fromkeys((*(spec.flags or ()), *keep_flags(keep, payload=bool(spec.keep_payload))))
     if flags:

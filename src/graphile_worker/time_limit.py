@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from .endings import MAX_DELAY, check_period
+from .directives import MAX_DELAY, check_period
 
 TIMEOUT_FLAG = "py:timeout="
 

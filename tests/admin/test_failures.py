@@ -254,7 +254,7 @@ async def test_jobs_are_looked_up_by_id(database_url: str, ids: list[int]) -> No
             " select n, (select id from graphile_worker._private_tasks), abs(n) % 2"
             " from generate_series(-40, 100) n where abs(n) % 7 <> 3"
         )
-        rows = await connection.fetch(load("admin/standing_of_jobs", SchemaName()), ids)
+        rows = await connection.fetch(load("admin/current_states", SchemaName()), ids)
     finally:
         await connection.close()
     found = sorted({n for n in ids if n <= 100 and abs(n) % 7 != 3})

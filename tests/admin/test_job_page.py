@@ -63,7 +63,7 @@ async def test_the_context_of_a_trace_is_folded_away(jobs: Jobs, database_url: s
 
 
 async def test_a_job_that_never_was_is_not_found(http: httpx.AsyncClient) -> None:
-    for path in ("/jobs/99", f"{JOBS}/99", f"{JOBS}/99999999999999999999", f"{JOBS}/99/verdict"):
+    for path in ("/jobs/99", f"{JOBS}/99", f"{JOBS}/99999999999999999999", f"{JOBS}/99/explanation"):
         assert (await http.get(path)).status_code == 404, path
 
 
@@ -223,7 +223,7 @@ async def test_attempts_and_results_of_kept_jobs_stay_after_the_job(
     async with make_worker_utils(connection_string=database_url) as utils:
         job = await utils.add_job(JobSpec("flaky", {"n": 1}, keep=True, keep_payload=True))
         await workers.once({"flaky": flaky})
-        view = (await http.get(f"{JOBS}/{job.id}/verdict")).json()
+        view = (await http.get(f"{JOBS}/{job.id}/explanation")).json()
         assert view["kind"] == "retry_later"
         await utils.reschedule_jobs([job.id], run_at=job.run_at)
         await workers.once({"flaky": flaky})
@@ -231,13 +231,13 @@ async def test_attempts_and_results_of_kept_jobs_stay_after_the_job(
     assert "hunter2" not in answer.text
     gone = answer.json()
     assert (gone["state"], gone["revision"], gone["payload"]) == ("completed", None, {"n": 1})
-    assert gone["ends"][0]["result"] == {"done": True, "secret": "[redacted]"}
+    assert gone["history"][0]["result"] == {"done": True, "secret": "[redacted]"}
     assert [attempt["attempt"] for attempt in gone["failed_attempts"]] == [1]
     page = (await http.get(f"/jobs/{job.id}")).text
     for part in ("no longer in the queue", "Attempt 1 failed", "Completed", "ValueError", "Result"):
         assert part in page
     assert "hunter2" not in page
-    assert (await http.get(f"{JOBS}/{job.id}/verdict")).json()["kind"] == "gone"
+    assert (await http.get(f"{JOBS}/{job.id}/explanation")).json()["kind"] == "gone"
 
 
 @pytest.fixture
@@ -262,7 +262,8 @@ async def test_all_of_it_works_where_only_node_installed_the_schema(
     for path in (
         "/jobs", "/jobs?state=failed", "/jobs?state=ready", "/jobs?state=locked", "/jobs?task=a",
         f"/jobs/{job}",
-        f"/jobs/{failed}", f"{JOBS}/{job}/verdict", f"{JOBS}/{failed}/verdict", "/jobs/new", "/jobs/export",
+        f"/jobs/{failed}", f"{JOBS}/{job}/explanation", f"{JOBS}/{failed}/explanation",
+        "/jobs/new", "/jobs/export",
     ):  # fmt: skip
         assert (await http.get(path)).status_code == 200, path
     assert (await http.get(f"{JOBS}?state=failed")).json()["count"] == {"value": 1, "kind": "exact"}

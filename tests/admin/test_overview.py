@@ -1,4 +1,4 @@
-"""Overview: the sentence, the figures, the charts, the summary, the metrics."""
+"""Overview: the sentence, the statistics, the charts, the summary, the metrics."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from graphile_worker import JobSpec, WorkerUtils
 from graphile_worker.admin import AdminApp, Identity, admin_app, everyone_may
 from graphile_worker.admin.hub import hubs_of
 from graphile_worker.admin.service.series import RANGES
-from graphile_worker.figures.counter import MinuteFigures, TaskFigures
-from graphile_worker.figures.write import write_minutes
 from graphile_worker.schema_name import SchemaName
+from graphile_worker.statistics.counter import MinuteStatistics, TaskTotals
+from graphile_worker.statistics.write import write_minutes
 from support.working import SCHEMA, Gate, Jobs, Workers, until
 
 NAME = SchemaName()
@@ -33,16 +33,16 @@ class Past:
         self.connection = connection
         self.now = datetime.now(UTC)
 
-    async def figures(self, task: str, *, completed: int, failed: int, minutes: range) -> None:
-        """The same figures in each of these minutes ago."""
+    async def statistics(self, task: str, *, completed: int, failed: int, minutes: range) -> None:
+        """The same statistics in each of these minutes ago."""
         rows = []
         for ago in minutes:
-            figures = TaskFigures()
-            figures.completed, figures.failed = completed, failed
-            figures.run_seconds, figures.longest = float(completed + failed), 2.0
-            figures.run_times[13] = figures.wait_times[10] = completed + failed
+            totals = TaskTotals()
+            totals.completed, totals.failed = completed, failed
+            totals.run_seconds, totals.longest = float(completed + failed), 2.0
+            totals.run_times[13] = totals.wait_times[10] = completed + failed
             moment = int((self.now - timedelta(minutes=ago)).timestamp()) // 60 * 60
-            rows.append(MinuteFigures(moment, task, figures))
+            rows.append(MinuteStatistics(moment, task, totals))
         await write_minutes(self.connection, NAME, "pool-1", rows)
 
     async def samples(self, *, hours: int = 2, added: int = 20, deleted: int = 20, ready: int = 3) -> None:
@@ -89,9 +89,9 @@ async def test_an_empty_database_is_well(http: httpx.AsyncClient) -> None:
 
 
 async def test_failures_are_the_first_thing_that_is_said(http: httpx.AsyncClient, past: Past) -> None:
-    await past.figures("resize", completed=100, failed=0, minutes=range(1, 60))
-    await past.figures("send_email", completed=2, failed=0, minutes=range(15, 60))
-    await past.figures("send_email", completed=2, failed=8, minutes=range(1, 15))
+    await past.statistics("resize", completed=100, failed=0, minutes=range(1, 60))
+    await past.statistics("send_email", completed=2, failed=0, minutes=range(15, 60))
+    await past.statistics("send_email", completed=2, failed=8, minutes=range(1, 15))
     await past.samples()
     await past.group("send_email", ago=14)
     await past.connection.execute(
@@ -121,8 +121,8 @@ async def test_failures_are_the_first_thing_that_is_said(http: httpx.AsyncClient
 async def test_series_have_values_by_task_and_markers(
     http: httpx.AsyncClient, past: Past, utils: WorkerUtils
 ) -> None:
-    await past.figures("a", completed=6, failed=2, minutes=range(5, 20))
-    await past.figures("b", completed=1, failed=0, minutes=range(5, 20))
+    await past.statistics("a", completed=6, failed=2, minutes=range(5, 20))
+    await past.statistics("b", completed=1, failed=0, minutes=range(5, 20))
     await past.samples(added=90, deleted=60)
     await utils.pause_task("a", reason="test")
     query = {"metric": "completed,failed,run_p95,added,backlog", "by": "task", "range": "1h"}
@@ -146,10 +146,10 @@ async def test_series_have_values_by_task_and_markers(
         assert (await http.get("/api/v1/series", params=bad)).status_code == 400
 
 
-async def test_other_runtimes_are_the_difference_between_samples_and_figures(
+async def test_other_runtimes_are_the_difference_between_samples_and_statistics(
     http: httpx.AsyncClient, past: Past
 ) -> None:
-    await past.figures("a", completed=10, failed=0, minutes=range(1, 60))
+    await past.statistics("a", completed=10, failed=0, minutes=range(1, 60))
     await past.samples(added=10, deleted=10)
     assert OTHERS not in (await http.get("/")).text
     await past.connection.execute(f"delete from {SCHEMA}._private_py_samples")
@@ -245,7 +245,7 @@ async def test_a_task_that_was_never_heard_of_is_not_found(http: httpx.AsyncClie
 
 async def test_names_are_escaped_everywhere(http: httpx.AsyncClient, past: Past, utils: WorkerUtils) -> None:
     await utils.add_job(ATTACK)
-    await past.figures(ATTACK, completed=1, failed=9, minutes=range(1, 30))
+    await past.statistics(ATTACK, completed=1, failed=9, minutes=range(1, 30))
     await past.group(ATTACK, message=ATTACK)
     for path in ("/", "/?by=task", "/tasks", "/summary"):
         page = (await http.get(path)).text
@@ -262,7 +262,7 @@ async def test_names_are_escaped_everywhere(http: httpx.AsyncClient, past: Past,
 async def test_the_summary_says_what_failed_and_what_was_done(
     http: httpx.AsyncClient, past: Past, utils: WorkerUtils
 ) -> None:
-    await past.figures("send_email", completed=2, failed=8, minutes=range(1, 20))
+    await past.statistics("send_email", completed=2, failed=8, minutes=range(1, 20))
     await past.group("send_email")
     await http.post("/api/v1/tasks/pause", json={"name": "send_email", "reason": "mail server"})
     answer = await http.get("/api/v1/summary", params={"hours": 6, "zone": "Europe/Berlin"})

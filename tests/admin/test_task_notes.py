@@ -60,7 +60,7 @@ async def test_pages_show_what_the_task_expects(
     assert (notes["owner"], notes["payload_type"]) == ("<b>logistics</b>", "Order")
     assert notes["payload_schema"]["$defs"]["Line"]["required"] == ["sku"]
     assert (await http.get(f"{API}/task?name=plain")).json()["notes"] is None
-    found = (await http.get(f"{API}/jobs/{job}/verdict")).json()
+    found = (await http.get(f"{API}/jobs/{job}/explanation")).json()
     assert (found["kind"], found["headline"]) == (
         "flags", "The worker with its task forbids its flag slow.",
     )  # fmt: skip

@@ -78,7 +78,7 @@ def test_jobs_are_added_managed_and_listed(utils: SyncWorkerUtils) -> None:
     assert utils.cleanup().job_queues == 1
     assert utils.list_workers(all=True) == []
     assert utils.sweep_stale_workers().recovered == []
-    assert len(utils.figures(since=timedelta(hours=1))) <= 1
+    assert len(utils.task_statistics(since=timedelta(hours=1))) <= 1
     assert utils.list_errors() == []
 
 
@@ -214,14 +214,14 @@ def test_a_change_in_batches_may_use_the_client_and_be_stopped(utils: SyncWorker
     stop = threading.Event()
     seen: list[int] = []
 
-    def on_batch(report: Any, ids: list[int]) -> None:
+    def on_step(report: Any, ids: list[int]) -> None:
         seen.append(utils.statistics(exact=True).jobs.total)
         stop.set()
 
     report = utils.complete_jobs(
         filter=JobFilter(task_identifier="bulk"),
         jobs_per_second=0.001,  # one job per batch; a pause lasts minutes unless the stop ends it
-        on_batch=on_batch,
+        on_step=on_step,
         stop=stop,
     )
     assert (report.changed, report.is_complete, seen, count()) == (1, False, [29], 29)
@@ -234,21 +234,19 @@ def test_a_bound_client_changes_in_batches_too(database_url: str, count: Count) 
         seen: list[int] = []
         report = utils.cancel_jobs(
             filter=JobFilter(task_identifier="bulk"),
-            batch_size=10,
+            step_size=10,
             jobs_per_second=1000,
-            on_batch=lambda _, ids: seen.append(utils.statistics(exact=True).jobs.total),
+            on_step=lambda _, ids: seen.append(utils.statistics(exact=True).jobs.total),
             stop=threading.Event(),
         )
     assert (report.changed, report.is_complete, seen, count()) == (30, True, [20, 10, 0], 0)
 
 
 def test_what_needs_an_event_loop_is_refused(utils: SyncWorkerUtils) -> None:
-    async def on_batch(report: Any, ids: list[int]) -> None: ...
+    async def on_step(report: Any, ids: list[int]) -> None: ...
 
-    with pytest.raises(
-        InvalidArgumentError, match="on_batch: is a coroutine function; give a plain function"
-    ):
-        utils.complete_jobs(filter=JobFilter(), all=True, on_batch=on_batch)
+    with pytest.raises(InvalidArgumentError, match="on_step: is a coroutine function; give a plain function"):
+        utils.complete_jobs(filter=JobFilter(), all=True, on_step=on_step)
     with pytest.raises(InvalidArgumentError, match=r"stop: is an asyncio.Event.*give a threading.Event"):
         utils.complete_jobs(filter=JobFilter(), all=True, stop=asyncio.Event())
 
@@ -399,7 +397,7 @@ def test_calls_in_progress_end_when_the_client_is_released(
     handle = utils.add_job("nothing runs this", keep=True)
     with ThreadPoolExecutor(4) as threads:
         waiting = [threads.submit(handle.result) for _ in range(4)]
-        while utils._background._serving._client._waiters._waiting.keys() != {handle.id}:  # type: ignore[union-attr]
+        while utils._background._serving._client._job_waiter._waiting.keys() != {handle.id}:  # type: ignore[union-attr]
             time.sleep(0.01)
         utils.release()
         for each in waiting:

@@ -74,7 +74,7 @@ select n, 1, id, now(), 1, true, left(value, 200), value, value || chr(10) || va
   lpad(to_hex(n), 16, '0'), value, value, $2
 from each
 """
-WRITE_FIGURES = """
+WRITE_STATISTICS = """
 insert into _private_py_minutes
   (minute, task, pool_id, completed, failed, permanently_failed, run_seconds, wait_seconds, longest,
    run_times, wait_times)
@@ -154,7 +154,7 @@ async def _write(connection: Any, attacks: Sequence[str]) -> None:
     await connection.execute(WRITE_ERRORS, list(attacks), expires)
     await connection.execute(WRITE_JOBS, list(attacks))
     await connection.execute(WRITE_WORKERS, list(attacks))
-    await connection.execute(WRITE_FIGURES, list(attacks))
+    await connection.execute(WRITE_STATISTICS, list(attacks))
     await connection.execute(WRITE_ADMIN, list(attacks))
     await connection.execute(
         "insert into _private_known_crontabs (identifier, known_since, last_execution) "

@@ -60,7 +60,7 @@ def refresh(page: Any) -> None:
 def test_rows_stay_and_new_ones_wait(visitor: Visitor, show: Show) -> None:
     def rows(*ids: int) -> str:
         body = "".join(f'<tr data-key="{id}"><td><a href="#">job {id}</a></td></tr>' for id in ids)
-        table = f"<table><tbody data-rows data-hold>{body}</tbody></table>"
+        table = f"<table><tbody data-rows data-defer>{body}</tbody></table>"
         return f'<div data-region="list"><p>{len(ids)} rows</p><div class="table">{table}</div></div>'
 
     show(rows(3, 2, 1))

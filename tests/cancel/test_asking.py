@@ -132,7 +132,7 @@ async def test_a_filter_cancels_waiting_and_running_jobs_in_batches(utils: Worke
     chosen = JobFilter(task_identifier="work")
     counted = await utils.cancel_jobs(filter=chosen, dry_run=True)
     assert (counted.changed, counted.asked, counted.skipped) == (7, 3, 0)
-    report = await utils.cancel_jobs(filter=chosen, batch_size=2)
+    report = await utils.cancel_jobs(filter=chosen, step_size=2)
     assert (report.changed, report.asked, report.skipped, report.tasks) == (7, 3, 0, {"work": 7})
     assert set(await cancels(jobs)) == set(ids[2:5])
     assert [row["id"] for row in await jobs.all() if row["identifier"] == "work"] == ids[2:5]
@@ -254,7 +254,7 @@ async def check_without_asking(utils: WorkerUtils, jobs: Jobs, problem: str) -> 
     report = await utils.cancel_jobs([waiting, running])
     assert outline(report) == {"removed": [waiting], "asked": [], "running": [running], "gone": []}
     assert (report.problem or "").startswith(problem)
-    bulk = await utils.cancel_jobs(filter=JobFilter(task_identifier="work"), batch_size=1)
+    bulk = await utils.cancel_jobs(filter=JobFilter(task_identifier="work"), step_size=1)
     assert (bulk.changed, bulk.asked, bulk.skipped, bulk.is_complete) == (2, 0, 1, True)
     assert (bulk.problem or "").startswith(problem)
     row = await jobs.one()

@@ -30,7 +30,7 @@ from graphile_worker.errors import JobCancelledError
 from graphile_worker.failure_handler import FailureHandler
 from graphile_worker.hooks.events import JobCancelled, JobFailed, JobInterrupted, JobRecovered, JobSnoozed
 from graphile_worker.queries.end_cancelled import CancelledJob, end_statement
-from graphile_worker.recovery.other_failures import TellHandlers
+from graphile_worker.recovery.other_failures import NotifyFailureHandlers
 from graphile_worker.schema_name import SchemaName
 from graphile_worker.sql import load
 from graphile_worker.testing.recorder import EventRecorder
@@ -262,7 +262,7 @@ async def test_a_prefetched_job_that_is_returned_does_not_come_back(
     await workers.start({"work": more})
     await until_settled(jobs)
     assert more.started == []
-    assert (await utils.get_job_ends(ids[1]))[0].state == "cancelled"
+    assert (await utils.get_job_history(ids[1]))[0].state == "cancelled"
 
 
 # -- recovery ----------------------------------------------------------------------------------------------
@@ -305,7 +305,7 @@ async def test_recovery_deletes_it(
             await gate.until_inside(1)
     assert [row["id"] for row in await jobs.all()] == [other]
     assert await jobs.connection.fetchval(f"select count(*) from {CANCELS}") == 0
-    (end,) = await utils.get_job_ends(cancelled)
+    (end,) = await utils.get_job_history(cancelled)
     assert (end.state, end.error, end.queue_name) == ("cancelled", REASON, "q0")
     with pytest.raises(JobCancelledError, match=REASON):
         await utils.wait_for(cancelled, timeout=PATIENCE)
@@ -340,7 +340,7 @@ async def test_a_worker_that_is_killed_before_it_hears(
     await until_settled(jobs)
     assert [event for event, _ in await history.events(cancelled)] == ["start"]
     assert [event for event, _ in await history.events(other)] == ["start", "start", "end"]
-    (end,) = await utils.get_job_ends(cancelled)
+    (end,) = await utils.get_job_history(cancelled)
     assert (end.state, end.error) == ("cancelled", REASON)
 
 
@@ -381,7 +381,7 @@ async def test_what_is_left_is_ended_by_the_next_look(
 
 async def test_no_handler_is_told_of_a_cancelled_job(utils: WorkerUtils, jobs: Jobs) -> None:
     """A Node worker has failed both; a maintenance task tells the handlers of such failures."""
-    handlers = TellHandlers(SchemaName(), {"work": FailureHandler("alert", {})})
+    handlers = NotifyFailureHandlers(SchemaName(), {"work": FailureHandler("alert", {})})
     await handlers.run(jobs.connection)  # from now on
     cancelled, failed = [await jobs.add("work", {"n": n}) for n in range(2)]
     await Graveyard(jobs.connection).give("pool-of-node", cancelled, failed, attempts=25)

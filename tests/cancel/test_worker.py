@@ -86,7 +86,7 @@ async def test_a_running_coroutine_is_cancelled(
         handle = await utils.add_job(work, {}, keep=True, queue_name="q", job_key="k")
         waiting = asyncio.ensure_future(handle.result(timeout=PATIENCE))
         with caplog.at_level(logging.INFO, "graphile_worker"):
-            runner = await workers.start([work], events=recorder.events, figures=True)
+            runner = await workers.start([work], events=recorder.events, statistics=True)
             await asyncio.wait_for(started.wait(), PATIENCE)
             report = await utils.cancel_jobs([handle.id], reason="the user left")
             assert [job.id for job in report.asked] == [handle.id]
@@ -97,7 +97,7 @@ async def test_a_running_coroutine_is_cancelled(
     assert reasons == ["the job was cancelled: the user left"]
     assert await jobs.locked() == 0
     assert await ends(jobs) == [(handle.id, "cancelled", "the user left", "k", 1)]
-    (end,) = await utils.get_job_ends(handle)
+    (end,) = await utils.get_job_history(handle)
     assert end.started_at is not None
     assert end.duration is not None
     assert end.pool_id == report.asked[0].locked_by
@@ -107,8 +107,8 @@ async def test_a_running_coroutine_is_cancelled(
     assert (event.reason, event.has_started, event.error) == ("the user left", True, None)
     assert f"task work (job {handle.id}) was cancelled after" in caplog.text
     assert "s: the user left; deleted\n" in caplog.text
-    figures = await jobs.connection.fetch(f"select * from {SCHEMA}._private_py_minutes")
-    assert [dict(row) for row in figures] == []
+    statistics = await jobs.connection.fetch(f"select * from {SCHEMA}._private_py_minutes")
+    assert [dict(row) for row in statistics] == []
 
 
 async def test_a_thread_notices_its_signal(utils: WorkerUtils, jobs: Jobs, workers: Workers) -> None:

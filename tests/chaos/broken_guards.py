@@ -203,7 +203,7 @@ GUARDS = [
     ),
     Guard(
         name="an end is not kept",
-        breaks="every_kept_end_is_there",
+        breaks="every_kept_job_is_there",
         interfere=trigger(
             "before insert", HISTORY, "if new.job_id % 5 = 0 then return null; end if; return new;"
         ),

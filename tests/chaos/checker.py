@@ -253,7 +253,7 @@ def attempts_count_what_happened(history: History) -> Iterator[str]:
             )
 
 
-def every_kept_end_is_there(history: History) -> Iterator[str]:
+def every_kept_job_is_there(history: History) -> Iterator[str]:
     """A kept job that is gone has one end; a job that failed permanently has one too."""
     if history.ends is None:
         return
@@ -403,7 +403,7 @@ RULES: list[Rule] = [
     nothing_due_is_left_waiting,
     no_ready_job_waits_beside_a_free_slot,
     attempts_count_what_happened,
-    every_kept_end_is_there,
+    every_kept_job_is_there,
     no_end_without_its_job,
     no_worker_ended_by_itself,
     every_worker_goes_on,

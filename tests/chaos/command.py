@@ -17,7 +17,7 @@ import msgspec
 from chaos.adders import MANY_KEPT, MANY_SHORT, Load, load_of
 from chaos.checker import Violation, check
 from chaos.history import History
-from chaos.report import Figures, HeldFigures, figures, held_figures, sum_of, table
+from chaos.report import HeldCounts, RunCounts, held_counts, run_counts, sum_of, table
 from chaos.run import Setup, run
 from chaos.server import ChaosServer, chaos_server
 from chaos.settings import DEFAULT, HELD_MODES, MODES, SHORT, Timing
@@ -72,9 +72,9 @@ def main(words: Sequence[str] | None = None) -> int:
 
 def _judge(history: History) -> int:
     violations = check(history)
-    print(*map(str, violations), table([figures(history, violations)]), sep="\n")
+    print(*map(str, violations), table([run_counts(history, violations)]), sep="\n")
     if history.is_held:
-        print(held_figures(history))
+        print(held_counts(history))
     return 1 if violations else 0
 
 
@@ -85,8 +85,8 @@ async def _all(options: argparse.Namespace, seeds: Sequence[int], server: ChaosS
         say(f"no worker behind a pooler: {missing('pgbouncer')}")
     place = options.keep or Path(tempfile.gettempdir()) / "graphile-worker-chaos"
     place.mkdir(parents=True, exist_ok=True)
-    lines: list[Figures] = []
-    held: list[HeldFigures] = []
+    lines: list[RunCounts] = []
+    held: list[HeldCounts] = []
     for seed in seeds:
         say(f"\nseed {seed}")
         began = time.monotonic()
@@ -105,10 +105,10 @@ async def _all(options: argparse.Namespace, seeds: Sequence[int], server: ChaosS
             keep=partial(_keep_logs, place / f"seed-{seed}"),
         )
         violations = check(history)
-        lines.append(figures(history, violations))
+        lines.append(run_counts(history, violations))
         say(f"{time.monotonic() - began:7.2f} s  {lines[-1].jobs} jobs, {len(violations)} violations")
         if options.held:
-            held.append(held_figures(history))
+            held.append(held_counts(history))
             say(f"           {held[-1]}")
         if violations or options.keep is not None:
             path = place / f"seed-{seed}.json"

@@ -158,7 +158,7 @@ class QueueRow(msgspec.Struct, frozen=True, kw_only=True):
     locked_by: str | None = None
 
 
-class EndRow(msgspec.Struct, frozen=True, kw_only=True):
+class FinishedRow(msgspec.Struct, frozen=True, kw_only=True):
     """An end that was kept."""
 
     job_id: int
@@ -202,7 +202,7 @@ class History(msgspec.Struct, frozen=True, kw_only=True):
     faults: list[Fault]
     jobs: list[JobRow]
     queues: list[QueueRow]
-    ends: list[EndRow] | None = None
+    ends: list[FinishedRow] | None = None
     """None: what was kept is not judged."""
     pauses: list[Paused] = []
     waited: list[Waited] = []

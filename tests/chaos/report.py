@@ -1,4 +1,4 @@
-"""What a run comes to, in figures, and the table over many runs."""
+"""What a run comes to, in numbers, and the table over many runs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from chaos.history import History, Run
 from chaos.lost_runs import HOLD, LostRuns, kind_of
 
 
-class Figures(msgspec.Struct, frozen=True, kw_only=True):
+class RunCounts(msgspec.Struct, frozen=True, kw_only=True):
     """One line of the table."""
 
     seed: int
@@ -34,11 +34,11 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     violations: int
 
 
-def figures(history: History, violations: Sequence[Violation]) -> Figures:
+def run_counts(history: History, violations: Sequence[Violation]) -> RunCounts:
     kinds = Counter(fault.kind for fault in history.faults)
     ends = Counter((run.job_id, run.token) for run in history.runs if run.outcome == "end")
     recoveries = _recoveries(history)
-    return Figures(
+    return RunCounts(
         seed=history.seed,
         jobs=len(history.added),
         runs=len(history.runs),
@@ -73,7 +73,7 @@ def _recoveries(history: History) -> list[float]:
     return found
 
 
-class HeldFigures(msgspec.Struct, frozen=True, kw_only=True):
+class HeldCounts(msgspec.Struct, frozen=True, kw_only=True):
     """What is told besides of a run with held batches."""
 
     held: int
@@ -100,7 +100,7 @@ class HeldFigures(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-def held_figures(history: History) -> HeldFigures:
+def held_counts(history: History) -> HeldCounts:
     lost_runs = LostRuns(history)
     losses = [(run, loss) for run in history.runs if (loss := lost_runs.loss(run)) is not None]
     killed: dict[str, set[str]] = {"killed in hold": set(), "killed after hold": set()}
@@ -108,7 +108,7 @@ def held_figures(history: History) -> HeldFigures:
         if loss.reason in killed:
             killed[loss.reason].add(run.worker)
     batches = list(_lost_batches(history))
-    return HeldFigures(
+    return HeldCounts(
         held=sum(run.held for run in history.runs),
         outlasting=sum(run.held and (run.ended or 0.0) > run.started + HOLD for run in history.runs),
         kills_in_hold=len(killed["killed in hold"]),
@@ -136,13 +136,13 @@ def _lost_batches(history: History) -> Iterator[tuple[str, list[Run]]]:
             yield kind_of(fault), runs
 
 
-def sum_of(lines: Sequence[HeldFigures]) -> HeldFigures:
+def sum_of(lines: Sequence[HeldCounts]) -> HeldCounts:
     lost_batches: Counter[str] = Counter()
     excuses: Counter[str] = Counter()
     for line in lines:
         lost_batches.update(line.lost_batches)
         excuses.update(line.excuses)
-    return HeldFigures(
+    return HeldCounts(
         held=sum(line.held for line in lines),
         outlasting=sum(line.outlasting for line in lines),
         kills_in_hold=sum(line.kills_in_hold for line in lines),
@@ -163,11 +163,11 @@ HEADINGS = (
 )  # fmt: skip
 
 
-def table(lines: Sequence[Figures]) -> str:
-    """The figures of all seeds, and their sums."""
+def table(lines: Sequence[RunCounts]) -> str:
+    """The numbers of all seeds, and their sums."""
     rows = [_cells(line) for line in lines]
     slowest = [line.slowest_recovery for line in lines if line.slowest_recovery is not None]
-    sums = [str(sum(getattr(line, name) for line in lines)) for name in Figures.__struct_fields__[1:-2]]
+    sums = [str(sum(getattr(line, name) for line in lines)) for name in RunCounts.__struct_fields__[1:-2]]
     total = ["all", *sums, _seconds(max(slowest, default=None)), str(sum(line.violations for line in lines))]
     widths = [max(len(row[place]) for row in (HEADINGS, *rows, total)) for place in range(len(HEADINGS))]
 
@@ -178,7 +178,7 @@ def table(lines: Sequence[Figures]) -> str:
     return "\n".join([line_of(HEADINGS), rule, *map(line_of, rows), rule, line_of(total)])
 
 
-def _cells(line: Figures) -> list[str]:
+def _cells(line: RunCounts) -> list[str]:
     values = msgspec.structs.asdict(line)
     values["slowest_recovery"] = _seconds(line.slowest_recovery)
     return [str(value) for value in values.values()]

@@ -15,7 +15,7 @@ import msgspec
 
 from chaos.adders import MIXED, Adder, Bulk, Load, read_added
 from chaos.fleet import Fleet, fleet_on
-from chaos.history import EndRow, History, JobRow, Limits, QueueRow
+from chaos.history import FinishedRow, History, JobRow, Limits, QueueRow
 from chaos.nemesis import Nemesis
 from chaos.operators import Operator
 from chaos.plan import Action, held_plan, plan
@@ -197,7 +197,7 @@ def _plan(setup: Setup, slots: int) -> Sequence[Action]:
 
 async def _quiet(
     setup: Setup, fleet: Fleet, url: str, last_fault_at: float
-) -> tuple[list[Any], list[JobRow], list[QueueRow], list[EndRow]]:
+) -> tuple[list[Any], list[JobRow], list[QueueRow], list[FinishedRow]]:
     """Wait until nothing is locked and nothing waits; what is left, also if that does not come about."""
     await fleet.until_ready()
     deadline = time.monotonic() + setup.quiet_within
@@ -210,7 +210,7 @@ async def _quiet(
                 queue.locked_by for queue in queues
             )
             if is_quiet or time.monotonic() > deadline:
-                ends = [EndRow(**dict(row)) for row in await connection.fetch(ENDS)]
+                ends = [FinishedRow(**dict(row)) for row in await connection.fetch(ENDS)]
                 return await read_added(connection), jobs, queues, ends
             await asyncio.sleep(0.1)
     finally:

@@ -10,8 +10,8 @@ import pytest
 from chaos.checker import check
 from chaos.history import (
     Added,
-    EndRow,
     Fault,
+    FinishedRow,
     History,
     JobRow,
     Limits,
@@ -31,7 +31,7 @@ KILL = Fault(kind="kill", at=12.0, until=12.0, workers=["dead"])
 BEATING = msgspec.structs.replace(ONE, shows_by="heartbeat")
 JOB = Added(number=1, token="t", job_id=7, at=1000.0)
 KEPT = msgspec.structs.replace(JOB, kept=True)
-END = EndRow(job_id=7, state="completed", token="t")
+END = FinishedRow(job_id=7, state="completed", token="t")
 
 
 def run(worker: str = "one", started: float = 10.0, ended: float | None = 11.0, **values: Any) -> Run:
@@ -286,14 +286,14 @@ def test_a_kept_job_with_one_end_is_all_right() -> None:
 
 
 def test_a_kept_job_without_an_end_is_found() -> None:
-    assert broken(added=[KEPT], ends=[]) == ["every_kept_end_is_there"]
+    assert broken(added=[KEPT], ends=[]) == ["every_kept_job_is_there"]
 
 
 def test_a_permanent_failure_without_an_end_is_found() -> None:
     failing = msgspec.structs.replace(JOB, fails="always", max_attempts=1)
     failed = {"added": [failing], "runs": [run(outcome="failed")], "jobs": [row(attempts=1, max_attempts=1)]}
-    assert broken(**failed, ends=[]) == ["every_kept_end_is_there"]
-    assert broken(**failed, ends=[EndRow(job_id=7, state="failed")]) == []
+    assert broken(**failed, ends=[]) == ["every_kept_job_is_there"]
+    assert broken(**failed, ends=[FinishedRow(job_id=7, state="failed")]) == []
 
 
 @pytest.mark.parametrize(
@@ -302,8 +302,8 @@ def test_a_permanent_failure_without_an_end_is_found() -> None:
         {"added": [KEPT], "ends": [END, END]},
         {"added": [JOB], "ends": [END]},
         {"added": [KEPT], "ends": [END], "runs": [run(outcome="cancelled"), run(outcome=None, ended=None)]},
-        {"added": [KEPT], "ends": [END, EndRow(job_id=8, state="failed")]},
-        {"added": [KEPT], "ends": [END, EndRow(job_id=7, state="cancelled")]},
+        {"added": [KEPT], "ends": [END, FinishedRow(job_id=8, state="failed")]},
+        {"added": [KEPT], "ends": [END, FinishedRow(job_id=7, state="cancelled")]},
     ],
     ids=["two", "not to be kept", "no run ended", "no run failed", "not superseded"],
 )
@@ -315,7 +315,7 @@ def test_a_job_whose_key_was_used_again_may_have_a_cancelled_end() -> None:
     first = msgspec.structs.replace(JOB, key="k")
     second = msgspec.structs.replace(first, number=2, token="u", job_id=8)
     runs = [run(token="u", locked_at=1001.0)]
-    assert broken(added=[first, second], runs=runs, ends=[EndRow(job_id=7, state="cancelled")]) == []
+    assert broken(added=[first, second], runs=runs, ends=[FinishedRow(job_id=7, state="cancelled")]) == []
 
 
 def limited_runs(*starts: float, worker: str = "one") -> list[Run]:

@@ -7,7 +7,7 @@ import pytest
 from chaos.checker import check
 from chaos.history import Added, Fault, History, Limits, Run, Worker
 from chaos.plan import CUTS, KILLS, Action, held_plan, plan
-from chaos.report import figures, held_figures, sum_of, table
+from chaos.report import held_counts, run_counts, sum_of, table
 from chaos.settings import DEFAULT, HELD_MODES, HOLDING
 from graphile_worker.options import WorkerOptions
 
@@ -58,7 +58,7 @@ def test_the_default_settings_are_those_of_the_product() -> None:
     assert changed.keys() == {"concurrency"}
 
 
-def test_what_became_of_held_jobs_is_told_in_figures() -> None:
+def test_what_became_of_held_jobs_is_told_in_numbers() -> None:
     history = History(
         seed=7,
         workers=[
@@ -91,7 +91,7 @@ def test_what_became_of_held_jobs_is_told_in_figures() -> None:
         limits=Limits(aftermath=4.0),
         is_held=True,
     )  # fmt: skip
-    found = held_figures(history)
+    found = held_counts(history)
     assert (found.held, found.kills_in_hold, found.kills_after_hold) == (3, 1, 1)
     assert (found.lost_batches, found.settled) == ({"cut after the commit": 1}, 1)
     assert found.excuses == {"killed in hold": 1}
@@ -99,7 +99,7 @@ def test_what_became_of_held_jobs_is_told_in_figures() -> None:
     assert (both.held, both.excuses) == (6, {"killed in hold": 2})
 
 
-def test_a_run_is_told_in_figures() -> None:
+def test_a_run_is_told_in_numbers() -> None:
     history = History(
         seed=7,
         workers=[
@@ -120,7 +120,7 @@ def test_a_run_is_told_in_figures() -> None:
         seen_at=50.0,
         limits=Limits(aftermath=4.0),
     )
-    line = figures(history, check(history))
+    line = run_counts(history, check(history))
     assert (line.jobs, line.runs, line.kills, line.duplicates, line.violations) == (2, 4, 1, 1, 0)
     assert line.slowest_recovery == 4.5
     lines = table([line, line]).splitlines()

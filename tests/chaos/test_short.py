@@ -7,7 +7,7 @@ import msgspec
 from chaos.adders import CONTROL, MANY_KEPT, MANY_SHORT, load_of
 from chaos.checker import check
 from chaos.plan import CUTS
-from chaos.report import figures
+from chaos.report import run_counts
 from chaos.run import Setup, run
 from chaos.server import ChaosServer
 from chaos.settings import HELD_MODES
@@ -22,7 +22,7 @@ async def test_nothing_is_lost_when_workers_and_the_server_fail_at_random(chaos:
     assert load is CONTROL
     history = await run(Setup(seed=SEED, seconds=SECONDS, load=load), chaos, say=said.append)
     violations = check(history)
-    found = figures(history, violations)
+    found = run_counts(history, violations)
     assert not violations, "\n".join(
         [
             f"repeat it: make chaos CHAOS_ARGS='--seed {SEED} --seconds {SECONDS:g}'",

@@ -293,8 +293,16 @@ def test_a_job_is_shown_with_everything(gw: Call, some_jobs: dict[str, int]) -> 
     assert '"n": 1' in result.out
     assert result.out.endswith("\nIt is ready and should start within the poll interval.\n")
     one = gw("show", some_jobs["ready"], "--json").json
-    assert list(one) == [*JOB_KEYS, "ends", "errors", "progress", "is_cancelled", "cancel_reason", "verdict"]
-    assert one["verdict"]["kind"] == "soon"
+    assert list(one) == [
+        *JOB_KEYS,
+        "history",
+        "errors",
+        "progress",
+        "is_cancelled",
+        "cancel_reason",
+        "explanation",
+    ]
+    assert one["explanation"]["kind"] == "soon"
     assert [job["id"] for job in gw("show", 1, 2, "--json").json] == [1, 2]
     trace = '{"trace_id": "0af76519", "span_id": "b7ad6b71"}'
     traced = gw("add", "mail", f'{{"n": 5, "_trace": {trace}}}', "--json").json

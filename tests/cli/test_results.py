@@ -42,7 +42,7 @@ TASKS = [add_up, greet, nothing, fail]
 JOB_KEYS = [
     "id", "task_identifier", "state", "queue_name", "payload", "priority", "run_at", "attempts",
     "max_attempts", "last_error", "created_at", "updated_at", "key", "locked_at", "locked_by", "revision",
-    "failed_at", "flags", "ends", "errors", "progress", "is_cancelled", "cancel_reason", "verdict",
+    "failed_at", "flags", "history", "errors", "progress", "is_cancelled", "cancel_reason", "explanation",
 ]  # fmt: skip
 
 
@@ -103,7 +103,7 @@ async def test_a_job_that_another_runtime_completed(
     await jobs.connection.execute(f"delete from {SCHEMA}._private_jobs")
     result = await waiting
     assert result.status == 1
-    assert "Job 1 is gone and its end was not kept: only Python workers keep ends" in result.err
+    assert "Job 1 is gone and was not kept: only Python workers keep finished jobs" in result.err
 
 
 @looped(
@@ -138,7 +138,7 @@ async def test_a_job_that_is_gone(
     as_json = (await run(call, database_url, "show", job.id, "--json")).json
     assert list(as_json) == JOB_KEYS
     assert (as_json["state"], as_json["queue_name"], as_json["payload"]) == ("completed", "serial", [1, 2])
-    assert [end["result"] for end in as_json["ends"]] == [3]
+    assert [end["result"] for end in as_json["history"]] == [3]
 
 
 async def test_errors_of_every_attempt(call: Call, database_url: str, workers: Workers, jobs: Jobs) -> None:
@@ -151,7 +151,7 @@ async def test_errors_of_every_attempt(call: Call, database_url: str, workers: W
     assert "Traceback of attempt 2\nTraceback (most recent call last):" in shown.out
     assert "Traceback of attempt 1" not in shown.out
     assert "--all" in shown.err
-    assert "Earlier ends" not in shown.out
+    assert "Finished earlier" not in shown.out
     everything = (await run(call, database_url, "show", job_id, "--all")).check()
     assert "Traceback of attempt 1" in everything.out
     errors = (await run(call, database_url, "show", job_id, "--json")).json["errors"]
@@ -165,7 +165,7 @@ async def test_a_job_whose_end_was_not_kept_still_has_its_errors(
     await workers.once(TASKS)
     await jobs.connection.execute(f"delete from {SCHEMA}._private_jobs")
     shown = (await run(call, database_url, "show", job_id)).check()
-    assert "gone; its end was not kept" in shown.out
+    assert "gone; it was not kept" in shown.out
     assert "Traceback of attempt 1" in shown.out
     assert (await run(call, database_url, "show", job_id, "--json")).json["state"] == "gone"
 
@@ -247,6 +247,6 @@ async def test_a_bar_on_a_terminal(
             export.go_on.set()
             assert await asyncio.to_thread(terminal.wait) == 0
             out.seek(0)
-            assert json.load(out)["ends"][0]["result"] == "exported"
+            assert json.load(out)["history"][0]["result"] == "exported"
         finally:
             terminal.close()

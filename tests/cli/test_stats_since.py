@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from figures.tables import Tables, figures_of, table_of
 from graphile_worker.cli.support.chart import BLOCKS, PLAIN_BLOCKS, bar_chart
-from graphile_worker.cli.support.figure_report import ReportedRate, Time
+from graphile_worker.cli.support.statistics_report import ReportedRate, Time
 from support.cases import looped
 from support.command_line import Call, Result
 from support.server import DatabaseServer
+from task_statistics.tables import Tables, table_of, totals_of
 
 Execute = Callable[[str], Any]
 NOW = datetime.now(UTC).replace(second=0, microsecond=0)
@@ -38,8 +38,8 @@ def execute(server: DatabaseServer, database_url: str) -> Execute:
 async def tables(connection: Any) -> Tables:
     tables = Tables(connection)
     for number in range(10):
-        await tables.write(NOW - number * MINUTE, figures_of(60, failed=1), task="send_email")
-    await tables.write(NOW, figures_of(6, took=0.001), task="resize")
+        await tables.write(NOW - number * MINUTE, totals_of(60, failed=1), task="send_email")
+    await tables.write(NOW, totals_of(6, took=0.001), task="resize")
     return tables
 
 
@@ -110,9 +110,9 @@ def test_samples_tell_about_all_runtimes(tables: Tables, stats: Any, execute: Ex
     assert stats("--since", "1h", "--task", "resize", "--json").check().json["backlog"] == []
 
 
-def test_without_figures_it_says_so(stats: Any) -> None:
-    assert "No figures since" in stats("--since", "1h").check().out
-    assert "No figures of send_email since" in stats("--since", "1h", "--task", "send_email").check().out
+def test_without_statistics_it_says_so(stats: Any) -> None:
+    assert "No statistics since" in stats("--since", "1h").check().out
+    assert "No statistics of send_email since" in stats("--since", "1h", "--task", "send_email").check().out
 
 
 def test_without_tables_it_says_how_to_get_them(stats: Any, execute: Execute) -> None:

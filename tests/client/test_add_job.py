@@ -230,7 +230,7 @@ async def test_our_statements_make_the_driver_look_no_types_up(database_url: str
         async with pool.acquire() as watched:
             watched.add_query_logger(lambda record: statements.append(record.query))
         async with make_worker_utils(pg_pool=pool) as utils:
-            utils._new_names = None  # it asks once per name and process, so perhaps in an earlier test
+            utils._task_name_check = None  # it asks once per name and process, so perhaps in an earlier test
             await utils.add_job("job1", {"a": 1}, flags=["x"], run_at=timedelta(1))  # new task: both paths
             await utils.add_jobs([JobSpec("job1", {"a": 1}, queue_name="q", run_at=timedelta(1))])
             await utils.complete_jobs([1])

@@ -102,7 +102,7 @@ async def test_a_change_meets_the_jobs_that_the_list_shows(
     everything = await ids_of(utils)
     seen: list[int] = []
     report = await utils.cancel_jobs(
-        filter=JobFilter(**conditions), on_batch=lambda _report, ids: seen.extend(ids)
+        filter=JobFilter(**conditions), on_step=lambda _report, ids: seen.extend(ids)
     )
     assert (report.changed, seen) == (1, listed)
     assert await ids_of(utils) == [job_id for job_id in everything if job_id not in listed]
@@ -129,7 +129,7 @@ async def test_a_dry_run_counts_and_changes_nothing(utils: WorkerUtils) -> None:
 
 async def test_a_limit_takes_the_oldest(utils: WorkerUtils) -> None:
     ids = await add_failed(utils, "mail", 10)
-    report = await utils.cancel_jobs(filter=JobFilter(state="failed", limit=4), batch_size=3)
+    report = await utils.cancel_jobs(filter=JobFilter(state="failed", limit=4), step_size=3)
     assert (report.changed, report.last_id, report.is_complete) == (4, ids[3], True)
     assert await ids_of(utils) == ids[4:]
     counted = await utils.cancel_jobs(filter=JobFilter(state="failed", limit=4), dry_run=True)
@@ -172,7 +172,7 @@ async def test_a_filter_without_conditions_needs_all(utils: WorkerUtils) -> None
             {"filter": JobFilter(state="ready", order="newest")},
             "changed from the oldest on; got the order newest",
         ),
-        ({"filter": JobFilter(state="failed"), "batch_size": 0}, "batch_size: expected a number from 1 to"),
+        ({"filter": JobFilter(state="failed"), "step_size": 0}, "step_size: expected a number from 1 to"),
         (
             {"filter": JobFilter(state="failed"), "jobs_per_second": 0},
             "jobs_per_second: expected a number above 0",
@@ -242,7 +242,7 @@ async def test_many_jobs_are_changed_in_short_transactions(utils: WorkerUtils, c
         seen.extend(ids)
 
     report = await utils.reschedule_jobs(
-        filter=JobFilter(state="failed"), run_at=NOW, attempts=0, on_batch=note
+        filter=JobFilter(state="failed"), run_at=NOW, attempts=0, on_step=note
     )
     assert report.changed == MANY
     assert len(seen) == len(set(seen)) == MANY
@@ -250,10 +250,10 @@ async def test_many_jobs_are_changed_in_short_transactions(utils: WorkerUtils, c
     per_transaction = await connection.fetch(
         "select count(*) as jobs from graphile_worker._private_jobs group by xmin::text"
     )
-    assert [row["jobs"] for row in per_transaction] == [bulk_changes.BATCH] * (MANY // bulk_changes.BATCH)
+    assert [row["jobs"] for row in per_transaction] == [bulk_changes.STEP] * (MANY // bulk_changes.STEP)
 
 
-async def test_each_batch_reads_along_indexes_and_leaves_the_session_as_it_was(
+async def test_each_step_reads_by_indexes_and_leaves_the_session_as_it_was(
     utils: WorkerUtils, connection: Any
 ) -> None:
     await add_failed(utils, "mail", 3)
@@ -280,8 +280,8 @@ async def test_few_among_many_are_found_in_bounded_steps(
     steps: list[int] = []
     report = await utils.cancel_jobs(
         filter=JobFilter(task_identifier="wanted"),
-        batch_size=5,
-        on_batch=lambda _, ids: steps.append(len(ids)),
+        step_size=5,
+        on_step=lambda _, ids: steps.append(len(ids)),
     )
     assert report.changed == sum(steps) == 3
     assert len(steps) == 8
@@ -298,11 +298,11 @@ async def test_a_run_stops_between_batches_and_can_be_continued(utils: WorkerUti
             stop.set()
 
     stopped = await utils.cancel_jobs(
-        filter=JobFilter(**condition), batch_size=3, on_batch=stop_at_six, stop=stop
+        filter=JobFilter(**condition), step_size=3, on_step=stop_at_six, stop=stop
     )
     assert (stopped.changed, stopped.last_id, stopped.is_complete) == (6, ids[5], False)
     assert await ids_of(utils) == ids[6:]
-    rest = await utils.cancel_jobs(filter=JobFilter(after=stopped.last_id, **condition), batch_size=3)
+    rest = await utils.cancel_jobs(filter=JobFilter(after=stopped.last_id, **condition), step_size=3)
     assert (rest.changed, rest.is_complete) == (4, True)
 
 
@@ -316,7 +316,7 @@ async def test_a_cancelled_run_leaves_whole_batches(utils: WorkerUtils) -> None:
         await asyncio.Event().wait()
 
     running = asyncio.create_task(
-        utils.cancel_jobs(filter=JobFilter(state="failed"), batch_size=3, on_batch=wait_forever)
+        utils.cancel_jobs(filter=JobFilter(state="failed"), step_size=3, on_step=wait_forever)
     )
     await asyncio.wait_for(reached.wait(), 60)
     running.cancel()
@@ -335,7 +335,7 @@ async def test_a_pace_is_kept(database_url: str) -> None:
             utils.cancel_jobs(
                 filter=JobFilter(state="failed"),
                 jobs_per_second=50,
-                on_batch=lambda _report, ids: sizes.append(len(ids)),
+                on_step=lambda _report, ids: sizes.append(len(ids)),
             )
         )
         await clock.until_sleeping()
@@ -358,7 +358,7 @@ async def test_a_stop_does_not_wait_for_the_pace(utils: WorkerUtils) -> None:
         report = await utils.cancel_jobs(
             filter=JobFilter(state="failed"),
             jobs_per_second=0.001,
-            on_batch=lambda _report, _ids: asyncio.get_running_loop().call_soon(stop.set),
+            on_step=lambda _report, _ids: asyncio.get_running_loop().call_soon(stop.set),
             stop=stop,
         )
     assert (report.changed, report.is_complete) == (1, False)
@@ -370,9 +370,7 @@ async def test_jobs_that_are_added_meanwhile_are_not_touched(utils: WorkerUtils)
     async def add_more(_report: BulkReport, _ids: list[int]) -> None:
         await utils.add_job("mail", "late")
 
-    report = await utils.cancel_jobs(
-        filter=JobFilter(task_identifier="mail"), batch_size=3, on_batch=add_more
-    )
+    report = await utils.cancel_jobs(filter=JobFilter(task_identifier="mail"), step_size=3, on_step=add_more)
     assert report.changed == 10
     assert {job.payload for job in await utils.list_jobs()} == {"late"}
 
@@ -392,7 +390,7 @@ async def test_on_a_connection_of_the_caller_all_batches_are_one_transaction(
     ids = await add_failed(utils, "mail", 10)
     transaction = connection.transaction()
     await transaction.start()
-    report = await utils.cancel_jobs(filter=JobFilter(state="failed"), batch_size=3, connection=connection)
+    report = await utils.cancel_jobs(filter=JobFilter(state="failed"), step_size=3, connection=connection)
     assert report.changed == 10
     assert await ids_of(utils) == ids
     await transaction.rollback()
@@ -430,8 +428,8 @@ async def test_two_runs_at_the_same_time_change_no_job_twice(utils: WorkerUtils)
             filter=JobFilter(state="failed"),
             run_at=NOW,
             attempts=0,
-            batch_size=100,
-            on_batch=lambda _report, ids: seen.extend(ids),
+            step_size=100,
+            on_step=lambda _report, ids: seen.extend(ids),
         )
 
     reports = await asyncio.gather(run(), run())
@@ -462,8 +460,8 @@ async def test_beside_a_worker_no_locked_job_is_changed_and_none_is_lost(
     await asyncio.wait_for(started.wait(), 60)
     report = await utils.complete_jobs(
         filter=JobFilter(task_identifier="work"),
-        batch_size=200,
-        on_batch=lambda _report, ids: deleted.extend(ids),
+        step_size=200,
+        on_step=lambda _report, ids: deleted.extend(ids),
     )
     await jobs.until_gone()
     await workers.stop(runner)
@@ -489,7 +487,7 @@ async def test_beside_a_worker_rescheduling_disturbs_no_running_job(
         while await jobs.count():
             priority += 1
             await utils.reschedule_jobs(
-                filter=JobFilter(task_identifier="work"), priority=priority % 5, batch_size=200
+                filter=JobFilter(task_identifier="work"), priority=priority % 5, step_size=200
             )
     await workers.stop(runner)
     assert sorted(ran) == list(range(2000))

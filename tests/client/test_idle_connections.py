@@ -19,7 +19,7 @@ SIZE = 4
 @pytest.fixture
 async def utils(database_url: str) -> Any:
     async with make_worker_utils(connection_string=database_url, max_pool_size=SIZE) as utils:
-        utils._new_names = None  # its search for workers with the task takes a connection too
+        utils._task_name_check = None  # its search for workers with the task takes a connection too
         yield utils
 
 

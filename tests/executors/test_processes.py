@@ -109,7 +109,9 @@ async def test_a_death_fails_one_job_and_others_run_once(jobs: Jobs, workers: Wo
 async def test_calls_behind_a_slow_one_run_elsewhere(
     jobs: Jobs, workers: Workers, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("graphile_worker.executors.children.AHEAD", 0.5)  # on a busy machine no task is short
+    monkeypatch.setattr(
+        "graphile_worker.executors.process_pool.AHEAD", 0.5
+    )  # on a busy machine no task is short
     await workers.start([tasks.note], concurrency=64, executors={"process.processes": 2})
     for n in range(100):  # the executor learns that they are short
         await jobs.add("note", {"n": n, "file": str(file)})

@@ -118,7 +118,7 @@ async def test_the_ends_of_kept_jobs_belong_to_the_users_transaction(
     await do(utils.remove_job("k2"))
     await do(utils.cancel_jobs(filter=JobFilter(job_key="k3")))
     record = await do(utils.get_job_record(one))
-    assert (record.ends[0].error, record.ends[0].payload) == ("because", 0)
+    assert (record.history[0].error, record.history[0].payload) == ("because", 0)
     await (place.commit if is_committed else place.rollback)()
     rows = await observer.fetch(
         "select job_id, state from graphile_worker._private_py_history where job_id >= $1", one.id

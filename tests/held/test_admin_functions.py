@@ -233,7 +233,7 @@ async def test_a_cancel_by_filter_comes_back_for_held_jobs(
     only = JobFilter(id_from=ids[0], id_to=waiting)
     changed: list[int] = []
     async with asyncio.timeout(PATIENCE):
-        report = await utils.cancel_jobs(filter=only, on_batch=lambda _, ids: changed.extend(ids))
+        report = await utils.cancel_jobs(filter=only, on_step=lambda _, ids: changed.extend(ids))
         await jobs.until_gone()
     assert (report.changed, report.asked, report.skipped) == (len(ids) + 1, len(ids), 0)
     assert report.tasks == {TASK: len(ids), "other": 1}

@@ -25,7 +25,7 @@ async def utils(database_url: str) -> AsyncIterator[WorkerUtils]:
 
 
 async def ends(utils: WorkerUtils, job: Any) -> list[tuple[str, str | None]]:
-    return [(end.state, end.error) for end in await utils.get_job_ends(job)]
+    return [(end.state, end.error) for end in await utils.get_job_history(job)]
 
 
 async def test_a_cancelled_job_says_so_to_those_who_wait(utils: WorkerUtils, jobs: Jobs) -> None:
@@ -40,7 +40,7 @@ async def test_a_cancelled_job_says_so_to_those_who_wait(utils: WorkerUtils, job
     with pytest.raises(JobCancelledError, match="was cancelled: not needed any more") as raised:
         await waiting
     assert raised.value.reason == "not needed any more"
-    (end,) = await utils.get_job_ends(handle)
+    (end,) = await utils.get_job_history(handle)
     assert (end.task_identifier, end.state, end.queue_name, end.key) == ("work", "cancelled", "serial", "k")
     assert (end.priority, end.attempts, end.max_attempts, end.payload) == (3, 0, 25, None)
     assert (end.created_at, end.run_at) == (handle.created_at, handle.run_at)
@@ -115,17 +115,17 @@ async def test_bulk_changes(
     await utils.add_job("other", keep=True)
     filter = JobFilter(task_identifier="work")
     if change == "cancel":
-        report = await utils.cancel_jobs(filter=filter, reason="obsolete", batch_size=2)
+        report = await utils.cancel_jobs(filter=filter, reason="obsolete", step_size=2)
     elif change == "complete":
-        report = await utils.complete_jobs(filter=filter, batch_size=2)
+        report = await utils.complete_jobs(filter=filter, step_size=2)
     else:
-        report = await utils.permanently_fail_jobs(filter=filter, reason="obsolete", batch_size=2)
+        report = await utils.permanently_fail_jobs(filter=filter, reason="obsolete", step_size=2)
     assert report.changed == 4
     rows = await jobs.connection.fetch(f"select * from {HISTORY} order by job_id")
     assert [row["job_id"] for row in rows] == [job.id for job in kept]
     assert {(row["state"], row["error"]) for row in rows} == {(state, error)}
     assert [row["payload"] for row in rows] == [None, '{"half": "\\ud83d"}', None]
-    (end,) = await utils.get_job_ends(kept[1])
+    (end,) = await utils.get_job_history(kept[1])
     assert end.run_at.year == 9999
 
 
@@ -176,7 +176,7 @@ async def test_without_a_history_jobs_are_deleted_all_the_same(
     with caplog.at_level(logging.WARNING, "graphile_worker.client"):
         assert await handle.cancel() is True
     assert await jobs.count() == 0
-    assert f"the ends of job {handle.id} were not kept in the history" in caplog.text
+    assert f"not kept in the history: job {handle.id} (" in caplog.text
 
 
 async def test_a_role_without_rights_on_the_history_can_still_delete(
@@ -203,7 +203,7 @@ async def test_a_role_without_rights_on_the_history_can_still_delete(
                 )
         assert ([job.id for job in report.removed], bulk.changed) == ([handles[0].id], 1)
         assert await jobs.count() == 0
-        assert "were not kept in the history: permission denied" in caplog.text
+        assert f"not kept in the history: job {handles[0].id} (permission denied" in caplog.text
     finally:
         await connection.execute(f'drop owned by "{role}"; drop role "{role}"')
 
@@ -219,7 +219,7 @@ async def test_redactors_of_the_client_see_the_payload_and_the_reason(database_u
     async with make_worker_utils(connection_string=database_url, hooks=hooks) as utils:
         handle = await utils.add_job("work", {"card": 4242, "n": 1}, keep=True, keep_payload=True)
         await handle.cancel("card 4242 expired")
-        (end,) = await utils.get_job_ends(handle)
+        (end,) = await utils.get_job_history(handle)
     assert (end.payload, end.error) == ({"card": "…", "n": 1}, "card … expired")
 
 

@@ -167,8 +167,8 @@ async def foreign_utils(create_database: Callable[..., str]) -> AsyncIterator[Wo
 
 Read = Callable[[WorkerUtils], Awaitable[object]]
 HISTORY_READS: dict[str, Read] = {
-    "list_job_ends": lambda utils: utils.list_job_ends(),
-    "get_job_ends": lambda utils: utils.get_job_ends(1),
+    "list_finished_jobs": lambda utils: utils.list_finished_jobs(),
+    "get_job_history": lambda utils: utils.get_job_history(1),
     "get_job_errors": lambda utils: utils.get_job_errors(1),
     "list_errors": lambda utils: utils.list_errors(),
     "list_errors of a kind": lambda utils: utils.list_errors(fingerprint="x"),
@@ -196,6 +196,6 @@ async def test_jobs_are_followed_without_a_history(foreign_utils: WorkerUtils) -
         await foreign_utils.wait_for(job.id + 1, timeout=PATIENCE)
 
 
-async def test_figures_that_do_not_exist_are_none(foreign_utils: WorkerUtils) -> None:
-    assert list(await foreign_utils.figures(since=timedelta(hours=1))) == []
+async def test_statistics_that_do_not_exist_are_none(foreign_utils: WorkerUtils) -> None:
+    assert list(await foreign_utils.task_statistics(since=timedelta(hours=1))) == []
     assert await foreign_utils.samples(since=timedelta(hours=1)) == []

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from graphile_worker import JobHandle, JobHelpers, WorkerUtils, make_worker_utils, task
-from graphile_worker.client.following import read_standings
+from graphile_worker.client.following import read_current_states
 from graphile_worker.embedded import EmbeddedPostgres
 from graphile_worker.errors import GraphileWorkerError, InvalidArgumentError, JobFailedError, JobGoneError
 from graphile_worker.schema_name import SchemaName
@@ -119,7 +119,7 @@ async def test_a_failed_job_that_was_retried_by_hand(utils: WorkerUtils, workers
     await utils.reschedule_jobs([handle.id], attempts=0, run_at=timedelta())
     await workers.once([step])
     assert await handle.result(timeout=PATIENCE) == "mended"
-    assert [end.state for end in await utils.get_job_ends(handle)] == ["completed", "failed"]
+    assert [end.state for end in await utils.get_job_history(handle)] == ["completed", "failed"]
     assert [error.attempt for error in await utils.get_job_errors(handle)] == [1]
 
 
@@ -134,7 +134,7 @@ async def test_a_job_that_is_not_kept_is_gone(utils: WorkerUtils, workers: Worke
 async def test_a_task_that_is_kept_is_found_by_looking(
     utils: WorkerUtils, workers: Workers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("graphile_worker.client.waiting.POLL_INTERVAL", 0.5)
+    monkeypatch.setattr("graphile_worker.client.job_waiter.POLL_INTERVAL", 0.5)
     job = await utils.add_job(kept, {"n": 5})
     waiting = asyncio.ensure_future(utils.wait_for(job, timeout=PATIENCE))
     await workers.start(TASKS)
@@ -154,10 +154,10 @@ async def test_two_connections_are_enough(database_url: str, workers: Workers) -
 async def test_a_record_has_all_that_is_known(utils: WorkerUtils, workers: Workers, jobs: Jobs) -> None:
     handle = await utils.add_job(fail, keep=True, max_attempts=1)
     record = await utils.get_job_record(handle)
-    assert (record.state, record.is_known, record.ends, record.errors) == ("ready", True, [], [])
+    assert (record.state, record.is_known, record.history, record.errors) == ("ready", True, [], [])
     await workers.once(TASKS)
     record = await utils.get_job_record(handle.id)
-    assert (record.state, len(record.ends), len(record.errors)) == ("failed", 1, 1)
+    assert (record.state, len(record.history), len(record.errors)) == ("failed", 1, 1)
     await jobs.connection.execute(f"delete from {SCHEMA}._private_jobs")
     record = await utils.get_job_record(handle.id)
     assert (record.job, record.state, record.problem) == (None, "failed", None)
@@ -180,7 +180,7 @@ async def test_a_timeout(utils: WorkerUtils) -> None:
     handle = await utils.add_job(double, {"n": 1}, keep=True)
     with pytest.raises(TimeoutError):
         await handle.result(timeout=0.05)
-    assert not utils._waiters._waiting
+    assert not utils._job_waiter._waiting
 
 
 async def test_a_lost_listener_is_replaced(utils: WorkerUtils, workers: Workers, jobs: Jobs) -> None:
@@ -238,7 +238,7 @@ async def test_in_a_transaction_where_there_is_no_history(jobs: Jobs) -> None:
     job_id = await jobs.add("double")
     await jobs.connection.execute(f"drop table {SCHEMA}._private_py_history")
     async with jobs.connection.transaction():
-        (standing,) = await read_standings(jobs.connection, SchemaName(), [job_id])
+        (standing,) = await read_current_states(jobs.connection, SchemaName(), [job_id])
         assert standing.state == "pending"
         assert await jobs.count() == 1
 
@@ -304,7 +304,7 @@ async def test_waiters_survive_a_restart_of_the_server() -> None:
             await utils.migrate()
             handles = [await utils.add_job(double, {"n": n}, keep=True) for n in range(20)]
             waiting = asyncio.gather(*(handle.result(timeout=2 * PATIENCE) for handle in handles))
-            await until(lambda: len(utils._waiters._waiting) == 20)
+            await until(lambda: len(utils._job_waiter._waiting) == 20)
             await asyncio.to_thread(embedded.stop)
             await asyncio.to_thread(embedded.start)
             async for workers in workers_of(embedded.url()):
@@ -317,7 +317,7 @@ async def test_waiters_that_are_cancelled_in_bulk_leave_nothing_behind(
 ) -> None:
     handles = [await utils.add_job(double, {"n": n}, keep=True) for n in range(300)]
     waiting = [asyncio.ensure_future(handle.result(timeout=PATIENCE)) for handle in handles for _ in range(3)]
-    await until(lambda: len(utils._waiters._waiting) == 300)
+    await until(lambda: len(utils._job_waiter._waiting) == 300)
     for position, waiter in enumerate(waiting):
         if position % 3:
             waiter.cancel()
@@ -325,7 +325,7 @@ async def test_waiters_that_are_cancelled_in_bulk_leave_nothing_behind(
     assert {type(outcome) for outcome in outcomes} == {asyncio.CancelledError}
     await workers.start(TASKS, concurrency=10)
     assert await asyncio.gather(*waiting[::3]) == [2 * n for n in range(300)]
-    assert not utils._waiters._waiting
+    assert not utils._job_waiter._waiting
 
 
 def test_a_client_that_is_used_in_a_second_event_loop_says_so(database_url: str) -> None:
@@ -361,7 +361,7 @@ async def test_another_thread_cannot_disturb_those_who_wait(
     """Its event loop gets an error; the connections still work for the first one."""
     handle = await utils.add_job(double, {"n": 1}, keep=True)
     waiting = asyncio.ensure_future(handle.result(timeout=PATIENCE))
-    await until(lambda: len(utils._waiters._waiting) == 1)
+    await until(lambda: len(utils._job_waiter._waiting) == 1)
 
     async def use() -> None:
         for _ in range(3):
@@ -370,7 +370,7 @@ async def test_another_thread_cannot_disturb_those_who_wait(
                     await call
 
     await asyncio.to_thread(asyncio.run, use())
-    assert list(utils._waiters._waiting) == [handle.id]
+    assert list(utils._job_waiter._waiting) == [handle.id]
     await workers.start(TASKS)
     assert await waiting == 2
 
@@ -398,14 +398,14 @@ async def test_handles_are_made_from_jobs_handles_and_ids(utils: WorkerUtils, wo
 
 async def test_a_job_is_looked_up_once_before_the_wait(utils: WorkerUtils, workers: Workers) -> None:
     looked: list[list[int]] = []
-    waiters = utils._waiters
-    look = waiters._look
+    waiter = utils._job_waiter
+    look = waiter._look
 
     async def counted(job_ids: Any) -> Any:
         looked.append(list(job_ids))
         return await look(job_ids)
 
-    waiters._look = counted
+    waiter._look = counted
     handle = await utils.add_job(double, {"n": 1}, keep=True)
     await workers.once(TASKS)
     await handle.result(timeout=PATIENCE)

@@ -14,7 +14,7 @@ from graphile_worker import Hooks, WorkerOptions, task
 from graphile_worker.history.partitions import drop_expired
 from graphile_worker.history.upkeep import MoveFailed, history_maintenance
 from graphile_worker.hooks.events import JobFailed
-from graphile_worker.keep import Keep, KeepPolicy
+from graphile_worker.retention import Retention, RetentionPolicy
 from graphile_worker.schema_name import SchemaName
 from graphile_worker.testing.recorder import EventRecorder
 from support.working import MODES, SCHEMA, Jobs, Workers, headline, until
@@ -303,7 +303,7 @@ async def test_failed_jobs_move_to_the_history_after_a_while(jobs: Jobs, workers
         f"update {SCHEMA}._private_jobs set attempts = 1, locked_at = now(), locked_by = 'a' where id = $1",
         running,
     )
-    young = MoveFailed(SchemaName(), after=3600.0, keep=86_400.0)
+    young = MoveFailed(SchemaName(), after=3600.0, retention=86_400.0)
     assert not await young.run(jobs.connection)
     assert await jobs.count() == 4
     await jobs.connection.execute(
@@ -324,8 +324,8 @@ async def test_maintenance_keeps_the_history_in_order(jobs: Jobs, workers: Worke
     await jobs.connection.execute(
         f"insert into {SCHEMA}._private_py_progress (job_id, note, updated_at) values (1, 'x', '2020-01-01')"
     )
-    policy = KeepPolicy("all", default=Keep(3 * 86_400.0))
-    for maintenance_task in history_maintenance(WorkerOptions(), policy):
+    retention_policy = RetentionPolicy("all", default=Retention(3 * 86_400.0))
+    for maintenance_task in history_maintenance(WorkerOptions(), retention_policy):
         assert not await maintenance_task.run(jobs.connection)
     days = await jobs.connection.fetch(
         f"select inhrelid::regclass::text as name from pg_inherits where inhparent = '{HISTORY}'::regclass"

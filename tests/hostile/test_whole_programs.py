@@ -499,7 +499,7 @@ async def _manage(utils: WorkerUtils, connection: Any) -> None:
     await utils.cancel_jobs(ids[3:4])
     every: dict[str, Any] = {"filter": JobFilter(**_EVERY_CONDITION)}
     failed: dict[str, Any] = {"filter": JobFilter(state="failed", failed_until=datetime.now(UTC))}
-    for chosen in (every, failed, {"filter": JobFilter(task_identifier="a"), "batch_size": 2}):
+    for chosen in (every, failed, {"filter": JobFilter(task_identifier="a"), "step_size": 2}):
         await utils.reschedule_jobs(**chosen, dry_run=True)
         await utils.reschedule_jobs(**chosen, run_at=timedelta(hours=1), attempts=0)
         await utils.permanently_fail_jobs(**chosen, reason="because")
@@ -556,12 +556,12 @@ async def _look(utils: WorkerUtils) -> None:
     await utils.get_job_record(job)
     await utils.complete_jobs([job.id])
     await utils.wait_for(job, timeout=60)
-    await utils.get_job_ends(job)
-    await utils.list_job_ends(HistoryFilter(task_identifier="a"))
+    await utils.get_job_history(job)
+    await utils.list_finished_jobs(HistoryFilter(task_identifier="a"))
     await utils.get_job_errors(job)
     await utils.list_errors()
     await utils.list_error_groups(task_identifier="a")
-    await utils.figures(since=timedelta(hours=1), by="task")
+    await utils.task_statistics(since=timedelta(hours=1), by="task")
     await utils.samples(since=timedelta(hours=1))
     await utils.list_schedules()
     await utils.list_limits()

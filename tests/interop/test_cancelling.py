@@ -47,7 +47,7 @@ async def test_a_job_that_node_runs_finishes_and_is_not_retried(
         (only,) = await runs.all()
         assert (only.worker, only.attempt) == ("node", 1)
         assert only.ended is not None
-        states = [end.state for end in await utils.get_job_ends(handle)]
+        states = [end.state for end in await utils.get_job_history(handle)]
         assert states == (["cancelled"] if ending == "fails" else [])
 
 

@@ -18,7 +18,7 @@ async def test_waiting_for_a_job_that_node_completes(either_database: SharedData
         either_database.node.worker("echo", pollInterval=50),
     ):
         handle = await utils.add_job("echo", {"n": 1}, keep=True)
-        with pytest.raises(JobGoneError, match=r"Workers of other runtimes keep no ends"):
+        with pytest.raises(JobGoneError, match=r"Workers of other runtimes keep no finished jobs"):
             await handle.result(timeout=PATIENCE)
         assert (await handle.status()).state == "gone"
         assert not (await utils.get_job_record(handle)).is_known

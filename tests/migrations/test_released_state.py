@@ -146,7 +146,7 @@ async def test_nothing_is_lost_and_nothing_runs_twice(
         assert (waiting["attempts"], waiting["locked_by"]) == (0, None)
         assert (failed["attempts"], failed["last_error"]) == (1, "it failed")
         assert await utils.wait_for(kept, timeout=60) == {"answer": 42}
-        (end,) = await utils.get_job_ends(unkept)
+        (end,) = await utils.get_job_history(unkept)
         assert (end.state, end.error) == ("failed", "ValueError: no")
         (error,) = await utils.get_job_errors(unkept)
         assert (error.error_type, error.traceback) == ("ValueError", "the traceback")

@@ -1,4 +1,4 @@
-"""Plans of the dashboard's lists and verdicts, in a full table: a page reads little more than it shows.
+"""Plans of the dashboard's lists and explanations, in a full table: a page reads little more than it shows.
 
 As in `test_inspection`. TEST_PLAN_ROWS=1000000 runs them on a larger table.
 """
@@ -39,7 +39,7 @@ def databases(server: DatabaseServer, template_database: str) -> Iterator[dict[s
 @pytest.fixture(params=STATISTICS)
 async def desk(request: pytest.FixtureRequest, databases: dict[str, str]) -> AsyncIterator[Desk]:
     async with desk_in(databases[request.param], tuned=False) as desk:
-        await desk.connection.execute(load("manage/walk_along_indexes", desk.schema))
+        await desk.connection.execute(load("manage/read_by_indexes", desk.schema))
         yield desk
 
 

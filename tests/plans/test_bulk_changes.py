@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from graphile_worker.queries.bulk_changes import (
-    BATCH,
     COMPLETE,
     READ,
+    STEP,
     BulkReport,
     BulkWalk,
     failure,
@@ -52,7 +52,7 @@ def databases(server: DatabaseServer, template_database: str) -> Iterator[dict[s
 @pytest.fixture(params=STATISTICS)
 async def desk(request: pytest.FixtureRequest, databases: dict[str, str]) -> AsyncIterator[Desk]:
     async with desk_in(databases[request.param], tuned=False) as desk:
-        await desk.connection.execute(load("manage/walk_along_indexes", desk.schema))
+        await desk.connection.execute(load("manage/read_by_indexes", desk.schema))
         yield desk
 
 
@@ -146,8 +146,8 @@ MANY = {
 async def test_a_full_batch_reads_little_more_than_its_jobs(
     desk: Desk, filter: JobFilter, change: Any
 ) -> None:
-    size = BATCH if filter.queue_name is None else BATCH // 100
-    report, plans = await walk(desk, filter, change, steps=2, batch_size=size)
+    size = STEP if filter.queue_name is None else STEP // 100
+    report, plans = await walk(desk, filter, change, steps=2, step_size=size)
     assert report.changed == 2 * size
     for plan in plans:
         between = 1 if filter.queue_name is None else 100

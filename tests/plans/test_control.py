@@ -99,7 +99,7 @@ async def test_a_job_is_cancelled_by_its_key(client: Desk) -> None:
 
 @pytest.mark.usefixtures("plans")
 async def test_jobs_are_cancelled_by_a_filter_in_bounded_steps(client: Desk) -> None:
-    await client.connection.execute(load("manage/walk_along_indexes", client.schema))
+    await client.connection.execute(load("manage/read_by_indexes", client.schema))
     options: Any = {"all": True}
     change = cancellation(None, client.schema)
     walk = BulkWalk(client.schema, JobFilter(task_identifier=FOREIGN), change, options)

@@ -15,12 +15,12 @@ from typing import Any
 import pytest
 
 from graphile_worker.job import Job
-from graphile_worker.keep import Keep
 from graphile_worker.queries.cancel import cancel_jobs
 from graphile_worker.queries.end_cancelled import CancelledJob
 from graphile_worker.queries.fetch import get_jobs
 from graphile_worker.queries.write import Written, write
 from graphile_worker.queries.write_plan import ErrorRecord, Failure, Outcomes, WritePlanner
+from graphile_worker.retention import Retention
 from plans.backlogs import LATER, SCHEMA, SIZE, jobs, prepare, queues
 from plans.desks import Desk, desk_in
 from plans.explaining import ExplainingConnection
@@ -32,7 +32,7 @@ LAST_ATTEMPT = 24
 DAY = 86_400.0
 RECORD = ErrorRecord(
     seconds=0.1,
-    keep=Keep(DAY),
+    retention=Retention(DAY),
     keep_error_seconds=DAY,
     error_type="ValueError",
     traceback="",
@@ -84,8 +84,10 @@ async def fail(desk: Desk, failed: Sequence[Job], record: ErrorRecord | None, *d
     failures = [Failure(job.id, "no", None, None, record, *details) for job in failed]
 
     def cancellable(job_ids: AbstractSet[int]) -> list[CancelledJob]:
-        keep = None if record is None else record.keep
-        return [CancelledJob(job=job, keep=keep, is_own=True) for job in failed if job.id in job_ids]
+        retention = None if record is None else record.retention
+        return [
+            CancelledJob(job=job, retention=retention, is_own=True) for job in failed if job.id in job_ids
+        ]
 
     desk.explaining.plans.clear()
     plan = WritePlanner(POOL, SCHEMA).plan(Outcomes(failed=failures))

@@ -27,7 +27,7 @@ from graphile_worker.queries.fetch import (
     list_priorities,
     may_queues_be_next,
 )
-from graphile_worker.queries.hold import ID, end_batch, get_held_jobs
+from graphile_worker.queries.held_batches import ID, end_batch, get_held_jobs
 from graphile_worker.queries.write import Written, return_jobs, write
 from graphile_worker.queries.write_plan import Continuation, Failure, Outcomes, WritePlanner
 from graphile_worker.spec import JobSpec

@@ -16,11 +16,11 @@ import pytest
 from graphile_worker.history.error_groups import list_error_groups
 from graphile_worker.history.records import (
     HistoryFilter,
-    ends_of_job,
+    current_states,
     errors_of_job,
-    list_ends,
+    history_of_job,
     list_errors,
-    standings,
+    list_finished_jobs,
 )
 from graphile_worker.schema_name import SchemaName
 from graphile_worker.sql import load
@@ -155,18 +155,22 @@ FILTERS: dict[str, tuple[dict[str, Any], int]] = {
 @pytest.mark.parametrize("name", FILTERS)
 async def test_a_page_of_ends(ends: Desk, name: str) -> None:
     values, count = FILTERS[name]
-    found = await list_ends(ends.explaining, ends.schema, HistoryFilter(**values, limit=LIMIT))
+    found = await list_finished_jobs(ends.explaining, ends.schema, HistoryFilter(**values, limit=LIMIT))
     assert len(found) == count
     assert_bounded(ends)
 
 
 @pytest.mark.parametrize("values", [{}, {"state": "failed"}, {"task_identifier": FREQUENT}], ids=str)
 async def test_the_second_page_and_one_far_back(ends: Desk, values: dict[str, Any]) -> None:
-    first = await list_ends(ends.connection, ends.schema, HistoryFilter(**values, limit=LIMIT))
-    far = await list_ends(ends.connection, ends.schema, HistoryFilter(**values, until=ago(days=9), limit=1))
+    first = await list_finished_jobs(ends.connection, ends.schema, HistoryFilter(**values, limit=LIMIT))
+    far = await list_finished_jobs(
+        ends.connection, ends.schema, HistoryFilter(**values, until=ago(days=9), limit=1)
+    )
     for last in (first[-1], far[0]):
         ends.explaining.plans.clear()
-        page = await list_ends(ends.explaining, ends.schema, HistoryFilter(**values, after=last, limit=LIMIT))
+        page = await list_finished_jobs(
+            ends.explaining, ends.schema, HistoryFilter(**values, after=last, limit=LIMIT)
+        )
         assert len(page) == LIMIT
         assert page[0].finished_at <= last.finished_at
         assert last.job_id not in {end.job_id for end in page}
@@ -174,7 +178,7 @@ async def test_the_second_page_and_one_far_back(ends: Desk, values: dict[str, An
 
 
 async def test_the_ends_and_errors_of_a_job(desk: Desk) -> None:
-    assert len(await ends_of_job(desk.explaining, desk.schema, 10_000_007)) == 1
+    assert len(await history_of_job(desk.explaining, desk.schema, 10_000_007)) == 1
     assert_bounded(desk)
     desk.explaining.plans.clear()
     assert len(await errors_of_job(desk.explaining, desk.schema, 10_000_007)) == 1
@@ -201,7 +205,7 @@ async def test_groups_of_errors(lists: Desk, task_identifier: str | None) -> Non
 
 
 async def test_the_state_of_one_job(desk: Desk) -> None:
-    (found,) = await standings(desk.explaining, desk.schema, [10_000_100])
+    (found,) = await current_states(desk.explaining, desk.schema, [10_000_100])
     assert found.state == "failed"
     assert_bounded(desk)
 
@@ -210,7 +214,7 @@ async def test_the_states_of_two_thousand_jobs(desk: Desk) -> None:
     """A third each ended, waits, or is gone. Each takes a look into an index of every partition."""
     ended, waiting = range(10_000_001, 10_000_668), range(1, 667)
     gone = range(20_000_000, 20_000_667)
-    found = await standings(desk.explaining, desk.schema, [*ended, *waiting, *gone])
+    found = await current_states(desk.explaining, desk.schema, [*ended, *waiting, *gone])
     states = [standing.state for standing in found]
     assert states.count("gone") == len(gone)
     assert states.count("pending") == len(waiting)
@@ -225,7 +229,7 @@ async def test_lists_use_their_settings_and_leave_none_behind(databases: dict[st
     try:
         seen: list[str] = []
         connection.add_query_logger(lambda record: seen.append(record.query))
-        await list_ends(connection, SchemaName(), HistoryFilter(limit=1))
+        await list_finished_jobs(connection, SchemaName(), HistoryFilter(limit=1))
         await list_errors(connection, SchemaName(), limit=1)
         assert sum("enable_sort" in query for query in seen) == 2
         assert await connection.fetchval("select current_setting('enable_sort')") == "on"

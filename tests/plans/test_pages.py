@@ -26,8 +26,8 @@ from graphile_worker.admin.hub import hubs_of
 from graphile_worker.admin.routes import Route
 from graphile_worker.admin.service.series import RANGES
 from graphile_worker.admin.table import ROUTES
-from graphile_worker.figures.upkeep import FoldHours
 from graphile_worker.schema_name import SchemaName
+from graphile_worker.statistics.upkeep import FoldHours
 from support.server import DatabaseServer
 
 JOBS = int(os.environ.get("SCALE_JOBS", "40000"))
@@ -149,7 +149,7 @@ class Explained(asyncpg.Connection):  # type: ignore[misc, type-arg, unused-igno
 
 @pytest.fixture(scope="module")
 def large_url(server: DatabaseServer, template_database: str) -> Iterator[str]:
-    """A database with many jobs, and figures, errors and history to go with them."""
+    """A database with many jobs, and statistics, errors and history to go with them."""
     name = server.create_database(template=template_database)
     server.run(server.url(name), _fill)
     yield server.url(name)

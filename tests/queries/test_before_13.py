@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from graphile_worker.db.server_version import sorts_within_groups
-from graphile_worker.history.records import HistoryFilter, list_ends
+from graphile_worker.history.records import HistoryFilter, list_finished_jobs
 from graphile_worker.queries.inspection import JobFilter, list_jobs
 from graphile_worker.schema_name import SchemaName
 from plans.explaining import ExplainingConnection
@@ -69,11 +69,13 @@ async def test_jobs_in_run_order(connection: Any, older: Any, values: Any, limit
 @pytest.mark.parametrize("limit", [1, 7, 40, 1000])
 @pytest.mark.parametrize("values", [{}, {"task_identifier": "one"}, {"state": "failed"}], ids=str)
 async def test_ends_the_latest_first(connection: Any, older: Any, values: Any, limit: int) -> None:
-    whole = await list_ends(connection, SCHEMA_NAME, HistoryFilter(**values, limit=1000))
+    whole = await list_finished_jobs(connection, SCHEMA_NAME, HistoryFilter(**values, limit=1000))
     assert len(whole) >= 100
     found: list[Any] = []
     for _ in range(3):
         after = found[-1] if found else None
-        found += await list_ends(older, SCHEMA_NAME, HistoryFilter(**values, limit=limit, after=after))
+        found += await list_finished_jobs(
+            older, SCHEMA_NAME, HistoryFilter(**values, limit=limit, after=after)
+        )
         assert found == whole[: len(found)]
     assert len(found) == min(3 * limit, len(whole))

@@ -9,7 +9,14 @@ import asyncpg
 import pytest
 
 from graphile_worker.queries.fetch import Ranges
-from graphile_worker.queries.hold import ID, RUN_AT, CursorPosition, get_held_jobs, get_tied_jobs, ties_of
+from graphile_worker.queries.held_batches import (
+    ID,
+    RUN_AT,
+    CursorPosition,
+    get_held_jobs,
+    get_tied_jobs,
+    ties_of,
+)
 from graphile_worker.worker.session.watermarks import ranges, ranges_up_to
 from plans.explaining import ExplainingConnection, tune
 from queries.statements import Statements, statements_on

@@ -205,7 +205,7 @@ async def test_the_log_knows_the_back_off_of_the_database(connection: Any) -> No
 
 @pytest.mark.parametrize("record", [None, NOTHING_KEPT], ids=["write_outcomes", "write_and_keep"])
 @pytest.mark.parametrize(
-    ("verdict", "delay", "max_attempts", "expected"),
+    ("decision", "delay", "max_attempts", "expected"),
     [
         (None, None, 3, (1, True, math.e, "no")),
         (None, 50.0, 3, (1, True, 50.0, "no")),
@@ -216,11 +216,11 @@ async def test_the_log_knows_the_back_off_of_the_database(connection: Any) -> No
         ("snooze", 0.0, 3, (0, True, 0.0, None)),
     ],
 )
-async def test_a_verdict_says_what_becomes_of_the_job(
+async def test_a_decision_says_what_becomes_of_the_job(
     jobs: Jobs,
     statements: Statements,
     record: ErrorRecord | None,
-    verdict: str | None,
+    decision: str | None,
     delay: float | None,
     max_attempts: int,
     expected: tuple[Any, ...],
@@ -230,7 +230,7 @@ async def test_a_verdict_says_what_becomes_of_the_job(
     (job,) = await statements.fetch(1)
     async with jobs.connection.transaction():  # now() stands still
         now = await jobs.connection.fetchval("select now()")
-        written = await statements.written(failed=[(job, "no", None, 4, record, verdict, delay)])
+        written = await statements.written(failed=[(job, "no", None, 4, record, decision, delay)])
         row = await jobs.one()
     wait = (row["run_at"] - now).total_seconds()
     assert (row["attempts"], row["is_available"], wait, row["last_error"]) == (

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from graphile_worker.errors import JobInterruptedError
-from graphile_worker.keep import Keep
 from graphile_worker.outcome import COMPLETED, Completed, Finished, Interrupted, failed
 from graphile_worker.queries.write_plan import (
     MANY,
@@ -29,6 +28,7 @@ from graphile_worker.queries.write_plan import (
     WritePlanner,
     outcomes_of,
 )
+from graphile_worker.retention import Retention
 from graphile_worker.sql import FOLDER
 from support.finished import finished
 
@@ -36,7 +36,7 @@ NEXT = Continuation(tasks={1: "step", 7: "other"})
 FAILURE = Failure(5, "no", "[1]")
 RECORD = ErrorRecord(
     seconds=0.1,
-    keep=Keep(60.0),
+    retention=Retention(60.0),
     keep_error_seconds=30.0,
     error_type="ValueError",
     traceback="Traceback",
@@ -44,7 +44,9 @@ RECORD = ErrorRecord(
     is_awaited=True,
 )
 RECORDED = Failure(6, "no", None, None, RECORD)
-KEPT = KeptJobs(keep=Keep(60.0, payload=True), job_ids=[7], seconds=[0.2], results=["1"], awaited=[7])
+KEPT = KeptJobs(
+    retention=Retention(60.0, payload=True), job_ids=[7], seconds=[0.2], results=["1"], awaited=[7]
+)
 
 
 def plan(continuation: Continuation | None = None, **outcomes: Any) -> WritePlan:
@@ -94,7 +96,7 @@ def test_every_statement_has_its_batch() -> None:
     known = {path.stem for path in (FOLDER / "write").glob("*.sql")}
     assert {case[2] for case in cases} == known - {
         "delete_retired_jobs",
-        "mark_told_failures",
+        "mark_notified_failures",
         "release_queue",
     }
 

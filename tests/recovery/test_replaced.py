@@ -16,7 +16,6 @@ from msgspec.structs import replace
 
 from graphile_worker import FailJob, Hooks
 from graphile_worker.client import WorkerUtils
-from graphile_worker.keep import Keep, KeepPolicy
 from graphile_worker.queries.write import return_jobs, write
 from graphile_worker.queries.write_plan import Outcomes, WritePlanner
 from graphile_worker.recovery.cancelled_jobs import end_leftover_jobs
@@ -24,6 +23,7 @@ from graphile_worker.recovery.orphaned_jobs import renew_locks
 from graphile_worker.recovery.reclaim import reclaim_jobs
 from graphile_worker.recovery.stale_locks import reset_locked
 from graphile_worker.recovery.sweep import Sweep
+from graphile_worker.retention import Retention, RetentionPolicy
 from graphile_worker.schema_name import SchemaName
 from recovery.dead import Graveyard
 from support.working import SCHEMA, Gate, Jobs, Workers, until
@@ -61,7 +61,7 @@ async def test_the_end_of_a_kept_one_is_that_of_a_cancelled_job(
     await graveyard.give(POOL, job_id)
     await _removed(utils, jobs)
     await utils.sweep_stale_workers()
-    (end,) = await utils.get_job_ends(job_id)
+    (end,) = await utils.get_job_history(job_id)
     assert (end.state, end.error) == ("cancelled", "its key was removed or used again")
     assert await jobs.connection.fetchval(f"select count(*) from {SCHEMA}._private_py_cancels") == 0
 
@@ -229,7 +229,7 @@ async def test_a_cancelled_job_that_is_returned_ends_as_cancelled(
     await utils.cancel_jobs([job.id])
     await return_jobs(connection, SchemaName(), POOL, [replace(job, locked_by=POOL)])
     assert [row["id"] for row in await jobs.all()] == [job.id]
-    await end_leftover_jobs(connection, SchemaName(), KeepPolicy("all", default=Keep(60.0)))
+    await end_leftover_jobs(connection, SchemaName(), RetentionPolicy("all", default=Retention(60.0)))
     assert await jobs.count() == 0
     assert await connection.fetchval(f"select state from {SCHEMA}._private_py_history") == "cancelled"
 

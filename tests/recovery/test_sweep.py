@@ -15,9 +15,9 @@ from graphile_worker.client import WorkerUtils
 from graphile_worker.hooks import FailJob, Hooks, LeaveLocked
 from graphile_worker.hooks.events import JobRecovered, WorkerLost, WorkerRecovered
 from graphile_worker.job import Job
-from graphile_worker.keep import Keep, KeepPolicy
 from graphile_worker.recovery.orphaned_jobs import purge_recoveries
 from graphile_worker.recovery.sweep import Sweep
+from graphile_worker.retention import Retention, RetentionPolicy
 from graphile_worker.schema_name import SchemaName
 from graphile_worker.testing.recorder import EventRecorder
 from recovery.dead import Graveyard
@@ -382,7 +382,9 @@ async def test_an_interceptor_may_fail_a_job_with_any_text(
 async def test_ends_of_failed_jobs_are_kept_as_the_task_and_the_job_ask(
     jobs: Jobs, graveyard: Graveyard, connection: Any
 ) -> None:
-    policy = KeepPolicy("failed", default=Keep(3600.0), tasks={"secret": None, "long": Keep(86_400.0)})
+    retention_policy = RetentionPolicy(
+        "failed", default=Retention(3600.0), tasks={"secret": None, "long": Retention(86_400.0)}
+    )
     ids = {
         name: await jobs.add(task, flags=flags, max_attempts=1)
         for name, task, flags in [
@@ -400,7 +402,7 @@ async def test_ends_of_failed_jobs_are_kept_as_the_task_and_the_job_ask(
 
     hooks = Hooks()
     hooks.on_recovery(lambda job: FailJob("no more"))
-    sweep = Sweep(run, SchemaName(), hooks, policy=policy, error_retention=3600.0)
+    sweep = Sweep(run, SchemaName(), hooks, retention_policy=retention_policy, error_retention=3600.0)
     report = await sweep()
     assert sorted(report.recovered[0].failed) == sorted(ids.values())
     ends = await connection.fetch(

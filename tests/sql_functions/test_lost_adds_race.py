@@ -23,7 +23,7 @@ UPSTREAM_SHAPE = (
 
 
 @dataclass(frozen=True)
-class Verdict:
+class RaceResult:
     """What a history shows: how much happened, and which adds came to nothing."""
 
     adds: int
@@ -34,7 +34,7 @@ class Verdict:
     """Numbers of adds after which neither they nor any later add of their key was run or left waiting."""
 
 
-def judge(history: Sequence[Any], waiting: dict[str, int]) -> Verdict:
+def judge(history: Sequence[Any], waiting: dict[str, int]) -> RaceResult:
     """Look for lost adds; `waiting` has, by key, the number of the add whose payload waits at the end."""
     place_of_add = {event["number"]: event["place"] for event in history if event["event"] == "add"}
     adds = [event for event in history if event["event"] == "add"]
@@ -49,7 +49,7 @@ def judge(history: Sequence[Any], waiting: dict[str, int]) -> Verdict:
             for run in runs
         )
 
-    return Verdict(
+    return RaceResult(
         adds=len(adds),
         runs=len(runs),
         without_row=[add["number"] for add in adds if add["job_id"] is None],
@@ -57,7 +57,7 @@ def judge(history: Sequence[Any], waiting: dict[str, int]) -> Verdict:
     )
 
 
-async def race(connection: Any, url: str, *, adders: int, adds: int, runners: int, keys: int) -> Verdict:
+async def race(connection: Any, url: str, *, adders: int, adds: int, runners: int, keys: int) -> RaceResult:
     """Let the processes run to the end and judge what they wrote."""
     numbers = (str(number) for number in (adders, adds, runners, keys))
     process = await asyncio.create_subprocess_exec(
@@ -94,11 +94,11 @@ async def last_served(connection: Any) -> tuple[int, int]:
 
 @pytest.mark.compat("EXT-15", "AJ7")
 async def test_32_processes_adding_to_one_key_lose_nothing(connection: Any, database_url: str) -> None:
-    verdict = await race(connection, database_url, adders=32, adds=40, runners=6, keys=1)
-    assert verdict.adds == 32 * 40
-    assert verdict.runs > 20
-    assert verdict.without_row == []
-    assert verdict.forgotten == []
+    found = await race(connection, database_url, adders=32, adds=40, runners=6, keys=1)
+    assert found.adds == 32 * 40
+    assert found.runs > 20
+    assert found.without_row == []
+    assert found.forgotten == []
     last, served = await last_served(connection)
     assert served == last
 
@@ -107,18 +107,18 @@ async def test_32_processes_adding_to_one_key_lose_nothing(connection: Any, data
 async def test_batches_of_shared_keys_lose_nothing_and_do_not_deadlock(
     connection: Any, database_url: str
 ) -> None:
-    verdict = await race(connection, database_url, adders=16, adds=40, runners=6, keys=6)
-    assert verdict.runs > 20
-    assert verdict.without_row == []
-    assert verdict.forgotten == []
+    found = await race(connection, database_url, adders=16, adds=40, runners=6, keys=6)
+    assert found.runs > 20
+    assert found.without_row == []
+    assert found.forgotten == []
 
 
 @pytest.mark.compat("AJ7")
 async def test_the_race_catches_the_shape_that_loses_adds(connection: Any, database_url: str) -> None:
     """The same race with the weak functions, which proves that the two tests above can fail."""
     await connection.execute(UPSTREAM_SHAPE)
-    verdict = await race(connection, database_url, adders=32, adds=40, runners=6, keys=1)
-    assert verdict.without_row
+    found = await race(connection, database_url, adders=32, adds=40, runners=6, keys=1)
+    assert found.without_row
 
 
 class TestJudging:

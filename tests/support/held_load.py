@@ -58,7 +58,7 @@ def never_slow(monkeypatch: pytest.MonkeyPatch) -> None:
     """
     monkeypatch.setattr("graphile_worker.worker.session.watermarks.SLOW", SELDOM)
     monkeypatch.setattr("graphile_worker.worker.held.sessions.PATIENCE", SELDOM)
-    monkeypatch.setattr("graphile_worker.queries.hold.LOOK", "600000")
+    monkeypatch.setattr("graphile_worker.queries.held_batches.LOOK", "600000")
     monkeypatch.setattr("graphile_worker.worker.fetch.adaptive.MAX_FETCH", MAX_FETCH)
     monkeypatch.setattr("graphile_worker.worker.fetch.adaptive.MAX_PREFETCH", 2 * MAX_FETCH)
     monkeypatch.setattr("graphile_worker.worker.held.policy.FIRST", MAX_FETCH)

@@ -29,8 +29,8 @@ from graphile_worker import (
     CleanupReport,
     Clock,
     CronItem,
-    EndState,
     Events,
+    FinishedState,
     Hooks,
     Job,
     JobDetails,
@@ -184,7 +184,7 @@ async def add(utils: WorkerUtils, helpers: JobHelpers) -> None:
     assert_type(await utils.complete_jobs(filter=failed, dry_run=True), BulkReport)
     assert_type(await utils.permanently_fail_jobs(filter=failed, reason="no"), BulkReport)
     assert_type(
-        await utils.reschedule_jobs(filter=failed, attempts=0, on_batch=lambda report, ids: print(ids)),
+        await utils.reschedule_jobs(filter=failed, attempts=0, on_step=lambda report, ids: print(ids)),
         BulkReport,
     )
     assert_type(await utils.cancel_jobs([1, 2]), CancelReport)
@@ -428,7 +428,7 @@ async def with_results(utils: WorkerUtils, hooks: Hooks) -> None:
     assert_type(await utils.cancel_jobs([1], reason="why"), CancelReport)
     assert_type(await utils.cancel_jobs(filter=JobFilter(task_identifier="a"), reason="why"), BulkReport)
     assert_type(await utils.get_job_record(handle), JobRecord)
-    assert_type((await utils.get_job_ends(1))[0].state, EndState)
+    assert_type((await utils.get_job_history(1))[0].state, FinishedState)
     await utils.wait_for(handle, timeout=timedelta(seconds=5))
     await utils.wait_for(1, timeout=0.5)
     run(history="all", history_retention=timedelta(days=3))

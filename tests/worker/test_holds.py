@@ -24,7 +24,7 @@ from graphile_worker.hooks.events import (
     JobSucceeded,
     PoolOutcomesWritten,
 )
-from graphile_worker.queries.hold import get_keyed_jobs
+from graphile_worker.queries.held_batches import get_keyed_jobs
 from graphile_worker.schema_name import SchemaName
 from graphile_worker.sql import load
 from graphile_worker.testing.fake_clock import FakeClock
@@ -215,7 +215,7 @@ async def test_the_ends_of_kept_jobs_are_in_the_history(
     await until(lambda: holding.of(JobSucceeded, ids) == ids)
     assert holding.last_fetch == "held"
     await jobs.until_gone()
-    ends = [end for job_id in ids for end in await utils.get_job_ends(job_id)]
+    ends = [end for job_id in ids for end in await utils.get_job_history(job_id)]
     assert [(end.raw_result, end.attempts) for end in ends] == [(str(2 * n), 1) for n in range(5)]
 
 
@@ -409,7 +409,9 @@ async def test_hooks_see_a_held_job_like_any_other(never_slow: None, jobs: Jobs,
     await until(lambda: holding.of(JobSucceeded, ids) == ids)
 
 
-async def test_figures_and_events_count_each_job_once(holding: Holding, jobs: Jobs, connection: Any) -> None:
+async def test_statistics_and_events_count_each_job_once(
+    holding: Holding, jobs: Jobs, connection: Any
+) -> None:
     async def odd(payload: Any) -> None:
         if payload["n"] % 20 == 1:
             raise RuntimeError("odd")
@@ -505,7 +507,7 @@ async def test_after_jobs_were_released_a_fetch_reads_from_the_start(
 ) -> None:
     """Those that wait behind a slow job are free when its batch ends; a fetch by id would pass them."""
     monkeypatch.setattr(cursor, "FROM_START_AFTER", SELDOM)
-    names = {load(f"hold/{name}", SchemaName()): name for name in ("get_held_jobs", "get_tied_jobs")}
+    names = {load(f"held/{name}", SchemaName()): name for name in ("get_held_jobs", "get_tied_jobs")}
     sent: list[str] = []
     entered, opened = asyncio.Event(), asyncio.Event()
 

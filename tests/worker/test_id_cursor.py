@@ -8,7 +8,7 @@ from typing import Any
 import asyncpg
 import pytest
 
-from graphile_worker.queries.hold import ID
+from graphile_worker.queries.held_batches import ID
 from graphile_worker.sql import load
 from graphile_worker.worker.held import cursor
 from graphile_worker.worker.held.cursor import IdCursor
@@ -53,7 +53,7 @@ class Batches:
             "get_held_jobs",
             "get_held_jobs_above_watermarks",
         )
-        self._names = {load(f"hold/{name}", statements.schema): name for name in names}
+        self._names = {load(f"held/{name}", statements.schema): name for name in names}
         connection.add_query_logger(self._log)
         self.meanwhile: Callable[[], Awaitable[None]] | None = None
         """Happens once, while a fetch is in flight."""

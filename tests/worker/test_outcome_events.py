@@ -181,7 +181,7 @@ async def test_the_last_failure_is_final_if_the_answer_to_its_write_was_lost(rec
     """The second write finds no row of this pool: the first one has written it."""
     absent: Any = None  # nothing is read: every missing job may have been written
     context = pool_context(events=recorder.events)
-    writer = OutcomeWriter(context, absent, absent, absent, recorder=None, figures=None, redactors=())
+    writer = OutcomeWriter(context, absent, absent, absent, recorder=None, statistics=None, redactors=())
     last, earlier = (
         Finished(replace(a_job(number), attempts=attempts, max_attempts=3), failed(ValueError()), "", 0.1)
         for number, attempts in ((1, 3), (2, 2))

@@ -7,7 +7,6 @@ import itertools
 import pytest
 
 from graphile_worker.errors import JobInterruptedError
-from graphile_worker.keep import Keep
 from graphile_worker.outcome import (
     Cancelled,
     Completed,
@@ -19,12 +18,13 @@ from graphile_worker.outcome import (
     Snoozed,
     failed,
 )
+from graphile_worker.retention import Retention
 from graphile_worker.testing import make_job
 from graphile_worker.worker.session.watermarks import NO_CEILING
 from graphile_worker.worker.write import unwritten as module
 from graphile_worker.worker.write.unwritten import Unwritten
 
-DAY, WEEK = Keep(86_400.0), Keep(604_800.0)
+DAY, WEEK = Retention(86_400.0), Retention(604_800.0)
 ids = itertools.count(1)
 
 
@@ -61,7 +61,11 @@ def test_jobs_that_ended_early_come_first_and_those_with_another_note_later() ->
 
 def test_one_statement_keeps_all_alike() -> None:
     unwritten, (day, week, done, too_late, another_day) = filled(
-        Kept(keep=DAY), Kept(keep=WEEK), Completed(), Expired(2.0, 1.0, _keep=DAY), Kept(keep=DAY)
+        Kept(retention=DAY),
+        Kept(retention=WEEK),
+        Completed(),
+        Expired(2.0, 1.0, _retention=DAY),
+        Kept(retention=DAY),
     )
     assert batches(unwritten) == [[done, day, another_day], [week], [too_late]]
 
@@ -80,7 +84,7 @@ def test_a_statement_has_a_size(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_was_not_written_comes_before_what_is_newer() -> None:
-    outcomes = Completed(), failed(ValueError()), Kept(keep=DAY)
+    outcomes = Completed(), failed(ValueError()), Kept(retention=DAY)
     unwritten, old = filled(*outcomes)
     batch = unwritten.next_write()
     new = [finished(outcome) for outcome in outcomes]
@@ -109,7 +113,7 @@ def test_too_much_is_counted_by_number_until_half_of_it_is_written(monkeypatch: 
         pytest.param(lambda: finished(Completed(), payload="x" * 10_000), id="payload"),
         pytest.param(lambda: finished(Cancelled(), payload="x" * 10_000), id="payload of a cancelled job"),
         pytest.param(lambda: finished(failed(ValueError("x" * 10_000))), id="error"),
-        pytest.param(lambda: finished(Kept(keep=DAY, raw_result="x" * 10_000)), id="result"),
+        pytest.param(lambda: finished(Kept(retention=DAY, raw_result="x" * 10_000)), id="result"),
     ],
 )
 def test_too_much_is_counted_in_bytes(monkeypatch: pytest.MonkeyPatch, large: object) -> None:
@@ -136,6 +140,11 @@ def test_named_queues_that_the_next_writes_free() -> None:
 
 def test_which_writes_delete_a_job() -> None:
     unwritten, outcomes = filled(
-        Completed(), Kept(keep=DAY), Expired(2.0, 1.0), Cancelled(), failed(ValueError()), interrupted("")
+        Completed(),
+        Kept(retention=DAY),
+        Expired(2.0, 1.0),
+        Cancelled(),
+        failed(ValueError()),
+        interrupted(""),
     )
     assert {each.job.id for each in unwritten.deleting()} == {each.job.id for each in outcomes[:4]}

@@ -30,6 +30,7 @@ from .hosts import HostRule
 from .idempotency import HEADER as IDEMPOTENCY_KEY
 from .idempotency import KeptAnswers
 from .identity import NO_ONE, Authorize, Identity
+from .layout_context import layout_context
 from .login import safe_path
 from .permissions import READING, ROLES
 from .problems import problem_of
@@ -50,7 +51,6 @@ from .settings import AppSettings, FormatPayload
 from .sign_in_audit import SignInAudit
 from .signing import Signer
 from .static_files import StaticFiles
-from .surroundings import look_around
 
 T = TypeVar("T")
 
@@ -263,7 +263,7 @@ class AdminApp:
         call.notice = read_notice(call)
         answer = await route.handler(call)
         if isinstance(answer, Page):
-            call.around = await look_around(call)
+            call.layout = await layout_context(call)
         return response_of(call, route, answer)
 
     def _record_failure(self, failure: FailedSignIn) -> None:

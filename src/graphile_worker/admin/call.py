@@ -20,7 +20,7 @@ from .permissions import Permission
 
 if TYPE_CHECKING:
     from .app import AdminApp
-    from .surroundings import Surroundings
+    from .layout_context import LayoutContext
 
 S = TypeVar("S", bound=msgspec.Struct)
 
@@ -44,7 +44,7 @@ class Call:
     """For `<script nonce>` of this answer."""
     notice: Notice | None = None
     """What the page before this one wants to say."""
-    around: Surroundings | None = None
+    layout: LayoutContext | None = None
     """What the frame shows, if the answer is a page."""
     _body: bytes | None = None
 

@@ -10,7 +10,7 @@ a period: `1h` is an hour ago, `+1h` in an hour; `>` is later, `<` earlier, `a..
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -73,17 +73,6 @@ class Filter:
     def from_query(cls, pairs: Iterable[tuple[str, str]]) -> Filter:
         """From the parameters of a URL, of which others may be for something else."""
         return cls.of(pair for pair in pairs if pair[0] in (*NAMES, "q") or pair[0].startswith(PAYLOAD))
-
-    @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> Filter:
-        """From an object with the same names; `payload` may be an object of paths."""
-        pairs: list[tuple[str, str]] = []
-        for name, value in values.items():
-            if name == "payload" and isinstance(value, Mapping):
-                pairs += [(PAYLOAD + path, _as_text(one)) for path, one in value.items()]
-            else:
-                pairs.append((name, _as_text(value)))
-        return cls.of(pairs)
 
     @property
     def text(self) -> str:
@@ -274,12 +263,6 @@ def _bad_time(name: str) -> Problem:
 
 def _given(values: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
-
-
-def _as_text(value: object) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return "" if value is None else str(value)
 
 
 def _quoted(value: str) -> str:

@@ -19,8 +19,8 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from . import charts, texts, times
 from .answers import Page
 from .call import Call
+from .layout_context import LayoutContext
 from .models.common import Count
-from .surroundings import Surroundings
 
 THEME_COOKIE = "gw_theme"
 THEMES = ("light", "dark")
@@ -71,7 +71,7 @@ def render(call: Call, page: Page) -> str:
 
 def frame(call: Call, page: Page) -> dict[str, Any]:
     """What the layout needs, the same for every page."""
-    around = call.around or Surroundings()
+    layout = call.layout or LayoutContext()
     return {
         "call": call,
         "url": call.url,
@@ -81,8 +81,8 @@ def frame(call: Call, page: Page) -> dict[str, Any]:
         "title": page.title,
         "here": page.here,
         "navigation": texts.NAVIGATION,
-        "around": around,
-        "counts": {"failures": around.failures, "doctor": around.findings},
+        "layout": layout,
+        "counts": {"failures": layout.failures, "doctor": layout.findings},
         "zone": times.zone_name(zone_of(call)),
         "theme": theme_of(call),
         "environment_tone": environment_tone(call.app.environment),
@@ -132,8 +132,8 @@ def sentence(text: str) -> str:
 
 def _worker_name(id: str) -> str:
     """Host and process id of a pool; the id itself if the database does not know it."""
-    around = _viewer.get().call.around
-    return around.worker_names.get(id, id) if around else id
+    layout = _viewer.get().call.layout
+    return layout.worker_names.get(id, id) if layout else id
 
 
 def _ago(at: datetime | None) -> str:

@@ -7,9 +7,9 @@ from collections.abc import Collection
 from datetime import datetime
 
 from ..db.connection import Connection
-from ..figures.backlog import Backlog, read_backlog
-from ..figures.database_gauges import count_pools
 from ..sql import load
+from ..statistics.backlog import Backlog, read_backlog
+from ..statistics.database_gauges import count_pools
 from .database import Database
 from .models.common import Count
 from .models.overview import Sample

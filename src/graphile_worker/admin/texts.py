@@ -32,7 +32,7 @@ STATES: Final = {
     "permanently_failed": ("permanently |failed", "bad"),
     "paused": ("paused", "warn"),
     "gone": ("gone", "idle"),
-    # ends and outcomes
+    # states of finished jobs, and outcomes
     "completed": ("completed", "ok"),
     "cancelled": ("cancelled", "idle"),
     "expired": ("expired", "idle"),

@@ -52,5 +52,5 @@ class SyncClientArguments(ClientOptionValues, total=False):
     call_timeout: float | timedelta | None
     """Seconds that a call waits for the server, 30 by default; None: without limit.
 
-    Calls that can take long by nature, such as `migrate` or a change in batches, have no limit.
+    Calls that can take long by nature, such as `migrate` or a change in steps, have no limit.
     """

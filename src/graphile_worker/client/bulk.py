@@ -1,4 +1,4 @@
-"""Runs a change to all jobs that match a filter: batch after batch, at a pace, until it is stopped."""
+"""Runs a change to all jobs that match a filter: step after step, at a pace, until it is stopped."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ Run = Callable[[Callable[[Connection], Awaitable[Any]]], Awaitable[Any]]
 CHECK_INTERVAL = 0.1  # seconds; an event of another thread wakes no event loop
 
 
-async def change_in_batches(walk: BulkWalk, run: Run, options: BulkOptions, clock: Clock) -> BulkReport:
+async def change_in_steps(walk: BulkWalk, run: Run, options: BulkOptions, clock: Clock) -> BulkReport:
     """Make all steps of the walk; returns its report."""
-    on_batch, stop = options.get("on_batch"), options.get("stop")
+    on_step, stop = options.get("on_step"), options.get("stop")
     pace = None if walk.report.is_dry_run else options.get("jobs_per_second")
     await run(walk.begin)
     while not (walk.report.is_complete or (stop is not None and stop.is_set())):
         ids: list[int] = await run(walk.step)
-        if on_batch is not None:
-            answer = on_batch(walk.report, ids)
+        if on_step is not None:
+            answer = on_step(walk.report, ids)
             if isawaitable(answer):
                 await answer
         if pace is not None and ids and not walk.report.is_complete:

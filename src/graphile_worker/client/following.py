@@ -1,4 +1,4 @@
-"""Following jobs that were added: their status, their end, their progress."""
+"""Following jobs that were added: their status, their result, their progress."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from ..errors import JobCancelledError, JobFailedError, JobGoneError
 from ..history.progress import Progress, get_progress
 from ..history.records import (
     AttemptError,
-    EndState,
-    JobEnd,
-    JobStanding,
-    ends_of_job,
+    CurrentState,
+    FinishedJob,
+    FinishedState,
+    current_states,
     errors_of_job,
-    standings,
+    history_of_job,
 )
 from ..job import Job
 from ..queries.cancel import cancel_reasons
 from ..queries.inspection import JobDetails, JobState, get_job
 from ..schema_name import SchemaName
-from .waiting import Waiters
+from .job_waiter import JobWaiter
 
 WATCH_INTERVAL = 1.0  # seconds; workers store progress as often
 CANNOT_READ = (sqlstates.INSUFFICIENT_PRIVILEGE, sqlstates.UNDEFINED_TABLE)
@@ -40,8 +40,8 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
     """How a job stands."""
 
     job_id: int
-    state: JobState | EndState | Literal["gone"]
-    """As in `JobDetails` while its row exists, then as in `JobEnd`; `gone` if its end was not kept."""
+    state: JobState | FinishedState | Literal["gone"]
+    """As in `JobDetails` while its row exists, then as in `FinishedJob`; `gone` if it was not kept."""
     attempts: int | None = None
     error: str | None = None
     """Its last error."""
@@ -61,7 +61,7 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
     job_id: int
     job: JobDetails | None = None
     """None if it has left the queue, or never existed."""
-    ends: list[JobEnd] = []
+    history: list[FinishedJob] = []
     """The latest first; empty if none was kept."""
     errors: list[AttemptError] = []
     """Of its attempts, the latest first."""
@@ -73,16 +73,16 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
     """Why the history could not be read."""
 
     @property
-    def state(self) -> JobState | EndState | Literal["gone"]:
+    def state(self) -> JobState | FinishedState | Literal["gone"]:
         """As in `JobStatus`."""
         if self.job is not None:
             return "cancelled" if self.is_cancelled and self.job.state == "failed" else self.job.state
-        return self.ends[0].state if self.ends else "gone"
+        return self.history[0].state if self.history else "gone"
 
     @property
     def is_known(self) -> bool:
         """Whether there is anything about this job."""
-        return self.job is not None or bool(self.ends or self.errors)
+        return self.job is not None or bool(self.history or self.errors)
 
 
 def id_of(job: Job | int) -> int:
@@ -94,46 +94,50 @@ def seconds_of(timeout: float | timedelta | None) -> float | None:
     return timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
 
 
-def result_of(standing: JobStanding) -> Any:
-    """What the task returned; raises the error that belongs to any other end."""
-    if standing.state == "completed":
-        return None if standing.raw_result is None else msgspec.json.decode(standing.raw_result)
-    if standing.state == "failed":
-        raise JobFailedError(standing.job_id, standing.error, standing.attempts)
-    if standing.state == "gone":
-        raise JobGoneError(standing.job_id)
-    raise JobCancelledError(standing.job_id, standing.error, has_expired=standing.state == "expired")
+def result_of(current: CurrentState) -> Any:
+    """What the task returned; raises the error that belongs to any other state."""
+    if current.state == "completed":
+        return None if current.raw_result is None else msgspec.json.decode(current.raw_result)
+    if current.state == "failed":
+        raise JobFailedError(current.job_id, current.error, current.attempts)
+    if current.state == "gone":
+        raise JobGoneError(current.job_id)
+    raise JobCancelledError(current.job_id, current.error, has_expired=current.state == "expired")
 
 
-async def read_standings(connection: Connection, schema: SchemaName, job_ids: list[int]) -> list[JobStanding]:
+async def read_current_states(
+    connection: Connection, schema: SchemaName, job_ids: list[int]
+) -> list[CurrentState]:
     """How these jobs stand, also where there is no history."""
-    found = await _standings(connection, schema, job_ids)
-    failed = [standing.job_id for standing in found if standing.state == "failed"]
+    found = await _current_states(connection, schema, job_ids)
+    failed = [current.job_id for current in found if current.state == "failed"]
     if not failed:
         return found
     # A job that was cancelled, and failed before its worker knew, is cancelled. Its row says failed until the
     # worker, or another one, deletes it. That may be between two statements, so look once more.
     reasons = await cancel_reasons(connection, schema, failed)
     doubtful = [job_id for job_id in failed if job_id not in reasons]
-    again = {standing.job_id: standing for standing in await _standings(connection, schema, doubtful)}
-    return [_as_cancelled(again.get(standing.job_id, standing), reasons) for standing in found]
+    again = {current.job_id: current for current in await _current_states(connection, schema, doubtful)}
+    return [_as_cancelled(again.get(current.job_id, current), reasons) for current in found]
 
 
-async def _standings(connection: Connection, schema: SchemaName, job_ids: list[int]) -> list[JobStanding]:
+async def _current_states(
+    connection: Connection, schema: SchemaName, job_ids: list[int]
+) -> list[CurrentState]:
     savepoint = connection.transaction() if connection.is_in_transaction() else nullcontext()
     try:
         async with savepoint:
-            return await standings(connection, schema, job_ids)
+            return await current_states(connection, schema, job_ids)
     except Exception as error:
         if not is_schema_missing(error):
             raise
-        return await standings(connection, schema, job_ids, has_history=False)
+        return await current_states(connection, schema, job_ids, has_history=False)
 
 
-def _as_cancelled(standing: JobStanding, reasons: Mapping[int, str | None]) -> JobStanding:
-    if standing.job_id not in reasons:
-        return standing
-    return msgspec.structs.replace(standing, state="cancelled", error=reasons[standing.job_id])
+def _as_cancelled(current: CurrentState, reasons: Mapping[int, str | None]) -> CurrentState:
+    if current.job_id not in reasons:
+        return current
+    return msgspec.structs.replace(current, state="cancelled", error=reasons[current.job_id])
 
 
 async def read_record(
@@ -152,13 +156,13 @@ async def read_record(
         async with connection.transaction():  # a savepoint, if the transaction is the caller's
             if job is not None and job.state == "locked":
                 progress = await get_progress(connection, schema, job_id)
-            ends = await ends_of_job(connection, schema, job_id) if job is None or with_errors else []
+            history = await history_of_job(connection, schema, job_id) if job is None or with_errors else []
             errors = await errors_of_job(connection, schema, job_id) if with_errors else []
     except Exception as error:
         if sqlstate_of(error) not in CANNOT_READ:
             raise
         return msgspec.structs.replace(row, problem=message_of(error))
-    return msgspec.structs.replace(row, ends=ends, errors=errors, progress=progress)
+    return msgspec.structs.replace(row, history=history, errors=errors, progress=progress)
 
 
 async def read_status(connection: Connection, schema: SchemaName, job_id: int) -> JobStatus:
@@ -171,12 +175,12 @@ async def read_status(connection: Connection, schema: SchemaName, job_id: int) -
             error=record.cancel_reason if record.is_cancelled else job.last_error,
             progress=record.progress, run_at=job.run_at,
         )  # fmt: skip
-    if not record.ends:
+    if not record.history:
         return JobStatus(job_id=job_id, state="gone")
-    end = record.ends[0]
+    finished = record.history[0]
     return JobStatus(
-        job_id=job_id, state=end.state, attempts=end.attempts, error=end.error, run_at=end.run_at,
-        finished_at=end.finished_at,
+        job_id=job_id, state=finished.state, attempts=finished.attempts, error=finished.error,
+        run_at=finished.run_at, finished_at=finished.finished_at,
     )  # fmt: skip
 
 
@@ -186,9 +190,9 @@ class Reader(Protocol):
     async def get_job_status(self, job: Job | int) -> JobStatus: ...
 
 
-async def watch_progress(client: Reader, waiters: Waiters, job_id: int) -> AsyncGenerator[Progress]:
+async def watch_progress(client: Reader, job_waiter: JobWaiter, job_id: int) -> AsyncGenerator[Progress]:
     """The reports of a job, each once, until it has ended."""
-    ended = asyncio.ensure_future(waiters.wait(job_id))
+    ended = asyncio.ensure_future(job_waiter.wait(job_id))
     last: Progress | None = None
     try:
         while not ended.done():

@@ -34,7 +34,7 @@ def make_sync_worker_utils(**arguments: Unpack[SyncClientArguments]) -> SyncWork
 
     A call fails with ConnectionFailedError if the server has not answered after `call_timeout` seconds, 30 by
     default; None is no limit. What can take long by nature, such as `migrate`, `add_jobs`, `wait_for` and
-    changes in batches, has none.
+    changes in steps, has none.
     """
     chosen = call_options(arguments, objects=OBJECTS, options=CLIENT_OPTIONS)
     hooks = with_plugins(call_hooks(arguments), arguments.get("plugins", ()), chosen, _database(chosen))

@@ -144,7 +144,7 @@ class SyncClient:
     def wait_for(self, job: Job | int, *, timeout: float | timedelta | None = None) -> Any:
         """Wait until the job has ended and return what its task returned.
 
-        Raises JobFailedError, JobCancelledError, or JobGoneError if the end was not kept; TimeoutError
+        Raises JobFailedError, JobCancelledError, or JobGoneError if the job was not kept; TimeoutError
         after `timeout` seconds. Jobs added with `keep` announce their end; others are looked up, at first
         every quarter of a second. A bound client looks up all jobs, on your connection: commit first.
         """
@@ -222,17 +222,17 @@ class SyncClient:
         )
 
     def _bulk_options(self, connection: BlockingConnection | None, options: BulkOptions) -> BulkOptions:
-        """The options of a change in batches; `on_batch` may use this client."""
+        """The options of a change in steps; `on_step` may use this client."""
         if isinstance(options.get("stop"), asyncio.Event):
             raise InvalidArgumentError(
                 "stop", "is an asyncio.Event, which belongs to an event loop; give a threading.Event"
             )
-        on_batch = options.get("on_batch")
-        if inspect.iscoroutinefunction(on_batch):
-            raise InvalidArgumentError("on_batch", "is a coroutine function; give a plain function")
-        if on_batch is None or not self._runs_in_background(connection):
+        on_step = options.get("on_step")
+        if inspect.iscoroutinefunction(on_step):
+            raise InvalidArgumentError("on_step", "is a coroutine function; give a plain function")
+        if on_step is None or not self._runs_in_background(connection):
             return options
-        return {**options, "on_batch": lambda *report: asyncio.to_thread(on_batch, *report)}
+        return {**options, "on_step": lambda *report: asyncio.to_thread(on_step, *report)}
 
 
 def read_here(values: T) -> T:

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from ..db.blocking import run_blocking
 from ..history.progress import Progress
-from ..history.records import JobStanding
+from ..history.records import CurrentState
 from ..job import Job
 from .background import Background
-from .following import WATCH_INTERVAL, id_of, read_standings, result_of, seconds_of
-from .waiting import FIRST_POLL, LONGEST_POLL, POLL_GROWTH
+from .following import WATCH_INTERVAL, id_of, read_current_states, result_of, seconds_of
+from .job_waiter import FIRST_POLL, LONGEST_POLL, POLL_GROWTH
 
 if TYPE_CHECKING:
     from .worker_utils import WorkerUtils
@@ -25,19 +25,19 @@ def wait_here(client: WorkerUtils, job: Job | int, timeout: float | timedelta | 
     seconds = seconds_of(timeout)
     end = None if seconds is None else time.monotonic() + seconds
     interval = FIRST_POLL
-    while (standing := run_blocking(_look(client, id_of(job)))).state == "pending":
+    while (current := run_blocking(_look(client, id_of(job)))).state == "pending":
         left = interval if end is None else end - time.monotonic()
         if left <= 0:
             raise TimeoutError
         time.sleep(min(interval, left))
         interval = min(interval * POLL_GROWTH, LONGEST_POLL)
-    return result_of(standing)
+    return result_of(current)
 
 
-async def _look(client: WorkerUtils, job_id: int) -> JobStanding:
+async def _look(client: WorkerUtils, job_id: int) -> CurrentState:
     async with client._connection(None) as session:
-        (standing,) = await read_standings(session, client.schema, [job_id])
-    return standing
+        (current,) = await read_current_states(session, client.schema, [job_id])
+    return current
 
 
 def watch_from_here(client: WorkerUtils, job: Job | int) -> Iterator[Progress]:

@@ -40,7 +40,7 @@ class SyncFollowed:
         """Delete the job, or ask its worker to end it if it is running; waiters get JobCancelledError.
 
         Returns False if that is not possible: the job has ended, or its worker cannot be asked. The reason is
-        kept with its end. A running job that completes before its worker ends it has completed.
+        kept with the job. A running job that completes before its worker ends it has completed.
         """
         report = self._client.cancel_job(self.id, reason=reason)
         return bool(report.removed or report.asked)
@@ -51,7 +51,7 @@ class SyncFollowed:
 
 
 class SyncJobHandle(SyncFollowed, Job, frozen=True, kw_only=True):
-    """A job whose end is kept: `handle.result()` waits for it."""
+    """A job that is kept when it is finished: `handle.result()` waits for it."""
 
     _client: SyncWorkerUtils
     _is_existing: bool = False

@@ -16,18 +16,18 @@ if TYPE_CHECKING:
 
     from ..db.connection import BlockingConnection
     from ..history.error_groups import ErrorGroup
-    from ..history.records import AttemptError, HistoryFilter, JobEnd
+    from ..history.records import AttemptError, FinishedJob, HistoryFilter
     from ..job import Job
     from ..migrate import MigrationReport
     from ..pauses import Pause
     from ..queries.bulk_changes import BulkOptions, BulkReport
     from ..queries.cancel import CancelReport
-    from ..queries.figures import BacklogSample, FigureGroup, FigureList
     from ..queries.inspection import JobDetails, JobFilter, QueueSummary, Statistics
     from ..queries.limits import LimitSummary
     from ..queries.maintenance import CleanupReport, CleanupTask
     from ..queries.requests import Deploy
     from ..queries.schedules import Schedule
+    from ..queries.statistics import BacklogSample, StatisticsGroup, StatisticsList
     from ..recovery.sweep import SweepReport
     from ..recovery.worker_rows import WorkerList
     from ..spec import JobOptions, JobSpec, PlainJobOptions, TaskLike
@@ -105,7 +105,7 @@ class SyncWorkerUtils(SyncClient):
     ) -> Job:
         """Add one job, or change the one with the same key; returns it as the database stored it.
 
-        The first argument is a task, a task identifier, or a whole `JobSpec`. With `keep` the end of the job
+        The first argument is a task, a task identifier, or a whole `JobSpec`. With `keep` the finished job
         is kept, and the result is a `SyncJobHandle`, which can wait for it. If the job is unique and there is
         one already, that one is returned, and its `is_existing` is true.
         """
@@ -144,7 +144,7 @@ class SyncWorkerUtils(SyncClient):
         """Delete jobs as if they had run, by id or by filter; returns those deleted, or a report.
 
         Locked jobs stay. A job that was added with `keep` ends as completed, without a result. With a filter
-        the work is done in batches, each in a transaction of its own unless a `connection` is given.
+        the work is done in steps, each in a transaction of its own unless a `connection` is given.
         """
         job_ids = read_here(job_ids)
         options = self._bulk_options(connection, options)
@@ -185,7 +185,7 @@ class SyncWorkerUtils(SyncClient):
     ) -> list[Job] | BulkReport:
         """Fail jobs permanently with this last error, by id or by filter; returns those failed, or a report.
 
-        Locked jobs stay. With a filter the work is done in batches, each in a transaction of its own unless a
+        Locked jobs stay. With a filter the work is done in steps, each in a transaction of its own unless a
         `connection` is given.
         """
         job_ids = read_here(job_ids)
@@ -238,7 +238,7 @@ class SyncWorkerUtils(SyncClient):
 
         Returns the jobs changed, or with a filter a report. Locked jobs stay. A permanently failed job stays
         failed unless `attempts` or `max_attempts` give it another attempt. With a filter the work is done in
-        batches, each in a transaction of its own unless a `connection` is given.
+        steps, each in a transaction of its own unless a `connection` is given.
         """
         job_ids = read_here(job_ids)
         options = self._bulk_options(connection, options)
@@ -270,7 +270,7 @@ class SyncWorkerUtils(SyncClient):
         """Send permanently failed jobs back to work, with all their attempts: those of a task, or all.
 
         `since` and `until` limit the time at which they failed, `error` is a part of their last error. The
-        work is done in batches, each in a transaction of its own unless a `connection` is given.
+        work is done in steps, each in a transaction of its own unless a `connection` is given.
         """
         options = self._bulk_options(connection, options)
         return self._run(
@@ -310,7 +310,7 @@ class SyncWorkerUtils(SyncClient):
         """Cancel jobs, by id or by filter: waiting jobs are deleted, workers are told to end running ones.
 
         No cancelled job runs again. By id, the report says of each job whether it was removed, its worker
-        was asked to end it, or it was gone. With a filter the work is done in batches, each in a transaction
+        was asked to end it, or it was gone. With a filter the work is done in steps, each in a transaction
         of its own unless a `connection` is given. A job that was added with `keep` ends as cancelled, for
         this `reason`.
         """
@@ -514,18 +514,24 @@ class SyncWorkerUtils(SyncClient):
         return self._run(connection, lambda utils: utils.get_job_status(job))
 
     def get_job_record(self, job: Job | int, *, connection: BlockingConnection | None = None) -> JobRecord:
-        """All that is known of a job: its row, its ends, the errors of its attempts, its progress."""
+        """All that is known of a job: its row, what the history has, the errors of its attempts, its
+        progress.
+        """
         return self._run(connection, lambda utils: utils.get_job_record(job))
 
-    def get_job_ends(self, job: Job | int, *, connection: BlockingConnection | None = None) -> list[JobEnd]:
-        """The ends of a job that were kept, the latest first; a job that was retried by hand has several."""
-        return self._run(connection, lambda utils: utils.get_job_ends(job))
+    def get_job_history(
+        self, job: Job | int, *, connection: BlockingConnection | None = None
+    ) -> list[FinishedJob]:
+        """What the history has of a job, the latest first; a job that was retried by hand was finished
+        several times.
+        """
+        return self._run(connection, lambda utils: utils.get_job_history(job))
 
-    def list_job_ends(
+    def list_finished_jobs(
         self, filter: HistoryFilter | None = None, *, connection: BlockingConnection | None = None
-    ) -> list[JobEnd]:
-        """One page of the ends that were kept, the latest first."""
-        return self._run(connection, lambda utils: utils.list_job_ends(filter))
+    ) -> list[FinishedJob]:
+        """One page of the finished jobs that were kept, the latest first."""
+        return self._run(connection, lambda utils: utils.list_finished_jobs(filter))
 
     def get_job_errors(
         self, job: Job | int, *, connection: BlockingConnection | None = None
@@ -562,15 +568,15 @@ class SyncWorkerUtils(SyncClient):
             lambda utils: utils.list_error_groups(since=since, task_identifier=task_identifier, limit=limit),
         )
 
-    def figures(
+    def task_statistics(
         self,
         *,
         since: datetime | timedelta,
         until: datetime | None = None,
         task_identifier: str | None = None,
-        by: FigureGroup | Collection[FigureGroup] = (),
+        by: StatisticsGroup | Collection[StatisticsGroup] = (),
         connection: BlockingConnection | None = None,
-    ) -> FigureList:
+    ) -> StatisticsList:
         """What workers of this package did: counts of completed and failed jobs, run times and wait times.
 
         `since` is a time, or a period before now. `by` groups by "minute", "hour", "task", "pool", or several
@@ -579,7 +585,9 @@ class SyncWorkerUtils(SyncClient):
         """
         return self._run(
             connection,
-            lambda utils: utils.figures(since=since, until=until, task_identifier=task_identifier, by=by),
+            lambda utils: utils.task_statistics(
+                since=since, until=until, task_identifier=task_identifier, by=by
+            ),
         )
 
     def samples(

@@ -13,12 +13,12 @@ from ..db.foreign import as_connection
 from ..hooks import Hooks
 from ..migrate import MigrationReport, migrate
 from .methods.adding import AddingJobs
-from .methods.figures import ReadingFigures
 from .methods.following import FollowingJobs
 from .methods.inspecting import Inspecting
 from .methods.managing import ManagingJobs
 from .methods.pausing import Pausing
 from .methods.recurring import RecurringJobs
+from .methods.statistics import ReadingStatistics
 from .methods.workers import ControllingWorkers
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ class WorkerUtils(
     RecurringJobs,
     Inspecting,
     FollowingJobs,
-    ReadingFigures,
+    ReadingStatistics,
     ControllingWorkers,
 ):
     """Adds and manages jobs. Made by `make_worker_utils`; safe for concurrent use in one event loop.

@@ -21,7 +21,7 @@ from .connection import AcquireContext, Connection, Row, Transaction
 NOMINAL_SIZE = 100  # connections: more than any caller asks for
 
 T = TypeVar("T")
-_held: ContextVar[object] = ContextVar("graphile_worker_single_connection", default=None)
+_reserved: ContextVar[object] = ContextVar("graphile_worker_single_connection", default=None)
 """The transaction that the current code runs in."""
 
 DRIVER_CONNECTIONS = (asyncpg.Connection, asyncpg.pool.PoolConnectionProxy)
@@ -42,32 +42,32 @@ class SingleConnection:
         self._connection = connection
         self._free = asyncio.Lock()  # held during a borrower's transaction
         self._idle = asyncio.Lock()  # held during a statement
-        self._holder: object = None
+        self._reservation: object = None
 
     @property
-    def is_held_here(self) -> bool:
-        return self._holder is not None and _held.get() is self._holder
+    def is_reserved_here(self) -> bool:
+        return self._reservation is not None and _reserved.get() is self._reservation
 
     @asynccontextmanager
     async def turn(self) -> AsyncIterator[Any]:
         """The connection for one statement, in turn."""
-        if self.is_held_here:
+        if self.is_reserved_here:
             async with self._idle:
                 yield self._connection
         else:
             async with self._free, self._idle:
                 yield self._connection
 
-    async def hold(self) -> Token[object]:
+    async def reserve(self) -> Token[object]:
         """Reserve the connection for the calling code until `end_reservation`."""
         await self._free.acquire()
-        self._holder = object()
-        return _held.set(self._holder)
+        self._reservation = object()
+        return _reserved.set(self._reservation)
 
     def end_reservation(self, token: Token[object]) -> None:
-        self._holder = None
+        self._reservation = None
         with suppress(ValueError):  # ended in another context than started
-            _held.reset(token)
+            _reserved.reset(token)
         self._free.release()
 
     def acquire(self, *, timeout: float | None = None) -> AcquireContext:
@@ -198,8 +198,8 @@ class _SharedTransaction:
         self._token: Token[object] | None = None
 
     async def start(self) -> None:
-        if not self._pool.is_held_here:
-            self._token = await self._pool.hold()
+        if not self._pool.is_reserved_here:
+            self._token = await self._pool.reserve()
         try:
             async with self._pool.turn():
                 await self._inner.start()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Iterator
 
-from ..pauses import HELD_BY
+from ..pauses import PAUSED_BY
 from ..queries.ready_tasks import ReadyTask
 from ..queries.similar_names import similar_names
 from ..recovery.running_tasks import RunningTasks
@@ -51,7 +51,7 @@ def _is_paused(task: ReadyTask, waiting: Waiting) -> bool:
         pause.queue_name is None and pause.name in (None, task.task_identifier) for pause in waiting.pauses
     ):
         return True
-    return task.free_age is None and task.locked_by == HELD_BY
+    return task.free_age is None and task.locked_by == PAUSED_BY
 
 
 def _paused(tasks: list[ReadyTask]) -> Finding:
@@ -122,13 +122,13 @@ def _slow(tasks: list[ReadyTask], running: RunningTasks) -> Finding:
 
 
 def _in_queues(tasks: list[ReadyTask]) -> Finding:
-    held = [
-        f"{queue} (paused)" if pool == HELD_BY else f"{queue} by {pool}"
+    locked = [
+        f"{queue} (paused)" if pool == PAUSED_BY else f"{queue} by {pool}"
         for queue, pool in dict.fromkeys((task.queue_name, task.locked_by) for task in tasks)
     ]
     return _finding(
         tasks, "wait for their named queue, which is locked",
-        f"A named queue runs one job at a time. Locked: {some(held)}.",
+        f"A named queue runs one job at a time. Locked: {some(locked)}.",
         "See `graphile-worker queues`, and `graphile-worker workers` for what these pools run.",
         severity="info",
     )  # fmt: skip

@@ -21,7 +21,6 @@ from ..errors import JobInterruptedError
 from ..history.progress import ProgressReport
 from ..tasks.services import WorkerServices, job_logger
 from ..tasks.stacks import stack_of_task
-from .board import Board
 from .child_memory import memory_of
 from .log_records import SendingHandler, apply_levels
 from .messages import (
@@ -40,16 +39,17 @@ from .messages import (
 )
 from .remote_helpers import RemoteHelpers, remote_services
 from .run_call import Tasks, job_of, run_call
+from .shared_counters import SharedCounters
 from .worker_connection import WorkerConnection, die_with, end_company, end_now, one_line
 
 
 class Child:
     """Runs calls until the worker closes the connection."""
 
-    def __init__(self, worker: WorkerConnection, board: Board) -> None:
+    def __init__(self, worker: WorkerConnection, counters: SharedCounters) -> None:
         self._worker = worker
         self._send = worker.send
-        self._board = board
+        self._counters = counters
         self._tasks = Tasks()
         self._services: WorkerServices = remote_services(progress=self._send_progress, logger=job_logger)
         self._max_memory: int | None = None
@@ -100,7 +100,7 @@ class Child:
 
     def _run(self, call: CallMessage) -> None:
         number = self._number = call.number
-        if not self._board.begin(number):
+        if not self._counters.begin(number):
             self._send(b"[0,%d,%d]\n" % (number, RETURNED))
             return
         started = time.perf_counter()
@@ -171,11 +171,11 @@ class Child:
 
 def main() -> None:
     """Run the process with the descriptors in `sys.argv`."""
-    work, control, board = (int(argument) for argument in sys.argv[1:4])
+    work, control, counters = (int(argument) for argument in sys.argv[1:4])
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    shared = Board(board)
-    os.close(board)
+    shared = SharedCounters(counters)
+    os.close(counters)
     Child(WorkerConnection(work, control), shared).serve()
 
 

@@ -10,11 +10,11 @@ from collections.abc import Callable
 from typing import Any
 
 from ..errors import JobInterruptedError
-from .board import Board, new_descriptor
 from .call import TaskCall
 from .child_connection import ChildConnection
 from .messages import RETURNED, Answer, Note, Setup, line
 from .run_call import value_of
+from .shared_counters import SharedCounters, new_descriptor
 
 MODULE = "graphile_worker.executors.child"
 
@@ -69,7 +69,7 @@ class ChildHandle:
             is_busy=lambda: bool(self.works),
         )
         self.ask, self.signal = self._connection.ask, self._connection.signal
-        self._board: Board | None = None
+        self._counters: SharedCounters | None = None
         self.works: deque[Work] = deque()
         """Calls without an answer; the first one runs."""
         self.load = 0.0
@@ -89,7 +89,7 @@ class ChildHandle:
         """Start the process; OSError if the system cannot."""
         memory = new_descriptor()
         try:
-            self._board = Board(memory)
+            self._counters = SharedCounters(memory)
             await self._connection.start(setup, descriptors=(memory,))
         finally:
             os.close(memory)
@@ -121,9 +121,9 @@ class ChildHandle:
 
     def take_back(self) -> list[Work]:
         """Take back all calls but the one that runs, and return those that were not begun."""
-        if self._board is None or len(self.works) < 2:
+        if self._counters is None or len(self.works) < 2:
             return []
-        begun = self._board.take_back(self.works[-1].number)
+        begun = self._counters.take_back(self.works[-1].number)
         first = self.works[0].number
         back = [work for work in self.works if work.number > begun and work.number != first]
         for work in back:
@@ -184,15 +184,17 @@ class ChildHandle:
     @property
     def was_begun(self) -> bool:
         """Whether the process has begun the first of its calls."""
-        return bool(self.works) and self._board is not None and self._board.begun >= self.works[0].number
+        return (
+            bool(self.works) and self._counters is not None and self._counters.begun >= self.works[0].number
+        )
 
     def _exited(self, status: int | None) -> None:
         self.is_dead = True
         self.failure = self.failure or self._connection.failure
         self._on_exit(self, status)
-        if self._board is not None:
-            self._board.close()
-            self._board = None
+        if self._counters is not None:
+            self._counters.close()
+            self._counters = None
 
 
 def interrupted(call: TaskCall) -> JobInterruptedError:

@@ -16,12 +16,12 @@ from .call import TaskCall
 from .child_connection import search_path
 from .child_handle import Work
 from .child_memory import memory_of
-from .children import Children
 from .ending import checked_seconds, end_call, value_after_end
 from .following import follow_worker
 from .location import where_is
 from .log_records import levels
 from .messages import Ask, Setup
+from .process_pool import ProcessPool
 
 KILL_AFTER = 5.0
 
@@ -59,7 +59,7 @@ class ProcessExecutor:
         if initializer is not None and (not isinstance(initializer, str) or ":" not in initializer):
             raise ConfigError(f"initializer: expected package.module:function, got {initializer!r}")
         self.initializer = initializer
-        self._children: Children | None = None
+        self._pool: ProcessPool | None = None
         self._tasks: list[tuple[str, str]] = []
         self._job_logger = "graphile_worker.job"
         self._unfollow: Callable[[], None] | None = None
@@ -68,26 +68,26 @@ class ProcessExecutor:
         """Get ready for these tasks. Processes are started when the first job comes."""
         if os.name != "posix":
             raise ConfigError("ProcessExecutor: this system cannot pass sockets to processes; use threads")
-        if self._children is not None:
+        if self._pool is not None:
             raise ConfigError("ProcessExecutor: this object serves another worker; make one for each")
         self._tasks = [(where_is(task, "process"), task.identifier) for task in tasks]
-        self._children = Children(self.processes, self._setup, self.max_jobs)
+        self._pool = ProcessPool(self.processes, self._setup, self.max_jobs)
 
     async def run(self, call: TaskCall) -> Any:
         """Run one job; see `TaskExecutor`."""
-        children = self._children
-        if children is None:
+        pool = self._pool
+        if pool is None:
             raise RuntimeError("the executor is not started")
         if self._unfollow is None:
-            self._unfollow = follow_worker(call, children.abort)
+            self._unfollow = follow_worker(call, pool.abort)
             self._job_logger = call.helpers._services.logger.name
-        work = children.submit(partial(Work, call), call.identifier)
-        call.ask_stack = partial(children.stack_of, work)
+        work = pool.submit(partial(Work, call), call.identifier)
+        call.ask_stack = partial(pool.stack_of, work)
         try:
             await work.future
         except asyncio.CancelledError:
             if not work.is_over:
-                await self._end(work, children)
+                await self._end(work, pool)
                 return value_after_end(work.value)
         return work.value()
 
@@ -96,13 +96,13 @@ class ProcessExecutor:
         if self._unfollow is not None:
             self._unfollow()
             self._unfollow = None
-        if self._children is not None:
-            children, self._children = self._children, None
-            await children.close()
+        if self._pool is not None:
+            pool, self._pool = self._pool, None
+            await pool.close()
 
     def places(self, name: str) -> list[ExecutorPlace]:
         """The processes, and what they do. May be called from any thread."""
-        children = [] if self._children is None else list(self._children.all)
+        children = [] if self._pool is None else list(self._pool.all)
         return [
             ExecutorPlace(
                 executor=name,
@@ -113,10 +113,10 @@ class ProcessExecutor:
             for child in children
         ]
 
-    async def _end(self, work: Work, children: Children) -> None:
+    async def _end(self, work: Work, pool: ProcessPool) -> None:
         """End a call that was cancelled. Returns if it was answered; else raises CancelledError."""
         work.future = asyncio.get_running_loop().create_future()
-        if children.withdraw(work):
+        if pool.withdraw(work):
             raise asyncio.CancelledError
         child = work.child
         if child is not None and not work.is_over:

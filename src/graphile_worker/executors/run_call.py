@@ -87,7 +87,7 @@ def body_of(result: Any, raw_payload: str, run: Await) -> Body | None:
     """What a task returned, as a message."""
     if result is None:
         return None
-    if isinstance(result, BaseException):  # an ending that was returned
+    if isinstance(result, BaseException):  # a directive that was returned
         return Body(error=error_message(result))
     if may_be_batch(result) and raw_payload.lstrip().startswith("["):
         batch = _batch(result, run)

@@ -1,1 +1,1 @@
-"""What became of jobs: the ends of kept jobs, their results, and the errors of every attempt."""
+"""What became of jobs: kept jobs, their results, and the errors of every attempt."""

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from ..db.connection import Connection, Row
 from ..db.encoding import fit_to_server
-from ..queries.along_indexes import along_indexes
+from ..queries.planner_settings import with_planner_settings
 from ..schema_name import SchemaName
 from ..sql import load
 from .fingerprint import place_in
@@ -97,7 +97,7 @@ async def list_error_groups(
     fingerprint: str | None = None,
 ) -> list[ErrorGroup]:
     """Groups, the one that occurred last first; with `before`, those that occurred last before that time."""
-    async with along_indexes(connection, load("history/read_in_order", schema)):
+    async with with_planner_settings(connection, load("history/read_in_order", schema)):
         rows = await connection.fetch(
             load("history/list_error_groups", schema),
             since, task_identifier, limit, before, fingerprint, READ_ERRORS,

@@ -1,4 +1,4 @@
-"""Reading the history: ends of jobs, errors of attempts, and how jobs stand."""
+"""Reading the history: finished jobs, errors of attempts, and how jobs stand."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ import msgspec
 from ..db.connection import Connection
 from ..db.server_version import sorts_within_groups
 from ..errors import InvalidArgumentError
-from ..queries.along_indexes import along_indexes
+from ..queries.planner_settings import with_planner_settings
 from ..schema_name import SchemaName
 from ..sql import load
 
-EndState = Literal["completed", "failed", "cancelled", "expired"]
+FinishedState = Literal["completed", "failed", "cancelled", "expired"]
 """How a job ended."""
-END_STATES: tuple[EndState, ...] = get_args(EndState)
+FINISHED_STATES: tuple[FinishedState, ...] = get_args(FinishedState)
 MAX_LIMIT = 10_000
 MAX_ERRORS = 1_000
 CONDITIONS = "-- :conditions\n"
 
 
-class JobEnd(msgspec.Struct, frozen=True):
+class FinishedJob(msgspec.Struct, frozen=True):
     """A job that has ended, as the history has it."""
 
     job_id: int
     task_identifier: str
-    state: EndState
+    state: FinishedState
     queue_name: str | None
     key: str | None
     priority: int
@@ -85,11 +85,11 @@ class AttemptError(msgspec.Struct, frozen=True):
     """The version of the application, if the worker knows it."""
 
 
-class JobStanding(msgspec.Struct, frozen=True):
-    """How a job stands: `pending`, `gone` without a trace, or its end."""
+class CurrentState(msgspec.Struct, frozen=True):
+    """How a job stands: `pending`, `gone` without a trace, or how it was finished."""
 
     job_id: int
-    state: Literal["pending", "gone"] | EndState
+    state: Literal["pending", "gone"] | FinishedState
     error: str | None
     attempts: int | None
     raw_result: str | None
@@ -97,20 +97,20 @@ class JobStanding(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HistoryFilter:
-    """Which ends to list, the latest first. All conditions must hold; None means any."""
+    """Which finished jobs to list, the latest first. All conditions must hold; None means any."""
 
-    state: EndState | None = None
+    state: FinishedState | None = None
     task_identifier: str | None = None
     since: datetime | None = None
     until: datetime | None = None
-    after: JobEnd | None = None
+    after: FinishedJob | None = None
     """The last one of the previous page."""
     limit: int = 50
 
     def __post_init__(self) -> None:
-        if self.state not in (None, *END_STATES):
+        if self.state not in (None, *FINISHED_STATES):
             raise InvalidArgumentError(
-                "state", f"expected one of {', '.join(END_STATES)}; got {self.state!r}"
+                "state", f"expected one of {', '.join(FINISHED_STATES)}; got {self.state!r}"
             )
         if (
             isinstance(self.limit, bool)
@@ -124,13 +124,17 @@ class HistoryFilter:
                 raise InvalidArgumentError(name, f"{time!r} has no time zone")
 
 
-async def ends_of_job(connection: Connection, schema: SchemaName, job_id: int) -> list[JobEnd]:
-    """All ends of a job, the latest first."""
-    return [JobEnd(*row) for row in await connection.fetch(load("history/ends_of_job", schema), job_id)]
+async def history_of_job(connection: Connection, schema: SchemaName, job_id: int) -> list[FinishedJob]:
+    """All that the history has of a job, the latest first."""
+    return [
+        FinishedJob(*row) for row in await connection.fetch(load("history/history_of_job", schema), job_id)
+    ]
 
 
-async def list_ends(connection: Connection, schema: SchemaName, wanted: HistoryFilter) -> list[JobEnd]:
-    """One page of ends."""
+async def list_finished_jobs(
+    connection: Connection, schema: SchemaName, wanted: HistoryFilter
+) -> list[FinishedJob]:
+    """One page of finished jobs."""
     after = wanted.after
     arguments: list[Any] = [
         wanted.since,
@@ -139,19 +143,19 @@ async def list_ends(connection: Connection, schema: SchemaName, wanted: HistoryF
         None if after is None else after.job_id,
         wanted.limit,
     ]
-    name = "list_ends"
+    name = "list_finished_jobs"
     if wanted.task_identifier is not None:
-        name = "list_ends_of_task"
+        name = "list_finished_jobs_of_task"
         arguments.append(wanted.task_identifier)
     if not sorts_within_groups(connection):
         name += "_before_13"
     statement = load(f"history/{name}", schema).replace(CONDITIONS, _state_condition(wanted.state))
-    async with along_indexes(connection, load("history/read_in_order", schema)):
-        return [JobEnd(*row) for row in await connection.fetch(statement, *arguments)]
+    async with with_planner_settings(connection, load("history/read_in_order", schema)):
+        return [FinishedJob(*row) for row in await connection.fetch(statement, *arguments)]
 
 
-def _state_condition(state: EndState | None) -> str:
-    """A literal, not a parameter, so that the planner can use the index over ends that are not completed."""
+def _state_condition(state: FinishedState | None) -> str:
+    """A literal, not a parameter, so that the planner can use the index over jobs that are not completed."""
     if state is None:
         return ""
     rest = "" if state == "completed" else " and history.state <> 'completed'"
@@ -176,15 +180,15 @@ async def list_errors(
     """Errors of all jobs, or of one fingerprint, the latest first."""
     name = "list_errors" if fingerprint is None else "list_errors_of_group"
     more = () if fingerprint is None else (fingerprint,)
-    async with along_indexes(connection, load("history/read_in_order", schema)):
+    async with with_planner_settings(connection, load("history/read_in_order", schema)):
         rows = await connection.fetch(load(f"history/{name}", schema), since, before, limit, *more)
     return [AttemptError(*row) for row in rows]
 
 
-async def standings(
+async def current_states(
     connection: Connection, schema: SchemaName, job_ids: Sequence[int], *, has_history: bool = True
-) -> list[JobStanding]:
+) -> list[CurrentState]:
     """How these jobs stand."""
     name = "states_of_jobs" if has_history else "states_without_history"
     rows = await connection.fetch(load(f"history/{name}", schema), job_ids)
-    return [JobStanding(*row) for row in rows]
+    return [CurrentState(*row) for row in rows]

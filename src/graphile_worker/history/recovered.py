@@ -1,4 +1,4 @@
-"""Keeps the ends of jobs that were failed by a sweep, because their workers died too often."""
+"""Keeps jobs that were failed by a sweep, because their workers died too often."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from ..db.array_types import teach_arrays
 from ..db.connection import Connection
 from ..job import Job
-from ..keep import KeepPolicy
+from ..retention import RetentionPolicy
 from ..schema_name import SchemaName
 from ..sql import load
 from .partitions import add_partitions
@@ -17,7 +17,7 @@ async def keep_recovered(
     connection: Connection,
     schema: SchemaName,
     jobs: Sequence[Job],
-    policy: KeepPolicy,
+    retention_policy: RetentionPolicy,
     error_retention: float,
 ) -> None:
     """Keep what these jobs ended with; call it in the transaction that ended them.
@@ -25,9 +25,9 @@ async def keep_recovered(
     Like a failure, but without the payload: redactors belong to the worker that runs the task.
     `error_retention`: seconds to keep the errors, 0 not to keep them.
     """
-    keeps = [policy.for_failed(job.task_identifier, job.raw_flags) for job in jobs]
-    seconds = [None if keep is None else keep.seconds for keep in keeps]
-    if not error_retention and not any(keeps):
+    retentions = [retention_policy.for_failed(job.task_identifier, job.raw_flags) for job in jobs]
+    seconds = [None if retention is None else retention.seconds for retention in retentions]
+    if not error_retention and not any(retentions):
         return
     await add_partitions(
         connection,

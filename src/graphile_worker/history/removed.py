@@ -1,4 +1,4 @@
-"""Keeps the ends of jobs that a client removes from the queue or fails, if the jobs ask for that."""
+"""Keeps jobs that a client removes from the queue or fails, if the jobs ask for that."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from ..db.errors import sqlstate_of
 from ..error_text import message_of
 from ..hooks.redaction import Redactor, redacted_json, redacted_text
 from ..job import Job
-from ..keep import Keep, KeepPolicy, is_awaited
+from ..retention import Retention, RetentionPolicy, is_awaited
 from ..schema_name import SchemaName
 from ..sql import load
 from .partitions import add_partitions, is_partition_missing
-from .records import EndState
+from .records import FinishedState
 
 CANNOT_KEEP = (
     sqlstates.INSUFFICIENT_PRIVILEGE,
@@ -30,10 +30,10 @@ CANNOT_KEEP = (
 logger = logging.getLogger("graphile_worker.client")
 
 
-class ManualEnd(msgspec.Struct, frozen=True):
+class ManualOutcome(msgspec.Struct, frozen=True):
     """How a client ends jobs."""
 
-    state: EndState
+    state: FinishedState
     reason: str | None = None
     """None leaves the last error of a failed job."""
 
@@ -42,43 +42,45 @@ async def keep_removed(
     connection: Connection,
     schema: SchemaName,
     jobs: Sequence[Job],
-    end: ManualEnd,
+    outcome: ManualOutcome,
     *,
-    retention: float,
+    history_retention: float,
     redactors: Sequence[Redactor] = (),
 ) -> None:
-    """Keep the ends of those of the jobs that ask for it; call it in the transaction that removed them.
+    """Keep those of the jobs that ask for it; call it in the transaction that removed them.
 
-    Without rights on the history, or without a history, nothing is kept. `retention`: seconds to keep ends
-    of jobs that do not say it.
+    Without rights on the history, or without a history, nothing is kept. `history_retention`: seconds to keep
+    jobs that do not say it.
     """
-    policy = KeepPolicy(default=Keep(retention))
+    retention_policy = RetentionPolicy(default=Retention(history_retention))
     found = [
-        (job, keep)
+        (job, retention)
         for job in jobs
         if is_awaited(job.raw_flags)
-        and (keep := policy.for_completed(job.task_identifier, job.raw_flags)) is not None
+        and (retention := retention_policy.for_completed(job.task_identifier, job.raw_flags)) is not None
     ]
     if not found:
         return
-    seconds = {keep.seconds for _, keep in found}
-    arguments = _arguments(found, end, redactors)
+    seconds = {retention.seconds for _, retention in found}
+    arguments = _arguments(found, outcome, redactors)
     try:
         async with connection.transaction():
             await add_partitions(connection, schema, history=seconds, errors=(), days_ahead=0)
-            await connection.fetch(load("history/keep_removed", schema), end.state, schema.name, *arguments)
+            await connection.fetch(
+                load("history/keep_removed", schema), outcome.state, schema.name, *arguments
+            )
     except Exception as error:
         if sqlstate_of(error) not in CANNOT_KEEP and not is_partition_missing(error):
             raise
         logger.warning(
-            "the ends of %s were not kept in the history: %s",
+            "not kept in the history: %s (%s)",
             f"job {found[0][0].id}" if len(found) == 1 else f"{len(found):,} jobs",
             message_of(error),
         )
 
 
 def _arguments(
-    found: Sequence[tuple[Job, Keep]], end: ManualEnd, redactors: Sequence[Redactor]
+    found: Sequence[tuple[Job, Retention]], outcome: ManualOutcome, redactors: Sequence[Redactor]
 ) -> list[list[object]]:
     """The columns of the rows to insert."""
     rows = [
@@ -93,11 +95,11 @@ def _arguments(
             job.raw_run_at if job.raw_created_at is None else job.raw_created_at,
             job.raw_run_at,
             job.raw_flags,
-            _payload(job, redactors) if keep.payload else None,
-            _error(job, end, redactors),
-            keep.seconds,
+            _payload(job, redactors) if retention.payload else None,
+            _error(job, outcome, redactors),
+            retention.seconds,
         )
-        for job, keep in found
+        for job, retention in found
     ]
     return [list(column) for column in zip(*rows, strict=True)]
 
@@ -108,8 +110,8 @@ def _payload(job: Job, redactors: Sequence[Redactor]) -> str:
     return redacted_json(redactors, "payload", job.task_identifier, job.raw_payload)
 
 
-def _error(job: Job, end: ManualEnd, redactors: Sequence[Redactor]) -> str | None:
-    text = job.last_error if end.state == "failed" else end.reason
+def _error(job: Job, outcome: ManualOutcome, redactors: Sequence[Redactor]) -> str | None:
+    text = job.last_error if outcome.state == "failed" else outcome.reason
     if text is None or not redactors:
         return text
     return redacted_text(redactors, job.task_identifier, text)

@@ -9,9 +9,9 @@ import msgspec
 from ..errors import InvalidArgumentError, ResultError
 from ..hooks.redaction import Redactor, redacted_json
 from ..job import Job
-from ..keep import Keep, is_awaited
 from ..outcome import Kept
 from ..payload import encode
+from ..retention import Retention, is_awaited
 
 MAX_RESULT = 64 * 1024
 """Bytes of JSON."""
@@ -23,13 +23,13 @@ class UnsendableResult(msgspec.Struct, frozen=True):
     problem: str
 
 
-def kept(job: Job, result: object, keep: Keep, redactors: Sequence[Redactor] = ()) -> Kept:
+def kept(job: Job, result: object, retention: Retention, redactors: Sequence[Redactor] = ()) -> Kept:
     """The outcome of a completed job that is kept. Raises ResultError if the result cannot be."""
     return Kept(
-        keep=keep,
+        retention=retention,
         raw_result=None if result is None else encoded_result(job.task_identifier, result, redactors),
         raw_payload=redacted_json(redactors, "payload", job.task_identifier, job.raw_payload)
-        if redactors and keep.payload
+        if redactors and retention.payload
         else None,
         is_awaited=is_awaited(job.raw_flags),
     )
@@ -56,8 +56,3 @@ def encoded_result(task_identifier: str, result: object, redactors: Sequence[Red
             "are kept: store it elsewhere and return a reference"
         )
     return text
-
-
-def decoded_result(raw_result: str | None) -> object:
-    """The result as plain JSON values."""
-    return None if raw_result is None else msgspec.json.decode(raw_result)

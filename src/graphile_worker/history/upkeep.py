@@ -6,9 +6,9 @@ Each class is a maintenance task: see `recovery/maintenance_tasks.py`.
 from __future__ import annotations
 
 from ..db.connection import Connection
-from ..keep import KeepPolicy
 from ..options import WorkerOptions
 from ..queries.audit import purge_audit
+from ..retention import RetentionPolicy
 from ..schema_name import SchemaName
 from ..sql import load
 from .error_groups import purge_error_groups
@@ -24,14 +24,14 @@ class AddPartitions:
     name = "partitions"
     interval = 3600.0
 
-    def __init__(self, schema: SchemaName, policy: KeepPolicy, error_retention: float) -> None:
+    def __init__(self, schema: SchemaName, retention_policy: RetentionPolicy, error_retention: float) -> None:
         self._schema = schema
-        self._ends = {keep.seconds for keep in policy.every()}
+        self._history = {retention.seconds for retention in retention_policy.every()}
         self._errors = {error_retention} if error_retention > 0 else set()
 
     async def run(self, connection: Connection) -> bool:
         """Make what is missing."""
-        await add_partitions(connection, self._schema, history=self._ends, errors=self._errors)
+        await add_partitions(connection, self._schema, history=self._history, errors=self._errors)
         return False
 
 
@@ -91,30 +91,30 @@ class MoveFailed:
     name = "failed jobs"
     interval = 300.0
 
-    def __init__(self, schema: SchemaName, *, after: float, keep: float) -> None:
+    def __init__(self, schema: SchemaName, *, after: float, retention: float) -> None:
         self._schema = schema
         self._after = after
-        self._keep = keep
+        self._retention = retention
 
     async def run(self, connection: Connection) -> bool:
         """Move some; return whether there may be more."""
-        await add_partitions(connection, self._schema, history=[self._keep], errors=[], days_ahead=0)
+        await add_partitions(connection, self._schema, history=[self._retention], errors=[], days_ahead=0)
         statement = load("history/move_failed", self._schema)
-        moved: int = await connection.fetchval(statement, self._after, self._keep, STEP)
+        moved: int = await connection.fetchval(statement, self._after, self._retention, STEP)
         return moved >= STEP
 
 
 def history_maintenance(
-    options: WorkerOptions, policy: KeepPolicy
+    options: WorkerOptions, retention_policy: RetentionPolicy
 ) -> list[AddPartitions | DropExpired | PurgeAudit | PurgeProgress | MoveFailed]:
     """All maintenance tasks of this module."""
     schema, errors = options.schema_name, options.error_retention
     tasks: list[AddPartitions | DropExpired | PurgeAudit | PurgeProgress | MoveFailed] = [
-        AddPartitions(schema, policy, errors),
+        AddPartitions(schema, retention_policy, errors),
         DropExpired(schema, errors),
         PurgeProgress(schema),
         PurgeAudit(schema),
     ]
     if options.failed_retention is not None:
-        tasks.append(MoveFailed(schema, after=options.failed_retention, keep=options.history_retention))
+        tasks.append(MoveFailed(schema, after=options.failed_retention, retention=options.history_retention))
     return tasks

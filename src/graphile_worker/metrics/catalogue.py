@@ -7,9 +7,9 @@ from typing import Literal
 
 import msgspec
 
-from ..figures.database_gauges import MAX_TASKS as MAX_TASKS
-from ..figures.gauges import HELP as GAUGES
-from ..figures.gauges import PREFIX
+from ..statistics.database_gauges import MAX_TASKS as MAX_TASKS
+from ..statistics.gauges import HELP as GAUGES
+from ..statistics.gauges import PREFIX
 
 OTHER = "other"
 """The value of the label `task` beyond `MAX_TASKS`."""

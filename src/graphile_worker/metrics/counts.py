@@ -10,7 +10,6 @@ from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from ..figures.counter import wait_of, waits_of
 from ..hooks import LivePool, WorkerContext
 from ..hooks.events import (
     JobCancelled,
@@ -34,6 +33,7 @@ from ..hooks.events import (
 )
 from ..job import Job
 from ..outcome import Completed, Finished
+from ..statistics.counter import wait_of, waits_of
 from .task_labels import ByTask
 
 FEW = 20  # jobs that are counted one by one

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Self
 from ..client import make_worker_utils
 from ..db.connection import Connection
 from ..errors import ConfigError
-from ..figures.database_gauges import MAX_TASKS
-from ..figures.gauges import PREFIX, Gauge
 from ..options import WorkerOptions
+from ..statistics.database_gauges import MAX_TASKS
+from ..statistics.gauges import PREFIX, Gauge
 from .client_library import REGISTRY, ClientMetric, GaugeMetricFamily
 from .database_reader import DatabaseReader
 

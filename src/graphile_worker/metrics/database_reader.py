@@ -13,10 +13,10 @@ from contextlib import AbstractAsyncContextManager
 
 from ..db.connection import Connection
 from ..db.errors import explained
-from ..figures.database_gauges import read_ready_gauges, read_table_gauges
-from ..figures.gauges import Gauge, gauge
 from ..schema_name import SchemaName
 from ..sql import load
+from ..statistics.database_gauges import read_ready_gauges, read_table_gauges
+from ..statistics.gauges import Gauge, gauge
 from ..supervised import Supervised
 
 TABLE_EVERY = 60.0  # seconds between two counts of jobs by task and queue, which change slowly
@@ -106,7 +106,7 @@ class DatabaseReader:
         """Read once, or as long as the connection works."""
         while True:
             if not self._has_turn:
-                lock = load("figures/lock_exporter", self._schema)
+                lock = load("statistics/lock_exporter", self._schema)
                 self._has_turn = bool(await connection.fetchval(lock, self._schema.name))
             if self._has_turn:
                 await self._read(connection)

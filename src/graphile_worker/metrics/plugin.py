@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ..errors import ConfigError
-from ..figures.gauges import PREFIX
 from ..hooks import Hooks, WorkerContext
+from ..statistics.gauges import PREFIX
 from .added_jobs import AddedJobCounts
 from .catalogue import DURATION_BUCKETS, MAX_TASKS, WAIT_BUCKETS
 from .client_library import REGISTRY

@@ -58,7 +58,7 @@ async def migrate_own_objects(
             return (), frozenset()
         async with read_committed(connection):
             await connection.fetchval(load("migrate/lock", schema), schema.name)
-            await connection.execute(load("migrate/hold_ledger", schema))
+            await connection.execute(load("migrate/lock_ledger", schema))
             state = await read_state(connection, schema)
             missing = await _missing(connection, schema, state)
             for step in missing:

@@ -65,8 +65,8 @@ class MigrationReport(msgspec.Struct, frozen=True, kw_only=True):
         return "rust_register" not in self.missing_own_objects
 
     @property
-    def has_figures(self) -> bool:
-        """Whether the tables for figures exist."""
+    def has_statistics(self) -> bool:
+        """Whether the tables for statistics exist."""
         return "figures" not in self.missing_own_objects
 
     @property

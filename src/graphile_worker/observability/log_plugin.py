@@ -14,7 +14,7 @@ from datetime import timedelta
 from types import MappingProxyType
 from typing import Any
 
-from ..endings import Ending
+from ..directives import JobDirective
 from ..error_parts import cause_of, context_of
 from ..error_text import summarize
 from ..errors import ConfigError
@@ -238,7 +238,8 @@ class LogPlugin:
         extra = job_scope(event) | failure_fields(event) | dict(more)
         record = logger.makeRecord(logger.name, level, path, line, message, args, None, function, extra)
         is_decision = (
-            isinstance(event.error, Ending) and (cause_of(event.error) or context_of(event.error)) is None
+            isinstance(event.error, JobDirective)
+            and (cause_of(event.error) or context_of(event.error)) is None
         )
         if "\n" in event.traceback and not is_decision:  # a single line would repeat the message
             record.exc_text = event.traceback

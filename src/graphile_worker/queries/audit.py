@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -40,23 +39,6 @@ class Actor(msgspec.Struct, frozen=True):
     """How they signed in: `password`, `token`, `header`, `command line` …"""
     origin: str = ""
     """From where: an address, or the host of a command."""
-
-
-class AuditEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """One row of the audit."""
-
-    id: int
-    at: datetime
-    who: str
-    how: str
-    origin: str
-    action: str
-    target: str
-    jobs: int
-    job_ids: list[int]
-    details: dict[str, Any]
-    operation_id: int | None
-    undone_by: int | None
 
 
 class AuditTables(msgspec.Struct, frozen=True):

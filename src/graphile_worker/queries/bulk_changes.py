@@ -1,6 +1,6 @@
-"""Changes to all jobs that match a filter, in batches.
+"""Changes to all jobs that match a filter, in steps.
 
-Each batch is one statement in a short transaction of its own. A statement reads a bounded number of jobs by
+Each step is one statement in a short transaction of its own. A statement reads a bounded number of jobs by
 ascending id: along the index of failed jobs if only those match, else along the primary key. Jobs that are
 locked are skipped, unless they are cancelled, and jobs that are added after the start are not touched. Rows
 that another transaction has locked are skipped, too; a cancel comes back for them, see `cancel_left`.
@@ -24,13 +24,13 @@ from ..errors import InvalidArgumentError
 from ..job import Job
 from ..schema_name import SchemaName
 from ..sql import load
-from .along_indexes import along_indexes
 from .cancel import why_workers_cannot_be_asked
 from .cancel_left import cancel_left
 from .job_filter import JobFilter, with_conditions, with_parts
 from .manage_jobs import failure_values, schedule_values
+from .planner_settings import with_planner_settings
 
-BATCH = 1_000
+STEP = 1_000
 """Jobs that one statement changes at most."""
 READ = 20_000
 """Jobs that one statement reads at most, however few of them match."""
@@ -71,16 +71,16 @@ class BulkOptions(TypedDict, total=False):
     """Needed with a filter that has no conditions, which matches every job."""
     dry_run: bool
     """Only count."""
-    batch_size: int
+    step_size: int
     """Jobs that are changed in one transaction, 1,000 by default."""
     jobs_per_second: float
     """How many jobs to change per second at most."""
     up_to: int
     """The highest id to process, such as `up_to` of a dry run."""
-    on_batch: Callable[[BulkReport, list[int]], Awaitable[object] | object]
-    """Called after each batch with the report so far and the ids of the jobs that the batch changed."""
+    on_step: Callable[[BulkReport, list[int]], Awaitable[object] | object]
+    """Called after each step with the report so far and the ids of the jobs that it changed."""
     stop: asyncio.Event | threading.Event
-    """Set it to stop after the current batch. A blocking client takes a `threading.Event`."""
+    """Set it to stop after the current step. A blocking client takes a `threading.Event`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ class BulkChange:
 
 
 OnKept = Callable[[Connection, list[Job]], Awaitable[None]]
-"""Called in the transaction of a batch with the jobs in it that ask to be kept."""
+"""Called in the transaction of a step with the jobs in it that ask to be kept."""
 
 COMPLETE = BulkChange("bulk_complete")
 LOOK = BulkChange("bulk_look")
@@ -143,7 +143,7 @@ class BulkWalk:
         self._schema = schema
         self._filter = filter
         self._change = BulkChange("bulk_count", (change.changes_locked,)) if is_dry_run else change
-        self._batch = READ if is_dry_run else batch_size(options)
+        self._step = READ if is_dry_run else step_size(options)
         self._up_to = options.get("up_to")
         self._on_kept = on_kept
         self._has_failed_index = False
@@ -166,9 +166,9 @@ class BulkWalk:
         self.report = replace(self.report, up_to=up_to, is_complete=self.report.last_id >= up_to)
 
     async def step(self, connection: Connection) -> list[int]:
-        """Process the next batch; returns the ids that were changed."""
+        """Make the next step; returns the ids that were changed."""
         report, limit = self.report, self._filter.limit
-        size = self._batch if limit is None else min(self._batch, limit - report.changed)
+        size = self._step if limit is None else min(self._step, limit - report.changed)
         position = (report.last_id, report.up_to, READ)
         try:
             rows = await self._run(connection, size, position)
@@ -205,7 +205,7 @@ class BulkWalk:
         """Cancel the jobs of this step whose rows were locked; returns the ids of those that it changed."""
         statement, more = self._statement_of(LOOK)
         position = (after, self.report.last_id, READ)
-        async with _along_indexes(connection, self._schema):
+        async with _by_indexes(connection, self._schema):
             rows = await connection.fetch(statement, READ, *self._filter.values, *position, *more)
         left = sorted(set(_ids(rows)) - set(changed))
         if self._filter.limit is not None:
@@ -230,7 +230,7 @@ class BulkWalk:
         return [job.id for job in ended]
 
     async def _run(self, connection: Connection, size: int, position: tuple[int, int, int]) -> Sequence[Row]:
-        async with _along_indexes(connection, self._schema):
+        async with _by_indexes(connection, self._schema):
             rows = await connection.fetch(
                 self._statement, size, *self._filter.values, *position, *self._change.values, *self._more
             )
@@ -258,7 +258,7 @@ def _ids(rows: Sequence[Row]) -> list[int]:
 
 
 def _kept_jobs(rows: Sequence[Row]) -> list[Job]:
-    """The jobs of a batch that ask to be kept. JSON has no infinite numbers, so these come as texts."""
+    """The jobs of a step that ask to be kept. JSON has no infinite numbers, so these come as texts."""
     found = [columns for row in rows if row["kept"] for columns in msgspec.json.decode(row["kept"])]
     for columns in found:
         for name in TIMES:
@@ -266,11 +266,11 @@ def _kept_jobs(rows: Sequence[Row]) -> list[Job]:
     return [Job(*columns.values()) for columns in found]
 
 
-def batch_size(options: BulkOptions) -> int:
-    """Jobs per batch; with a pace, about one batch per second."""
-    size = options.get("batch_size", BATCH)
+def step_size(options: BulkOptions) -> int:
+    """Jobs per step; with a pace, about one step per second."""
+    size = options.get("step_size", STEP)
     if isinstance(size, bool) or not isinstance(size, int) or not 1 <= size <= READ:
-        raise InvalidArgumentError("batch_size", f"expected a number from 1 to {READ}, got {size!r}")
+        raise InvalidArgumentError("step_size", f"expected a number from 1 to {READ}, got {size!r}")
     pace = options.get("jobs_per_second")
     if pace is None:
         return size
@@ -280,13 +280,13 @@ def batch_size(options: BulkOptions) -> int:
 
 
 @asynccontextmanager
-async def _along_indexes(connection: Connection, schema: SchemaName) -> AsyncIterator[None]:
+async def _by_indexes(connection: Connection, schema: SchemaName) -> AsyncIterator[None]:
     """A transaction in which tables are read by their indexes; the caller's own is left as it is."""
     if connection.is_in_transaction():
         async with connection.transaction():  # a savepoint; what belongs together is undone together
             yield
         return
-    async with along_indexes(connection, load("manage/walk_along_indexes", schema)):
+    async with with_planner_settings(connection, load("manage/read_by_indexes", schema)):
         yield
 
 

@@ -25,7 +25,7 @@ class ControlState(msgspec.Struct, frozen=True):
     paused_queues: frozenset[int] = frozenset()
     """The ids of the queues that are paused."""
     has_ended_pauses: bool = False
-    """Whether a queue is held although its pause is over; see `end_due_pauses`."""
+    """Whether a queue is locked although its pause is over; see `end_due_pauses`."""
     changes_in: float | None = None
     """Seconds until the first pause ends; None if none has an end."""
     has_wide_queues: bool = False

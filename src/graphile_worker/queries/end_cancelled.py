@@ -1,4 +1,4 @@
-"""Ends cancelled jobs: deletes them with what says that they are cancelled, and keeps their ends.
+"""Ends cancelled jobs: deletes them with what says that they are cancelled, and keeps them.
 
 There are four who do that. A worker that ends a job because of it. A worker that learns from its write that
 a job it has failed or returned cannot run again: it may have been cancelled in between. A sweep, for jobs of
@@ -15,7 +15,7 @@ import msgspec
 from ..db.array_types import teach_arrays
 from ..db.connection import Connection
 from ..job import Job
-from ..keep import Keep, is_awaited
+from ..retention import Retention, is_awaited
 from ..schema_name import SchemaName
 from ..sql import load
 from .rows import jobs_from_rows
@@ -27,7 +27,7 @@ class CancelledJob(msgspec.Struct, frozen=True, kw_only=True):
     """A job to end, and what to keep of it."""
 
     job: Job
-    keep: Keep | None = None
+    retention: Retention | None = None
     payload: str | None = None
     """The payload to keep as JSON text, if it is redacted."""
     reason: str | None = None
@@ -43,12 +43,12 @@ def end_statement(
 ) -> tuple[str, tuple[Any, ...]]:
     """The path of the statement that ends these jobs, and its arguments. It returns ids and reasons."""
     arguments = (pool_id, [each.job.id for each in jobs], [each.reason for each in jobs], schema_name)
-    if all(each.keep is None for each in jobs):
+    if all(each.retention is None for each in jobs):
         return "control/end_cancelled", arguments
     return "control/end_and_keep_cancelled", (
         *arguments,
-        [None if each.keep is None else each.keep.seconds for each in jobs],
-        [each.keep is not None and each.keep.payload for each in jobs],
+        [None if each.retention is None else each.retention.seconds for each in jobs],
+        [each.retention is not None and each.retention.payload for each in jobs],
         [each.payload for each in jobs],
         [each.seconds for each in jobs],
         [each.job.attempts if each.is_own else None for each in jobs],

@@ -16,7 +16,7 @@ from ..db.connection import Connection, Row
 from ..db.server_version import sorts_within_groups
 from ..errors import InvalidArgumentError
 from ..job import Job, instant
-from ..pauses import HELD_BY, Pause
+from ..pauses import PAUSED_BY, Pause
 from ..schema_name import SchemaName
 from ..sql import load
 from .job_filter import JOB_ORDERS as JOB_ORDERS
@@ -181,13 +181,13 @@ async def list_queues(
     percentage = await _percentage(connection, schema, exact)
     rows = await connection.fetch(load("inspect/list_queues", schema), percentage, limit)
     pauses: dict[str | None, Pause] = {}
-    if any(row["locked_by"] == HELD_BY for row in rows):
+    if any(row["locked_by"] == PAUSED_BY for row in rows):
         pauses = {pause.queue_name: pause for pause in await pauses_if_readable(connection, schema)}
     return [_queue(row, percentage, pauses) for row in rows]
 
 
 def _queue(row: Row, percentage: float, pauses: Mapping[str | None, Pause]) -> QueueSummary:
-    name, is_paused = row["queue_name"], row["locked_by"] == HELD_BY
+    name, is_paused = row["queue_name"], row["locked_by"] == PAUSED_BY
     return QueueSummary(
         queue_name=name,
         locked_by=None if is_paused else row["locked_by"],

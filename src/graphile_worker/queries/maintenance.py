@@ -10,7 +10,7 @@ from .. import sqlstates
 from ..db.connection import Connection
 from ..db.errors import sqlstate_of
 from ..errors import InvalidArgumentError
-from ..pauses import HELD_BY
+from ..pauses import PAUSED_BY
 from ..schema_name import SchemaName
 from ..spec import check_text
 from ..sql import load
@@ -43,7 +43,7 @@ async def cleanup(
 ) -> CleanupReport:
     """Run these cleanups; the default is queues, and task identifiers if some are to be kept.
 
-    `on_jobs_deleted` is called after each batch with the number of jobs deleted so far.
+    `on_jobs_deleted` is called after each step with the number of jobs deleted so far.
     """
     wanted = _checked_tasks(tasks, keeps_names=task_identifiers_to_keep is not None)
     keep = checked_names("task_identifiers_to_keep", task_identifiers_to_keep or ())
@@ -72,10 +72,10 @@ async def _names_of_workers(connection: Connection, schema: SchemaName) -> set[s
 async def force_unlock_workers(connection: Connection, schema: SchemaName, worker_ids: Iterable[str]) -> None:
     """Unlock all jobs and queues of these pools."""
     ids = checked_names("worker_ids", worker_ids)
-    if HELD_BY in ids:
+    if PAUSED_BY in ids:
         raise InvalidArgumentError(
             "worker_ids",
-            f"{HELD_BY!r} is not a worker: the queues it locks are paused; resume them",
+            f"{PAUSED_BY!r} is not a worker: the queues it locks are paused; resume them",
         )
     await connection.execute(load("maintain/force_unlock_workers", schema), ids)
 

@@ -1,6 +1,6 @@
 """Pausing and resuming tasks and named queues.
 
-A paused task is a row that Python workers read. A paused queue is *held*: its row in the shared table is
+A paused task is a row that Python workers read. A paused queue is locked: its row in the shared table is
 locked by no pool and for ever, which every runtime obeys.
 """
 
@@ -49,17 +49,17 @@ async def pause_task(
 async def pause_queue(
     connection: Connection, schema: SchemaName, queue_name: str, until: Until, reason: str | None
 ) -> Pause:
-    """Hold a queue; it is created if no job was ever added to it."""
+    """Pause a queue; it is created if no job was ever added to it."""
     check_queue_name(queue_name)
 
-    async def hold() -> Row:
+    async def pause() -> Row:
         row = await _pause(connection, schema, "pause_queue", queue_name, until, reason)
         for track in await track_names(connection, schema, queue_name):
             await _pause(connection, schema, "pause_queue", track, until, reason)
         return row
 
     with _refusals():
-        row = await yielding_locks(connection, schema, hold)
+        row = await yielding_locks(connection, schema, pause)
     return _pause_with(row, queue_name=queue_name)
 
 
@@ -94,7 +94,7 @@ async def resume_task(connection: Connection, schema: SchemaName, identifier: st
 
 
 async def resume_queue(connection: Connection, schema: SchemaName, queue_name: str) -> bool:
-    """Free a queue that is held, or return it to the pool that runs a job of it; whether it was held."""
+    """Free a queue that is paused, or return it to the pool that runs a job of it; whether it was paused."""
     check_queue_name(queue_name)
 
     async def resume() -> bool:
@@ -226,7 +226,7 @@ def _refusals() -> Iterator[None]:
 
 
 def is_of_track(row: Row) -> bool:
-    """Whether this is the hold of a track: its queue has one too."""
+    """Whether this is the pause of a track: its queue has one too."""
     return row["kind"] == "queue" and row["name"] is not None and is_track_name(row["name"])
 
 

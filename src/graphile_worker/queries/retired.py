@@ -29,7 +29,7 @@ async def delete_retired(
 ) -> frozenset[int]:
     """Delete these jobs, in the transaction that has unlocked them; returns the ids of those deleted.
 
-    Cancelled ones look the same and stay: the worker that ends them also records their ends.
+    Cancelled ones look the same and stay: the worker that ends them also records them.
     """
     try:
         async with connection.transaction():

@@ -38,12 +38,12 @@ def chunks_of(specs: Iterable[JobSpec], now: datetime | None) -> Iterator[Chunk]
     remaining = iter(specs)
     keys: set[str] = set()
     first = 0
-    while batch := list(islice(remaining, CHUNK_SPECS)):
-        if _is_simple(batch):
-            parts: Iterable[tuple[list[JobSpec], Mode]] = [(batch, "replace")]
+    while chunk := list(islice(remaining, CHUNK_SPECS)):
+        if _is_simple(chunk):
+            parts: Iterable[tuple[list[JobSpec], Mode]] = [(chunk, "replace")]
         else:
-            _check(batch, first, keys)
-            parts = _by_mode(batch)
+            _check(chunk, first, keys)
+            parts = _by_mode(chunk)
         for part, mode in parts:
             columns = columns_of(part, first=first, now=now)
             for piece in _by_size(columns):
@@ -51,16 +51,16 @@ def chunks_of(specs: Iterable[JobSpec], now: datetime | None) -> Iterator[Chunk]
             first += len(part)
 
 
-def _is_simple(batch: list[JobSpec]) -> bool:
+def _is_simple(chunk: list[JobSpec]) -> bool:
     """Whether all specs are plain JobSpecs without keys, as usual: no conflicts, and no mode matters."""
-    return set(map(type, batch)) == {JobSpec} and not any(map(_key_of, batch))
+    return set(map(type, chunk)) == {JobSpec} and not any(map(_key_of, chunk))
 
 
-def _by_mode(batch: list[JobSpec]) -> Iterator[tuple[list[JobSpec], Mode]]:
+def _by_mode(chunk: list[JobSpec]) -> Iterator[tuple[list[JobSpec], Mode]]:
     """Split where the mode changes: a statement takes one mode for all its specs."""
     part: list[JobSpec] = []
     mode: Mode | None = None
-    for spec in batch:
+    for spec in chunk:
         own = _mode_of(spec)
         if part and own != mode and (mode in WHILES or own in WHILES or None not in (mode, own)):
             yield part, mode or "replace"
@@ -98,9 +98,9 @@ def _by_size(columns: SpecColumns) -> Iterator[SpecColumns]:
     yield columns.take(places)
 
 
-def _check(batch: Sequence[JobSpec], first: int, keys: set[str]) -> None:
-    """Reject what is wrong only in a batch."""
-    for place, spec in enumerate(batch, start=first):
+def _check(chunk: Sequence[JobSpec], first: int, keys: set[str]) -> None:
+    """Reject what is wrong only among several."""
+    for place, spec in enumerate(chunk, start=first):
         if not isinstance(spec, JobSpec):
             raise InvalidArgumentError(f"specs[{place}]", f"expected a JobSpec, got {spec!r}")
         key = spec.job_key
@@ -108,10 +108,10 @@ def _check(batch: Sequence[JobSpec], first: int, keys: set[str]) -> None:
             continue
         if spec.job_key_mode == "unsafe_dedupe":
             raise InvalidArgumentError(
-                f"specs[{place}].job_key_mode", "unsafe_dedupe works with add_job only, not in a batch"
+                f"specs[{place}].job_key_mode", "unsafe_dedupe works with add_job only, not with add_jobs"
             )
         if key in keys:
             raise InvalidArgumentError(
-                f"specs[{place}].job_key", f"{key!r} occurs twice in this batch; keep only the last spec"
+                f"specs[{place}].job_key", f"{key!r} occurs twice in this call; keep only the last spec"
             )
         keys.add(key)

@@ -18,9 +18,9 @@ from ..schema_name import SchemaName
 from ..sql import load
 from .add_many import add_jobs
 from .end_cancelled import CancelledJob, cancelled_among, end_cancelled
+from .notified_failures import mark_notified
 from .retired import delete_retired
 from .rows import taken_jobs
-from .told_failures import mark_told
 from .write_plan import (
     CANCELLED_IDS,
     MISSING_IDS,
@@ -145,8 +145,8 @@ async def _write_and_add(
         written = await write(connection, schema, plan, cancellable=cancellable, may_add=False)
         if written.final and (specs := plan.jobs_to_add(written.final)):
             await add_jobs(connection, schema, specs, return_jobs=False)
-            told = {finished.job.id for finished in plan.outcomes.handled} & written.final
-            await mark_told(connection, schema, sorted(told))
+            notified = {finished.job.id for finished in plan.outcomes.handled} & written.final
+            await mark_notified(connection, schema, sorted(notified))
     return written
 
 

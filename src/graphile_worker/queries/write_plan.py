@@ -4,7 +4,7 @@
 for batches of completed jobs, which most batches are. Returned jobs, and cancelled ones, are always a batch
 of their own.
 
-Batches that leave something behind, the end of a job in the history or the error of an attempt, go through
+Batches that leave something behind, a job in the history or the error of an attempt, go through
 `write_and_keep`, which does the same as `write_outcomes` and inserts that too. A fast path may only be taken
 by batches that are nothing but deletes.
 
@@ -21,7 +21,6 @@ from typing import Any, Literal
 
 import msgspec
 
-from ..keep import Keep
 from ..outcome import (
     Cancelled,
     Completed,
@@ -32,10 +31,11 @@ from ..outcome import (
     Kept,
     Snoozed,
     is_end_awaited,
-    keep_of,
     payload_to_keep,
     queues_of,
+    retention_of,
 )
+from ..retention import Retention
 from ..spec import JobSpec
 from .end_cancelled import CancelledJob, end_statement
 
@@ -49,8 +49,8 @@ class ErrorRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     seconds: float
     """How long it took."""
-    keep: Keep | None
-    """How to keep the end of the job if the failure is permanent."""
+    retention: Retention | None
+    """How to keep the job if the failure is permanent."""
     keep_error_seconds: float | None
     """How long to keep the error."""
     error_type: str
@@ -60,7 +60,7 @@ class ErrorRecord(msgspec.Struct, frozen=True, kw_only=True):
     """When the attempt was due, in seconds since 1970."""
     is_awaited: bool = False
     payload: str | None = None
-    """The payload to keep with the end, if it is redacted; None for that of the row."""
+    """The payload to keep with the job, if it is redacted; None for that of the row."""
 
 
 RetryDecision = Literal["give_up", "snooze"]
@@ -87,16 +87,16 @@ class Failure(msgspec.Struct, frozen=True):
 
 
 class KeptJobs(msgspec.Struct, frozen=True, kw_only=True):
-    """Deleted jobs whose ends are kept in the same way."""
+    """Deleted jobs that are kept in the same way."""
 
     state: Literal["completed", "expired"] = "completed"
-    keep: Keep
+    retention: Retention
     job_ids: Sequence[int]
     seconds: Sequence[float | None]
     """How long they ran; None if they did not."""
     results: Sequence[str | None]
     awaited: Sequence[int]
-    """The ids of those whose end is announced."""
+    """The ids of those that are announced."""
     payloads: Sequence[str | None] = ()
     """Redacted payloads to keep; empty, or None, for those of the rows."""
 
@@ -120,7 +120,7 @@ class Outcomes(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds, at least, until returned jobs run again."""
     may_be_retired: bool = False
     """Whether the returned jobs never started, and some had a key when they were fetched."""
-    has_endings: bool = False
+    has_snoozed_or_expired: bool = False
     """Whether jobs are among these that neither completed nor failed: snoozed or expired ones."""
     handled: Sequence[Finished] = ()
     """Failed jobs whose tasks have a handler for permanent failures."""
@@ -142,10 +142,10 @@ class Continuation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 NOTHING_KEPT = ErrorRecord(
-    seconds=0.0, keep=None, keep_error_seconds=None, error_type="", traceback="", fingerprint=""
+    seconds=0.0, retention=None, keep_error_seconds=None, error_type="", traceback="", fingerprint=""
 )
 
-NO_KEPT_JOBS = KeptJobs(keep=Keep(0.0), job_ids=(), seconds=(), results=(), awaited=())
+NO_KEPT_JOBS = KeptJobs(retention=Retention(0.0), job_ids=(), seconds=(), results=(), awaited=())
 
 Answer = Literal["row count", "missing ids", "next jobs", "returned ids", "cancelled ids"]
 """What a statement returns. Strings, because members of an enum are slow on the hot path."""
@@ -199,7 +199,7 @@ def _utc_now() -> datetime:
 
 
 def outcomes_of(
-    batch: Sequence[Finished],
+    finished_jobs: Sequence[Finished],
     *,
     delay: float = 0.0,
     with_note: bool = True,
@@ -211,29 +211,30 @@ def outcomes_of(
     `delay`: seconds until an interrupted job runs again; `with_note`: whether its last_error says why it was.
     `record`: what to keep of failures; None to keep nothing. `now`: for jobs that run again at a fixed time.
     """
-    first = batch[0].outcome
+    first = finished_jobs[0].outcome
     if type(first) is Interrupted:
         return Outcomes(
-            returned=[finished.job.id for finished in batch],
-            queues=queues_of(batch),
+            returned=[finished.job.id for finished in finished_jobs],
+            queues=queues_of(finished_jobs),
             note=(first.message or None) if with_note else None,
             delay=delay if first.has_reason else 0.0,  # a job that never started need not wait
-            may_be_retired=not first.has_reason and any(finished.job.key is not None for finished in batch),
+            may_be_retired=not first.has_reason
+            and any(finished.job.key is not None for finished in finished_jobs),
         )
     if type(first) is Cancelled:
         return Outcomes(
-            cancelled=[cancelled_job(finished, is_kept=record is not None) for finished in batch],
-            queues=queues_of(batch),
+            cancelled=[cancelled_job(finished, is_kept=record is not None) for finished in finished_jobs],
+            queues=queues_of(finished_jobs),
         )
-    completed = [finished.job.id for finished in batch if type(finished.outcome) is Completed]
-    queues = queues_of(batch)
-    if len(completed) == len(batch):
+    completed = [finished.job.id for finished in finished_jobs if type(finished.outcome) is Completed]
+    queues = queues_of(finished_jobs)
+    if len(completed) == len(finished_jobs):
         return Outcomes(completed=completed, queues=queues)
     failures: list[Failure] = []
     handled: list[Finished] = []
     kept: list[Finished] = []
-    has_endings = False
-    for finished in batch:
+    has_snoozed_or_expired = False
+    for finished in finished_jobs:
         outcome = finished.outcome
         if type(outcome) is Completed:
             continue
@@ -242,11 +243,11 @@ def outcomes_of(
             if outcome._on_failure is not None:
                 handled.append(finished)
         elif isinstance(outcome, Snoozed):
-            has_endings = True
+            has_snoozed_or_expired = True
             failures.append(_failure(finished, outcome, record, now))
         else:
-            has_endings = has_endings or isinstance(outcome, Expired)
-            if record is None or keep_of(outcome) is None:
+            has_snoozed_or_expired = has_snoozed_or_expired or isinstance(outcome, Expired)
+            if record is None or retention_of(outcome) is None:
                 completed.append(finished.job.id)
             else:
                 kept.append(finished)
@@ -255,7 +256,7 @@ def outcomes_of(
         kept=_kept_jobs(kept) if kept else None,
         failed=failures,
         queues=queues,
-        has_endings=has_endings,
+        has_snoozed_or_expired=has_snoozed_or_expired,
         handled=tuple(handled),
     )
 
@@ -266,7 +267,7 @@ def cancelled_job(finished: Finished, *, is_kept: bool) -> CancelledJob:
     has_started = isinstance(outcome, Cancelled) and outcome.has_started
     return CancelledJob(
         job=finished.job,
-        keep=keep_of(outcome) if is_kept else None,
+        retention=retention_of(outcome) if is_kept else None,
         payload=payload_to_keep(outcome),
         reason=outcome.reason if isinstance(outcome, Cancelled) else None,
         seconds=finished.duration if has_started else None,
@@ -299,18 +300,18 @@ def _failure(finished: Finished, outcome: Failed | Snoozed, record: Recorder | N
     )
 
 
-def _kept_jobs(batch: Sequence[Finished]) -> KeptJobs:
+def _kept_jobs(finished_jobs: Sequence[Finished]) -> KeptJobs:
     """All kept alike, and all completed or all expired."""
-    ends = [finished.outcome for finished in batch]
-    has_expired = isinstance(ends[0], Expired)  # without being run
+    outcomes = [finished.outcome for finished in finished_jobs]
+    has_expired = isinstance(outcomes[0], Expired)  # without being run
     return KeptJobs(
         state="expired" if has_expired else "completed",
-        keep=(keep := keep_of(ends[0]) or Keep(0.0)),
-        job_ids=[finished.job.id for finished in batch],
-        seconds=[None if has_expired else finished.duration for finished in batch],
-        results=[end.raw_result if isinstance(end, Kept) else None for end in ends],
-        awaited=[finished.job.id for finished in batch if is_end_awaited(finished.outcome)],
-        payloads=[payload_to_keep(end) for end in ends] if keep.payload else (),
+        retention=(retention := retention_of(outcomes[0]) or Retention(0.0)),
+        job_ids=[finished.job.id for finished in finished_jobs],
+        seconds=[None if has_expired else finished.duration for finished in finished_jobs],
+        results=[outcome.raw_result if isinstance(outcome, Kept) else None for outcome in outcomes],
+        awaited=[finished.job.id for finished in finished_jobs if is_end_awaited(finished.outcome)],
+        payloads=[payload_to_keep(outcome) for outcome in outcomes] if retention.payload else (),
     )
 
 
@@ -410,7 +411,7 @@ class WritePlanner:
     def _write_and_keep(self, outcomes: Outcomes, continuation: Continuation | None) -> WritePlan:
         plan, kept = self._write_any(outcomes, continuation), outcomes.kept or NO_KEPT_JOBS
         records = [failure.record or NOTHING_KEPT for failure in outcomes.failed]
-        ends = [record.keep for record in records]
+        retentions = [record.retention for record in records]
         awaited = [
             failure.job_id
             for failure, record in zip(outcomes.failed, records, strict=True)
@@ -420,8 +421,8 @@ class WritePlanner:
         arguments: tuple[Any, ...] = (
             *plan.arguments[:failures],
             [record.seconds for record in records],
-            [None if keep is None else keep.seconds for keep in ends],
-            [keep is not None and keep.payload for keep in ends],
+            [None if retention is None else retention.seconds for retention in retentions],
+            [retention is not None and retention.payload for retention in retentions],
             [record.keep_error_seconds for record in records],
             [record.error_type for record in records],
             [record.traceback for record in records],
@@ -430,8 +431,8 @@ class WritePlanner:
             kept.job_ids,
             kept.seconds,
             kept.results,
-            kept.keep.seconds,
-            kept.keep.payload,
+            kept.retention.seconds,
+            kept.retention.payload,
             [*awaited, *kept.awaited],
             self._version,
             self._schema_name,

@@ -18,8 +18,8 @@ from ..db.errors import sqlstate_of
 from ..error_text import message_of
 from ..history.partitions import add_partitions
 from ..job import Job
-from ..keep import Keep, KeepPolicy
 from ..queries.end_cancelled import CancelledJob, end_cancelled, leftover_cancels
+from ..retention import Retention, RetentionPolicy
 from ..schema_name import SchemaName
 from ..sql import load
 
@@ -32,20 +32,20 @@ logger = logging.getLogger("graphile_worker.recovery")
 
 
 async def end_cancelled_jobs(
-    connection: Connection, schema: SchemaName, jobs: Sequence[Job], policy: KeepPolicy | None
+    connection: Connection, schema: SchemaName, jobs: Sequence[Job], retention_policy: RetentionPolicy | None
 ) -> dict[int, str | None]:
     """End those of these jobs that were cancelled and are not locked; return their ids and the reasons.
 
-    `policy`: which ends to keep; None if there is no history. Without rights on the history nothing is kept,
-    and without rights on the cancelled jobs nothing is done.
+    `retention_policy`: which of them to keep; None if there is no history. Without rights on the history
+    nothing is kept, and without rights on the cancelled jobs nothing is done.
     """
-    ends = [CancelledJob(job=job, keep=_keep(job, policy)) for job in jobs]
+    cancelled = [CancelledJob(job=job, retention=_retention(job, retention_policy)) for job in jobs]
     try:
-        return await _end(connection, schema, ends)
+        return await _end(connection, schema, cancelled)
     except Exception as error:
         if sqlstate_of(error) not in REFUSED:
             raise
-        logger.debug("the ends of cancelled jobs are not kept: %s", message_of(error))
+        logger.debug("cancelled jobs are not kept: %s", message_of(error))
     try:
         return await _end(connection, schema, [CancelledJob(job=job) for job in jobs])
     except Exception as error:
@@ -68,25 +68,29 @@ async def cancel_retired(connection: Connection, schema: SchemaName, job_ids: Se
 
 
 async def _end(
-    connection: Connection, schema: SchemaName, ends: Sequence[CancelledJob]
+    connection: Connection, schema: SchemaName, cancelled: Sequence[CancelledJob]
 ) -> dict[int, str | None]:
-    seconds = {end.keep.seconds for end in ends if end.keep is not None}
+    seconds = {each.retention.seconds for each in cancelled if each.retention is not None}
     async with connection.transaction():
         if seconds:
             await add_partitions(connection, schema, history=seconds, errors=(), days_ahead=0)
-        return await end_cancelled(connection, schema, ends)
+        return await end_cancelled(connection, schema, cancelled)
 
 
-def _keep(job: Job, policy: KeepPolicy | None) -> Keep | None:
+def _retention(job: Job, retention_policy: RetentionPolicy | None) -> Retention | None:
     """Like a failure, but without the payload: redactors belong to the worker that runs the task."""
-    keep = None if policy is None else policy.for_failed(job.task_identifier, job.raw_flags)
-    return None if keep is None else msgspec.structs.replace(keep, payload=False)
+    retention = (
+        None if retention_policy is None else retention_policy.for_failed(job.task_identifier, job.raw_flags)
+    )
+    return None if retention is None else msgspec.structs.replace(retention, payload=False)
 
 
-async def end_leftover_jobs(connection: Connection, schema: SchemaName, policy: KeepPolicy | None) -> None:
+async def end_leftover_jobs(
+    connection: Connection, schema: SchemaName, retention_policy: RetentionPolicy | None
+) -> None:
     """End what is left over, and forget cancels of jobs that are gone. Does no harm if two pools do it."""
     jobs = await leftover_cancels(connection, schema)
-    ended = await end_cancelled_jobs(connection, schema, jobs, policy) if jobs else {}
+    ended = await end_cancelled_jobs(connection, schema, jobs, retention_policy) if jobs else {}
     for job in jobs:
         if job.id in ended:
             _log(job, ended[job.id])

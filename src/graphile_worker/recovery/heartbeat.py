@@ -76,7 +76,7 @@ class Heartbeat:
         on_heartbeat: Callable[[float, bool], bool],
         on_unavailable: Callable[[], None],
         get_report: Callable[[], JobReport],
-        write_figures: Callable[[Connection, bool], Awaitable[None]],
+        write_statistics: Callable[[Connection, bool], Awaitable[None]],
         get_blockage: Callable[[], LoopBlockage | None] = lambda: None,
         is_listening: Callable[[], bool] = lambda: False,
         get_places: GetPlaces | None = None,
@@ -85,8 +85,8 @@ class Heartbeat:
         description: Description | None = None,
     ) -> None:
         """`on_heartbeat` gets the time when a heartbeat was sent and whether the pool had been declared dead;
-        it returns False if the pool's event loop is closed. `write_figures` gets whether it is the last call.
-        Callbacks are called in the thread of `run`.
+        it returns False if the pool's event loop is closed. `write_statistics` gets whether it is the last
+        call. Callbacks are called in the thread of `run`.
         """
         self._registration = registration
         self._schema = schema
@@ -101,7 +101,7 @@ class Heartbeat:
         self._blocked_batches = BlockedBatches(schema, registration.id, get_open_batches)
         self._state = StateReporter(schema, registration.id, is_listening, get_places, get_stalled)
         self._description = description
-        self._write_figures = write_figures
+        self._write_statistics = write_statistics
         self._timeout = registration.grace / 3
         self._backoff = Backoff(RECONNECT)
         self._can_lock = True
@@ -159,7 +159,7 @@ class Heartbeat:
                 if self._get_blockage() is not None:
                     await self._blocked_batches.end(connection, timeout=self._timeout)
                 await self._rust_heartbeat.send_if_due(connection)
-                await self._write_figures(connection, False)
+                await self._write_statistics(connection, False)
                 await self._pause(connection)
             if is_gone(connection):
                 raise ConnectionError("the connection was closed by the server")
@@ -274,7 +274,7 @@ class Heartbeat:
             await self._rust_heartbeat.deregister(connection)
         if liveness == "lock":
             await unlock_worker(connection, schema, pool_id, timeout=self._timeout)
-        await self._write_figures(connection, True)
+        await self._write_statistics(connection, True)
 
     # -- failures and waiting ------------------------------------------------------------------------------
 

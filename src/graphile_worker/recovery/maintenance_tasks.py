@@ -1,4 +1,4 @@
-"""Maintenance tasks: regular work that one pool does for all pools of a database, such as folding figures.
+"""Maintenance tasks: regular work that one pool does for all pools of a database, such as folding statistics.
 
 The pool that did it last goes on; the others ask now and then, and take over when it is late. So an idle pool
 sends next to nothing, and it does not matter which pool dies. A maintenance task must do no harm if it is

@@ -22,7 +22,7 @@ PURGE = 1_000  # notes per transaction
 NO_ERROR = "no error was stored"
 
 
-class TellHandlers:
+class NotifyFailureHandlers:
     """A maintenance task of pools whose tasks have handlers: see `maintenance_tasks.py`."""
 
     interval = 60.0
@@ -41,12 +41,12 @@ class TellHandlers:
         async with connection.transaction():
             await connection.execute(load("recovery/follow_failures", schema), identifiers)
             rows = await connection.fetch(
-                load("recovery/untold_failures", schema), identifiers, CUT_OFF, STEP
+                load("recovery/unnotified_failures", schema), identifiers, CUT_OFF, STEP
             )
             jobs = [Job(*row) for row in rows]
             specs = [
                 self._handlers[job.task_identifier].spec(job, job.last_error or NO_ERROR) for job in jobs
             ]
             await add_jobs(connection, schema, specs, return_jobs=False)
-            await connection.execute(load("recovery/purge_told_failures", schema), PURGE)
+            await connection.execute(load("recovery/purge_notified_failures", schema), PURGE)
         return len(jobs) >= STEP

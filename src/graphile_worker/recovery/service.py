@@ -27,10 +27,10 @@ from ..failure_handler import FailureHandler
 from ..faults import report
 from ..hooks import Hooks
 from ..job import Job
-from ..keep import KeepPolicy
 from ..observability.job_context import job_fields
 from ..options import SMALLEST_POOL_FOR_RECOVERY, WorkerOptions
 from ..queries.own_session import own_session
+from ..retention import RetentionPolicy
 from ..supervised import Supervised
 from ..version import __version__
 from .blocked_batches import OpenBatch
@@ -107,7 +107,7 @@ class RecoverablePool(Protocol):
     def allow_held_batches(self, after: float = 0.0) -> None: ...
 
 
-class PoolFigures(Protocol):
+class PoolStatistics(Protocol):
     """Writes what the pool has counted; failures are its own affair."""
 
     interval: float
@@ -136,10 +136,10 @@ class Recovery:
         *,
         has_tables: bool,
         has_rust_register: bool = False,
-        figures: PoolFigures | None = None,
+        statistics: PoolStatistics | None = None,
         maintenance_tasks: Sequence[MaintenanceTask] = (),
         handlers: Mapping[str, FailureHandler] | None = None,
-        policy: KeepPolicy | None = None,
+        retention_policy: RetentionPolicy | None = None,
         description: Description | None = None,
         get_places: GetPlaces | None = None,
     ) -> None:
@@ -147,7 +147,7 @@ class Recovery:
 
         `has_rust_register`: whether the Rust port's table of workers is known to exist.
 
-        `policy`: which ends of jobs that a sweep ends are kept; None if there is no history.
+        `retention_policy`: which jobs that a sweep ends are kept; None if there is no history.
         """
         self._pool = pool
         self._options = options
@@ -157,7 +157,7 @@ class Recovery:
         self._hooks = hooks
         self._clock = clock
         self._has_tables = has_tables
-        self._figures = figures
+        self._statistics = statistics
         self._maintenance_tasks = maintenance_tasks
         self._description = description
         self._get_places = get_places
@@ -196,7 +196,7 @@ class Recovery:
                 pool_id=pool.id,
                 is_alive=lambda: pool.lease.is_open,
                 handlers=handlers,
-                policy=policy,
+                retention_policy=retention_policy,
             )
             unknown = UnknownTasks(pool.run_statement, options, clock, pool_id=pool.id, tasks=tasks)
             self._loops += [sweeper.loop, unknown.loop]
@@ -277,9 +277,9 @@ class Recovery:
             loop = Periodic("Rust heartbeat", self._send_rust_heartbeat, self._clock, first_after=first_after)
             self._loops.append(loop)
             loop.start()
-            if self._figures is not None:
-                interval = self._figures.interval
-                loop = Periodic("figures", self._write_due_figures, self._clock, first_after=interval)
+            if self._statistics is not None:
+                interval = self._statistics.interval
+                loop = Periodic("statistics", self._write_due_statistics, self._clock, first_after=interval)
                 self._loops.append(loop)
                 loop.start()
 
@@ -310,7 +310,7 @@ class Recovery:
             get_stalled=lambda: self._pool.stalled_since,
             get_open_batches=self._pool.open_batches,
             description=self._description,
-            write_figures=self._write_figures,
+            write_statistics=self._write_statistics,
         )
         if dsn is None:
             heartbeat = self._heartbeat
@@ -370,20 +370,20 @@ class Recovery:
         due_in = self._rust_heartbeat.due_in
         return self._options.heartbeat_interval if due_in is None else due_in
 
-    async def _write_figures(self, connection: Connection, is_last: bool) -> None:
+    async def _write_statistics(self, connection: Connection, is_last: bool) -> None:
         """Called after each heartbeat, in its thread."""
-        if self._figures is not None:
-            write = self._figures.write if is_last else self._figures.write_if_due
+        if self._statistics is not None:
+            write = self._statistics.write if is_last else self._statistics.write_if_due
             await write(connection, self._registration.grace / 3)
 
-    async def _write_due_figures(self) -> float:
-        """Write figures without heartbeats."""
-        figures = self._figures
-        if figures is None:
+    async def _write_due_statistics(self) -> float:
+        """Write statistics without heartbeats."""
+        statistics = self._statistics
+        if statistics is None:
             return RENEW_INTERVAL
-        if figures.is_pending:
-            await self._pool.run_statement(lambda connection: figures.write(connection, STOP_TIMEOUT))
-        return figures.interval
+        if statistics.is_pending:
+            await self._pool.run_statement(lambda connection: statistics.write(connection, STOP_TIMEOUT))
+        return statistics.interval
 
     def _make_maintenance(
         self, run: StatementRunner, is_alive: Callable[[], bool] = lambda: True
@@ -435,9 +435,9 @@ class Recovery:
                 with suppress(TimeoutError):
                     async with asyncio.timeout(STOP_TIMEOUT):
                         await self._heartbeat_ended.wait()
-            await self._stop_figures()
+            await self._stop_statistics()
         else:
-            await asyncio.gather(self._deregister_if(is_clean), self._stop_figures())
+            await asyncio.gather(self._deregister_if(is_clean), self._stop_statistics())
 
     async def _deregister_if(self, is_clean: bool) -> None:
         if is_clean:
@@ -445,17 +445,17 @@ class Recovery:
                 async with asyncio.timeout(STOP_TIMEOUT):
                     await self._deregister()
 
-    async def _stop_figures(self) -> None:
-        figures = self._figures
-        if figures is not None and (figures.is_pending or (self._pool.once and figures.has_written)):
+    async def _stop_statistics(self) -> None:
+        statistics = self._statistics
+        if statistics is not None and (statistics.is_pending or (self._pool.once and statistics.has_written)):
             with suppress(Exception):
                 async with asyncio.timeout(STOP_TIMEOUT):
-                    await self._finish_figures(figures)
+                    await self._finish_statistics(statistics)
 
-    async def _finish_figures(self, figures: PoolFigures) -> None:
-        """Write the last figures. If all runs drain the queue and end, they must do the maintenance too."""
+    async def _finish_statistics(self, statistics: PoolStatistics) -> None:
+        """Write the last statistics. If all runs drain the queue and end, they do the maintenance too."""
         async with self._own_session() as connection:
-            await figures.write(connection, STOP_TIMEOUT)
+            await statistics.write(connection, STOP_TIMEOUT)
             if self._pool.once:
                 await self._make_maintenance(lambda work: work(connection)).run_due()
 

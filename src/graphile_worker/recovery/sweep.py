@@ -27,10 +27,10 @@ from ..hooks import FailJob, Hooks, LeaveLocked
 from ..hooks.events import JobRecovered, WorkerLost, WorkerRecovered
 from ..hooks.interceptors import call
 from ..job import Job
-from ..keep import KeepPolicy
 from ..queries.add_many import add_jobs
+from ..queries.notified_failures import mark_notified
 from ..queries.retired import delete_retired
-from ..queries.told_failures import mark_told
+from ..retention import RetentionPolicy
 from ..schema_name import SchemaName
 from ..sql import load
 from .cancelled_jobs import cancel_retired, end_cancelled_jobs
@@ -111,15 +111,15 @@ class Sweep:
         delay: float = 0.0,
         max_recoveries: int = DEFAULT_MAX_RECOVERIES,
         handlers: Mapping[str, FailureHandler] | None = None,
-        policy: KeepPolicy | None = None,
+        retention_policy: RetentionPolicy | None = None,
         error_retention: float = 0.0,
     ) -> None:
         """`handlers`: what tasks have added when a job has failed permanently.
 
-        `policy`: which ends of failed and cancelled jobs to keep; None if there is no history.
+        `retention_policy`: which failed and cancelled jobs to keep; None if there is no history.
         `error_retention`: seconds to keep the errors of failed jobs, 0 not to keep them.
         """
-        self._policy = policy
+        self._retention_policy = retention_policy
         self._error_retention = error_retention
         self._handlers = handlers or {}
         self._run = run
@@ -249,7 +249,7 @@ class Sweep:
         retired = [job.id for job in final if recovered[job.id].is_retired]
         if retired:
             await cancel_retired(connection, self._schema, retired)
-        ended = set(await end_cancelled_jobs(connection, self._schema, final, self._policy))
+        ended = set(await end_cancelled_jobs(connection, self._schema, final, self._retention_policy))
         if left := [job_id for job_id in retired if job_id not in ended]:
             ended |= await delete_retired(connection, self._schema, left)
         for job_id in ended:
@@ -259,15 +259,17 @@ class Sweep:
         self, connection: Connection, recovered: dict[int, Recovered], jobs: Sequence[Job]
     ) -> None:
         failed = [job for job in jobs if job.id in recovered and recovered[job.id].has_failed]
-        if not failed or self._policy is None:
+        if not failed or self._retention_policy is None:
             return
         try:
             async with connection.transaction():
-                await keep_recovered(connection, self._schema, failed, self._policy, self._error_retention)
+                await keep_recovered(
+                    connection, self._schema, failed, self._retention_policy, self._error_retention
+                )
         except Exception as error:
             if sqlstate_of(error) not in CANNOT_KEEP:
                 raise
-            logger.debug("the ends of recovered jobs are not kept: %s", message_of(error))
+            logger.debug("recovered jobs are not kept: %s", message_of(error))
 
     async def _tell_handlers(
         self, connection: Connection, recovered: dict[int, Recovered], jobs: Sequence[Job]
@@ -283,7 +285,7 @@ class Sweep:
         try:
             async with connection.transaction():
                 await add_jobs(connection, self._schema, specs, return_jobs=False)
-                await mark_told(connection, self._schema, [job.id for job in ended])
+                await mark_notified(connection, self._schema, [job.id for job in ended])
         except Exception as error:
             if not is_refusal(error):
                 raise

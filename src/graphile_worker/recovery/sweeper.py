@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping
 from ..clock import Clock
 from ..failure_handler import FailureHandler
 from ..hooks import Hooks
-from ..keep import KeepPolicy
 from ..options import WorkerOptions
+from ..retention import RetentionPolicy
 from .orphaned_jobs import purge_recoveries
 from .periodic import Periodic
 from .sweep import StatementRunner, Sweep
@@ -36,7 +36,7 @@ class Sweeper:
         pool_id: str,
         is_alive: Callable[[], bool],
         handlers: Mapping[str, FailureHandler] | None = None,
-        policy: KeepPolicy | None = None,
+        retention_policy: RetentionPolicy | None = None,
         share: Callable[[], float] = random.random,
     ) -> None:
         """`is_alive`: whether this worker's own heartbeats arrive."""
@@ -53,7 +53,7 @@ class Sweeper:
             delay=options.recovery_delay,
             max_recoveries=options.max_recoveries,
             handlers=handlers,
-            policy=policy,
+            retention_policy=retention_policy,
             error_retention=options.error_retention,
         )
         self.loop = Periodic("sweep", self._run_sweep, clock, first_after=self._delay() / 2)

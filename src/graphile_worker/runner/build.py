@@ -22,12 +22,12 @@ from ..db.single import SingleConnection, is_connection
 from ..errors import ConfigError
 from ..executor_settings import executors_of
 from ..hooks import Events, Plugin, WorkerContext
-from ..keep import Keep, KeepPolicy
 from ..lane import lanes_of, merged_lanes
 from ..migrate.run import migrate
 from ..observability.log_plugin import LogPlugin
 from ..options import WorkerOptions
 from ..queries.names import is_anything_waiting
+from ..retention import Retention, RetentionPolicy
 from ..tasks.extensions import Extensions
 from ..tasks.group_guard import guard
 from ..tasks.injection import check_extensions
@@ -98,8 +98,8 @@ class WorkerBuilder:
     """Whether the tables for recurring jobs exist."""
     has_failure_handlers: bool
     """Whether the tables for the handlers of permanent failures exist."""
-    has_figures: bool
-    """Whether figures are counted. This and the fields above are set by `open`."""
+    has_statistics: bool
+    """Whether statistics are counted. This and the fields above are set by `open`."""
 
     def __init__(self, arguments: RunArguments | RunOnceArguments, *, once: bool = False) -> None:
         _check_conflicts(arguments)
@@ -124,7 +124,9 @@ class WorkerBuilder:
             self._pg_pool = SingleConnection(self._pg_pool)
         if isinstance(self._pg_pool, SingleConnection):
             # Leave no state in the caller's session. Other sessions cannot see what it has not committed.
-            self.options = self.options.with_values(recovery=False, figures=False, prepared_statements=False)
+            self.options = self.options.with_values(
+                recovery=False, statistics=False, prepared_statements=False
+            )
         hooks = call_hooks(arguments)
         self.events: Events = hooks.events
         """The caller's observers; they may serve other runs too."""
@@ -166,7 +168,7 @@ class WorkerBuilder:
             self.has_schedules = report.has_schedules
             self.has_failure_handlers = report.has_failure_handlers
             self._has_limits = report.has_limits
-            self.has_figures = options.figures and report.has_figures
+            self.has_statistics = options.statistics and report.has_statistics
             if self._app is not None and self._app.lifespan is not None:
                 plugins += self._loaded(await self._enter_app(self._app))
             check_limits(self.lanes, has_limits=self._has_limits)
@@ -377,8 +379,8 @@ class WorkerBuilder:
             once=self.once,
             reserved=self._reserved_connections,
             has_queue_indexes=self.has_tables,
-            policy=self._keep_policy if self.has_history else None,
-            counts_figures=self.has_figures,
+            retention_policy=self._retention_policy if self.has_history else None,
+            counts_statistics=self.has_statistics,
             has_control=self.has_control,
         )
         budget = self._connection_budget
@@ -410,21 +412,21 @@ class WorkerBuilder:
         return joined_flags(self._app.forbidden_flags, given)
 
     @cached_property
-    def _keep_policy(self) -> KeepPolicy:
+    def _retention_policy(self) -> RetentionPolicy:
         options = self.options
         retention = options.history_retention
         tasks = {name: task._keep.resolved(retention) for name, task in self.tasks.items() if task._keep}
-        return KeepPolicy(options.history, default=Keep(retention), tasks=tasks)
+        return RetentionPolicy(options.history, default=Retention(retention), tasks=tasks)
 
     def make_recovery(self, pool: WorkerPool) -> Recovery:
-        from ..figures.write import FigureWriter
         from ..recovery.service import Recovery
+        from ..statistics.write import StatisticsWriter
 
         options = self.options
-        figures = None
-        if pool.figures is not None:
-            figures = FigureWriter(
-                pool.figures, options.schema_name, pool.id, heartbeat_interval=options.heartbeat_interval
+        statistics = None
+        if pool.statistics is not None:
+            statistics = StatisticsWriter(
+                pool.statistics, options.schema_name, pool.id, heartbeat_interval=options.heartbeat_interval
             )
         return Recovery(
             pool,
@@ -436,9 +438,9 @@ class WorkerBuilder:
             self._clock,
             has_tables=self.has_tables,
             has_rust_register=self.has_rust_register,
-            figures=figures,
+            statistics=statistics,
             maintenance_tasks=self._maintenance_tasks(pool),
-            policy=self._keep_policy if self.has_history else None,
+            retention_policy=self._retention_policy if self.has_history else None,
             handlers=self._handlers,
             description=self._description(),
             get_places=None if self.executors is None else self.executors.places,
@@ -487,19 +489,19 @@ class WorkerBuilder:
 
     def _maintenance_tasks(self, pool: WorkerPool) -> list[MaintenanceTask]:
         """Regular work that one pool does for all."""
-        from ..figures.upkeep import figure_maintenance
         from ..history.upkeep import history_maintenance
+        from ..statistics.upkeep import statistics_maintenance
 
         options = self.options
         maintenance_tasks: list[MaintenanceTask] = []
-        if (counter := pool.figures) is not None:
-            maintenance_tasks += figure_maintenance(options.schema_name, lambda: counter.is_active)
+        if (counter := pool.statistics) is not None:
+            maintenance_tasks += statistics_maintenance(options.schema_name, lambda: counter.is_active)
         if self.has_history:
-            maintenance_tasks += history_maintenance(options, self._keep_policy)
+            maintenance_tasks += history_maintenance(options, self._retention_policy)
         if self._handlers and self.has_failure_handlers:
-            from ..recovery.other_failures import TellHandlers
+            from ..recovery.other_failures import NotifyFailureHandlers
 
-            maintenance_tasks.append(TellHandlers(options.schema_name, self._handlers))
+            maintenance_tasks.append(NotifyFailureHandlers(options.schema_name, self._handlers))
         return maintenance_tasks
 
     def make_cron(self) -> CronScheduler:

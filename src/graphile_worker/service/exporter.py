@@ -6,11 +6,11 @@ import asyncio
 import signal
 from typing import Any
 
-from ..figures.gauges import gauge
 from ..metrics.client_library import REGISTRY
 from ..metrics.database_metrics import DatabaseCollector, own_reader
 from ..metrics.database_reader import DatabaseReader
 from ..options import WorkerOptions
+from ..statistics.gauges import gauge
 from ..version import __version__
 from .http.own_metrics import own_text
 from .http.pages import METRICS_TYPE, PATHS

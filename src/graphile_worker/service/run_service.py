@@ -14,7 +14,7 @@ from .systemd import Systemd
 
 if TYPE_CHECKING:
     from ..hooks import Plugin
-    from .http.front import Front
+    from .http.health_server_process import HealthServerProcess
     from .run_worker import OpenPlugin
     from .systemd.reporter import Reporter
     from .systemd.supervising import SystemdParent
@@ -65,11 +65,11 @@ def run_service(service: Service) -> int:
     from .error_report import reported
     from .processes import supervise
 
-    front: Front | None = None
+    health_server: HealthServerProcess | None = None
     if service.serves_http and service.http_port is not None:
-        from .http.front import Front
+        from .http.health_server_process import HealthServerProcess
 
-        front = Front(service.http_address, service.http_port, service.processes)
+        health_server = HealthServerProcess(service.http_address, service.http_port, service.processes)
     systemd: SystemdParent | None = None
     if service.notifies:
         from .systemd.supervising import SystemdParent
@@ -77,17 +77,22 @@ def run_service(service: Service) -> int:
         systemd = SystemdParent(service.systemd, service.processes)
     return supervise(
         service.processes,
-        lambda: reported(lambda: _work(service, front, systemd)),
+        lambda: reported(lambda: _work(service, health_server, systemd)),
         replace=not service.once,
         kill_after=(UNKNOWN_GRACE if service.grace is None else service.grace) + KILL_MARGIN,
         reload=service.reload,
-        helper=front,
+        helper=health_server,
         systemd=systemd,
     )
 
 
-def _work(service: Service, front: Front | None = None, systemd: SystemdParent | None = None) -> int:
-    """Run a worker in this process. If it is one of several, `front` serves HTTP and `systemd` notifies."""
+def _work(
+    service: Service, health_server: HealthServerProcess | None = None, systemd: SystemdParent | None = None
+) -> int:
+    """Run a worker in this process.
+
+    If it is one of several, `health_server` serves HTTP and `systemd` notifies.
+    """
     from .run_worker import run_worker
 
     service.parent.attach()
@@ -101,7 +106,7 @@ def _work(service: Service, front: Front | None = None, systemd: SystemdParent |
     if service.serves_http:
         from .http.own_metrics import metrics_plugins
 
-        server = _http_plugin(service, front)
+        server = _http_plugin(service, health_server)
         plugins += [server, *metrics_plugins(of_database=service.database_metrics)]
     if (reporter := _reporter(service, systemd)) is not None:
         plugins.append(reporter)
@@ -128,11 +133,11 @@ def _reporter(service: Service, systemd: SystemdParent | None) -> Reporter | Non
     return Reporter(receiver, service.systemd.watchdog, may_reload=lambda: service.reload.is_enabled)
 
 
-def _http_plugin(service: Service, front: Front | None) -> OpenPlugin:
-    if front is not None:
+def _http_plugin(service: Service, health_server: HealthServerProcess | None) -> OpenPlugin:
+    if health_server is not None:
         from .http.reporting_plugin import ReportingPlugin
 
-        return ReportingPlugin(front.path)
+        return ReportingPlugin(health_server.path)
     from .http.plugin import HttpPlugin
 
     return HttpPlugin(service.http_port or 0, service.http_address)

@@ -1,7 +1,7 @@
 """Executable files as tasks: one child process per job (TL6).
 
 The child gets the job in its environment and the payload as JSON on standard input. Its output becomes log
-lines of the job. Exit status 0 is success, some others are endings that the child chooses, the rest are
+lines of the job. Exit status 0 is success, some others are directives that the child chooses, the rest are
 failures. When the job is aborted or cancelled, the child's process group
 gets SIGTERM and, if it does not exit, SIGKILL.
 """
@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
-from ..endings import MAX_DELAY, GiveUp, RetryIn, Snooze
+from ..directives import MAX_DELAY, GiveUp, RetryIn, Snooze
 from ..errors import ExecutableFailedError, JobInterruptedError
 from ..job import Job
 from ..signal_names import signal_name
@@ -46,7 +46,7 @@ async def run_executable(
     """Run the file for the helpers' job.
 
     Raises ExecutableFailedError if it failed, JobInterruptedError if it ended because the job was aborted,
-    and an ending if it exited with the status of one.
+    and a directive if it exited with the status of one.
     """
     helpers.raise_if_aborted()
     logger = helpers.logger

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ..endings import Ending, check_period
+from ..directives import JobDirective, check_period
 from ..expiry import expiry_of
 from ..job import Job
 from .helpers import JobHelpers
@@ -17,7 +17,7 @@ from .helpers import JobHelpers
 OPTION = "expires"
 
 
-class JobHasExpired(Ending):
+class JobHasExpired(JobDirective):
     """The job was due too long ago."""
 
     def __init__(self, waited: float, allowed: float) -> None:
@@ -39,7 +39,7 @@ def check_expiry_first(
 
     Both times are the database's, so the clock of this machine does not matter.
     """
-    from ..figures.counter import wait_of
+    from ..statistics.counter import wait_of
 
     def invoke_unless_expired(payload: Any, helpers: JobHelpers) -> Any:
         waited = wait_of(helpers.job)
@@ -52,7 +52,7 @@ def check_expiry_first(
 
 def check_job_expiry(job: Job) -> None:
     """Raise JobHasExpired if the job itself says so; both times are the database's."""
-    from ..figures.counter import wait_of
+    from ..statistics.counter import wait_of
 
     expiry = expiry_of(job.raw_flags)
     if expiry is None or job.raw_locked_at is None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from ..endings import check_period
+from ..directives import check_period
 from ..errors import InvalidArgumentError
 from ..failure_handler import FailureHandler
 from ..retry import Retry

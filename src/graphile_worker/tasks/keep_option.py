@@ -9,23 +9,23 @@ from typing import Any
 import msgspec
 
 from ..errors import InvalidArgumentError
-from ..keep import Keep, check_keep
+from ..retention import Retention, check_keep
 
 OPTIONS = ("keep", "keep_payload")
 
 
 class TaskKeep(msgspec.Struct, frozen=True):
-    """What a task says about keeping the ends of its jobs."""
+    """What a task says about keeping its finished jobs."""
 
     keep: bool | timedelta
     payload: bool = False
 
-    def resolved(self, default_seconds: float) -> Keep | None:
+    def resolved(self, default_seconds: float) -> Retention | None:
         """The same with the worker's retention for `keep=True`; None to keep nothing."""
         if self.keep is False:
             return None
         seconds = default_seconds if self.keep is True else self.keep.total_seconds()
-        return Keep(seconds, self.payload)
+        return Retention(seconds, self.payload)
 
 
 def task_keep(options: Mapping[str, Any]) -> TaskKeep | None:

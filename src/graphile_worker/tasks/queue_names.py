@@ -27,7 +27,7 @@ class QueueNames:
         self._clock = clock or SystemClock()
         self._names: dict[int, str] = {}
         self._waiting: dict[int, asyncio.Future[str]] = {}
-        self._batch: list[int] = []
+        self._requested: list[int] = []
         self._flushes: set[asyncio.Task[None]] = set()
 
     def cached(self, queue_id: int) -> str | None:
@@ -53,14 +53,14 @@ class QueueNames:
             await asyncio.wait(self._flushes)
         error = GraphileWorkerError("the worker has stopped, so queue names cannot be looked up")
         self._reject(list(self._waiting), error)
-        self._batch.clear()
+        self._requested.clear()
 
     def _request(self, queue_id: int) -> asyncio.Future[str]:
         future: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         future.add_done_callback(_mark_retrieved)
         self._waiting[queue_id] = future
-        self._batch.append(queue_id)
-        if len(self._batch) == 1:
+        self._requested.append(queue_id)
+        if len(self._requested) == 1:
             flush = asyncio.create_task(self._flush_later(), name="graphile-worker queue names")
             self._flushes.add(flush)
             flush.add_done_callback(self._flushes.discard)
@@ -68,17 +68,17 @@ class QueueNames:
 
     async def _flush_later(self) -> None:
         await self._clock.sleep(self._delay)
-        batch, self._batch = self._batch, []
+        requested, self._requested = self._requested, []
         try:
-            names = await self._look_up(batch)
-            if len(names) != len(batch):
+            names = await self._look_up(requested)
+            if len(names) != len(requested):
                 raise GraphileWorkerError(
-                    f"{len(batch)} queue names were requested, {len(names)} were returned"
+                    f"{len(requested)} queue names were requested, {len(names)} were returned"
                 )
         except Exception as error:
-            self._reject(batch, error)
+            self._reject(requested, error)
             return
-        for queue_id, name in zip(batch, names, strict=True):
+        for queue_id, name in zip(requested, names, strict=True):
             if name is None:
                 message = f"there is no queue with the id {queue_id}; was it removed by a cleanup?"
                 self._reject([queue_id], InvalidArgumentError("queue id", message))

@@ -124,7 +124,7 @@ class Task(Generic[P, Arguments, R]):
     queue_name_for: QueueNameFunction | None
     """Returns the queue of a job with this payload; None if that does not depend on the payload."""
     _keep: TaskKeep | None
-    """Whether the ends of its jobs are kept; None leaves it to the worker."""
+    """Whether its finished jobs are kept; None leaves it to the worker."""
     _failure_rules: FailureRules | None
     """What happens after a failed attempt; None for the default."""
     _expires: float | None

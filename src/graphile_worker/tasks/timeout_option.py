@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ..endings import check_period
+from ..directives import check_period
 from ..errors import InvalidArgumentError
 from ..time_limit import TimeLimit
 

@@ -13,10 +13,10 @@ from typing import Any
 import msgspec
 
 from ..errors import ConfigError
-from ..keep import KeepPolicy
 from ..lane import FAIR, MAIN, Lane, Order
 from ..limit import Limit, unique_limits
 from ..options import WorkerOptions
+from ..retention import RetentionPolicy
 from ..tasks.task import AnyTask
 
 MANY_LANES = 10  # each lane makes a fetch of its own for each announced job
@@ -63,9 +63,9 @@ class PoolPlan(msgspec.Struct, frozen=True, kw_only=True):
     reserved: int = 0
     """Connections of the database pool that are in use elsewhere while this pool is alive."""
     has_queue_indexes: bool = True
-    policy: KeepPolicy | None = None
+    retention_policy: RetentionPolicy | None = None
     """Which ends of jobs are kept; None if there is no history."""
-    counts_figures: bool = False
+    counts_statistics: bool = False
     has_control: bool = False
     """Whether the tables for pauses and cancelled jobs exist."""
 

@@ -18,7 +18,6 @@ from ..db.connection import Pool
 from ..db.errors import is_schema_missing, translated_error
 from ..error_text import describe
 from ..errors import ConfigError, WorkerStoppedError
-from ..figures.counter import FigureCounter
 from ..hooks import Hooks
 from ..hooks.events import PoolCreated, PoolFatalError, PoolLoopBlocked, WorkerGetJobError
 from ..job import Job
@@ -26,6 +25,7 @@ from ..recovery.blocked_batches import OpenBatch
 from ..recovery.blocked_loop import LoopBlockage
 from ..recovery.lease import Lease
 from ..recovery.worker_rows import add_worker_tasks
+from ..statistics.counter import StatisticsCounter
 from ..tasks.services import WorkerServices
 from ..tasks.task import AnyTask
 from ..tasks.threads import TaskThreads
@@ -82,23 +82,26 @@ class WorkerPool:
         self._sessions = sessions = Sessions(context, database, self.lease, reserved=plan.reserved)
         self._lanes = lanes = Lanes(context, sessions)
 
+        retention_policy = plan.retention_policy
         self._recorder = recorder = (
-            None if plan.policy is None else HistoryRecorder(context, sessions, plan.policy, hooks._redactors)
+            None
+            if retention_policy is None
+            else HistoryRecorder(context, sessions, retention_policy, hooks._redactors)
         )
         self._progress = ProgressReporter(context, sessions, lanes)
-        self.figures = FigureCounter(self._tasks) if plan.counts_figures else None
+        self.statistics = StatisticsCounter(self._tasks) if plan.counts_statistics else None
         """What this pool has done and not yet reported."""
         hold = None
         if spare is not None and plan.may_hold:
             hold = partial(HeldBatches, context, sessions, spare, lanes, hooks._on_recovery)
         self._sink = sink = Sink(
-            context, sessions.write, lanes, hold, recorder, self.figures, hooks._redactors
+            context, sessions.write, lanes, hold, recorder, self.statistics, hooks._redactors
         )
         self._held_batches = sink.held_batches
 
         self._threads = threads = TaskThreads(plan.concurrency)
         self._executor = executor = Executor(
-            self._tasks, services, threads, hooks, plan.policy, clock, plan.options.job_timeout
+            self._tasks, services, threads, hooks, retention_policy, clock, plan.options.job_timeout
         )
         self._leaked_tasks = LeakedTasks(threads, plan.options.max_leaked_tasks, self)
         wide_queues = WideQueues(context, sessions, background, lanes, plan.tasks)
@@ -108,7 +111,7 @@ class WorkerPool:
         self._eviction_check = EvictionCheck(context, sessions, lanes, sink)
         self._pauses = pauses = PauseWatch(context, sessions, lanes)
         self._commands = commands = OperatorCommands(context, sessions, lanes, threads, background)
-        cancellations = Cancellations(context, sessions, lanes, executor, sink, plan.policy)
+        cancellations = Cancellations(context, sessions, lanes, executor, sink, retention_policy)
         control = ControlWatch(context, background, pauses, cancellations, commands, wide_queues)
         self._control = control if plan.has_control else None
         schema_watch = SchemaWatch(context, sessions, background)
@@ -180,9 +183,9 @@ class WorkerPool:
         options, names = self._plan.options, list(tasks)
         for task in tasks.values():
             task._prepare()
-        if self._plan.policy is not None:
+        if self._plan.retention_policy is not None:
             retention = options.history_retention
-            self._plan.policy.add_tasks(
+            self._plan.retention_policy.add_tasks(
                 {name: task._keep.resolved(retention) for name, task in tasks.items() if task._keep}
             )
         self.set_tasks({**self._tasks, **tasks})

@@ -1,4 +1,4 @@
-"""`/api/v1/jobs/{id}`: one job, its attempts, the verdict about it; adding and editing jobs."""
+"""`/api/v1/jobs/{id}`: one job, its attempts, the explanation of its state; adding and editing jobs."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from .. import audit
 from ..answers import Download, Problem
 from ..audit import actor_of
 from ..call import Call
+from ..models.explanation import Explanation
 from ..models.job import Attempt, JobEdit, JobView, NewJob, Revealed
-from ..models.verdict import Verdict
 from ..routes import API, Route
-from ..service import add, job, verdict_facts
+from ..service import add, explanation_facts, job
 from .jobs import redactor_of
 
 
@@ -47,11 +47,11 @@ async def list_attempts(call: Call) -> Attempts:
     return Attempts((await get_job(call)).failed_attempts)
 
 
-async def get_verdict(call: Call) -> Verdict:
+async def get_explanation(call: Call) -> Explanation:
     view = await get_job(call)
     if not view.is_queued:
-        return verdict_facts.GONE
-    return await verdict_facts.verdict_of(call.database, view.id)
+        return explanation_facts.GONE
+    return await explanation_facts.explanation_of(call.database, view.id)
 
 
 async def get_stack(call: Call) -> Stack:
@@ -116,8 +116,8 @@ ROUTES = [
         answer=Attempts, summary="Failed attempts of a job",
     ),
     Route(
-        method="GET", path=f"{ONE}/verdict", handler=get_verdict, permission="jobs.read", answer=Verdict,
-        summary="Why a job does not run",
+        method="GET", path=f"{ONE}/explanation", handler=get_explanation, permission="jobs.read",
+        answer=Explanation, summary="Why a job does not run",
     ),
     Route(
         method="POST", path=f"{ONE}/stack", handler=get_stack, permission="jobs.read", answer=Stack,

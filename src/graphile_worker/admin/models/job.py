@@ -7,10 +7,10 @@ from typing import Any, Literal
 
 import msgspec
 
-from ...history.records import EndState
+from ...history.records import FinishedState
 from ...queries.job_filter import JobState
 
-JobStanding = JobState | EndState | Literal["gone"]
+JobViewState = JobState | FinishedState | Literal["gone"]
 
 
 class Attempt(msgspec.Struct, frozen=True, kw_only=True):
@@ -28,10 +28,10 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     version: str | None
 
 
-class End(msgspec.Struct, frozen=True, kw_only=True):
+class FinishedView(msgspec.Struct, frozen=True, kw_only=True):
     """How the job ended, if that was kept."""
 
-    state: EndState
+    state: FinishedState
     finished_at: datetime
     started_at: datetime | None
     duration: float | None
@@ -55,7 +55,7 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     """A job. What only a row in the queue has is None once the job is gone."""
 
     id: int
-    state: JobStanding
+    state: JobViewState
     task: str | None
     queue: str | None = None
     priority: int | None = None
@@ -78,7 +78,7 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     is_cancelled: bool = False
     cancel_reason: str | None = None
     progress: ProgressView | None = None
-    ends: list[End] = []
+    history: list[FinishedView] = []
     """The latest first."""
     failed_attempts: list[Attempt] = []
     """The latest first."""

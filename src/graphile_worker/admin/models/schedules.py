@@ -16,7 +16,7 @@ class ScheduledRun(msgspec.Struct, frozen=True, kw_only=True):
     job_id: int
     due_at: datetime
     state: str
-    """As of a job, or of its end; `gone` if the end was not kept."""
+    """As of a job, or as the history says; `gone` if it was not kept."""
     finished_at: datetime | None = None
     duration: float | None = None
     """Seconds that the last attempt took."""

@@ -30,4 +30,4 @@ class Series(msgspec.Struct, frozen=True, kw_only=True):
     """By task, or `all`, and then by metric. Rates are per minute, times in seconds; null if unknown."""
     markers: list[Marker] = []
     is_recorded: bool = True
-    """False if no worker records figures: the tables are missing."""
+    """False if no worker records statistics: the tables are missing."""

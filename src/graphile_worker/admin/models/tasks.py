@@ -130,7 +130,7 @@ class TaskDetails(msgspec.Struct, frozen=True, kw_only=True):
     """Of the jobs that are kept; empty if the task keeps none."""
     running: list[RunningLine] = []
     is_recorded: bool = True
-    """False if no worker records figures."""
+    """False if no worker records statistics."""
     notes: TaskNotes | None = None
     """What workers say about it; None if they say nothing."""
     schedules: list[TaskSchedule] = []

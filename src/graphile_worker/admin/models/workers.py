@@ -62,7 +62,7 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True):
     """The longest-running first."""
     lanes: list[WorkerLane] = []
     per_minute: float | None = None
-    """Attempts that ended, in the last minutes; None without figures."""
+    """Attempts that ended, in the last minutes; None without statistics."""
     failed_per_minute: float | None = None
     is_listening: bool | None = None
     """False if it finds jobs by polling; None if it does not say."""

@@ -11,7 +11,6 @@ import msgspec
 from ..answers import Page, Problem, Redirect
 from ..api.actions import announced
 from ..audit import actor_of
-from ..back import path_back
 from ..call import Call
 from ..confirm import confirmation
 from ..models.actions import (
@@ -25,6 +24,7 @@ from ..models.actions import (
     Smallint,
 )
 from ..render import zone_of
+from ..return_url import return_url
 from ..routes import Route
 from ..service import actions
 from ..service.audit import words_for
@@ -176,7 +176,7 @@ def local_time(call: Call, text: str) -> datetime | None:
 def _back(call: Call, form: ActionForm, answer: ActionAnswer | None = None) -> str:
     if answer is not None and answer.added and len(answer.added) == 1:
         return f"/jobs/{answer.added[0]}"
-    return path_back(call, form.back, f"/jobs/{form.ids[0]}" if len(form.ids) == 1 else "/jobs")
+    return return_url(call, form.back, f"/jobs/{form.ids[0]}" if len(form.ids) == 1 else "/jobs")
 
 
 ANY_ACTION = tuple(dict.fromkeys(PERMISSION_FOR.values()))

@@ -1,4 +1,4 @@
-"""Job: one job with its verdict, payload, error, attempts and neighbours."""
+"""Job: one job with its explanation, payload, error, attempts and neighbours."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from ..api.job import download, get_stack, job_id_of
 from ..api.jobs import redactor_of
 from ..audit import actor_of
 from ..call import Call
+from ..models.explanation import Explanation, Remedy
 from ..models.job import JobEdit, JobView
-from ..models.verdict import Remedy, Verdict
 from ..permissions import Permission
 from ..routes import API, Route
-from ..service import add, audit, copies, job, timeline, verdict_facts
+from ..service import add, audit, copies, explanation_facts, job, timeline
 from ..service.expected import read_notes
-from ..service.verdict import decide
+from ..service.explanation import decide
 from ..show import lay_out, lay_out_error, one_line, visible
 
 MAX_TRACES = 20
@@ -37,7 +37,7 @@ REMEDIES: dict[str, tuple[str, Permission]] = {
     "unlock_queue": ("/queues/unlock", "workers.unlock"),
     "unlock_worker": ("/workers/unlock", "workers.unlock"),
 }
-"""Where the actions of a verdict go, and what they need."""
+"""Where the actions of an explanation go, and what they need."""
 
 
 class EditForm(msgspec.Struct, kw_only=True):
@@ -68,9 +68,9 @@ async def _page(call: Call, revealed: str | None = None) -> Page:
     job_id, redactor, schema = job_id_of(call), redactor_of(call), call.database.schema
     async with call.database.read() as connection:
         record = await job.get_record(connection, schema, job_id)
-        verdict, near = None, job.Neighbours()
+        explanation, near = None, job.Neighbours()
         if record.job is not None:
-            verdict = decide(await verdict_facts.gather(connection, schema, record.job))
+            explanation = decide(await explanation_facts.gather(connection, schema, record.job))
             near = await job.neighbours(connection, schema, record.job, redactor)
         view = job.view_of(record, redactor, await job.read_lane(connection, schema, record))
         notes = await read_notes(connection, schema, view.task)
@@ -84,33 +84,35 @@ async def _page(call: Call, revealed: str | None = None) -> Page:
     shown = revealed if revealed is not None else payload
     traces = [] if shown is None else traces_in(shown)
     values = {
-        "job": view, "verdict": verdict, "near": near, "entries": entries,
+        "job": view, "explanation": explanation, "near": near, "entries": entries,
         "payload": None if shown is None else lay_out(without_trace(shown)),
         "traces": traces[:MAX_TRACES], "more_traces": len(traces[MAX_TRACES:]),
         "is_revealed": revealed is not None,
         "is_redacted": revealed is None and _is_redacted(record, payload),
         "errors": _errors(view), "steps": timeline.steps_of(view, datetime.now(UTC)),
         "copies": copies.copies_of(view, without_trace(payload or "{}"), _address(call), schema.name),
-        "links": links_of(call, view, traces), "remedies": _remedies(call, verdict, view),
+        "links": links_of(call, view, traces), "remedies": _remedies(call, explanation, view),
         "one_line": one_line, "visible": visible, "words_for": audit.words_for,
-        "result": _result(view), "headline": _headline(verdict), "notes": notes,
+        "result": _result(view), "headline": _headline(explanation), "notes": notes,
     }  # fmt: skip
-    return Page("job.html", f"Job {job_id}", here="jobs", values=values, text=lambda: _as_text(view, verdict))
+    return Page(
+        "job.html", f"Job {job_id}", here="jobs", values=values, text=lambda: _as_text(view, explanation)
+    )
 
 
-def _headline(verdict: Verdict | None) -> str:
-    """The verdict as the end of "Why it is not running: …"."""
-    if verdict is None or verdict.kind.startswith("running") or verdict.kind == "prefetched":
-        return "" if verdict is None else verdict.headline
-    text = verdict.headline
+def _headline(explanation: Explanation | None) -> str:
+    """The explanation as the end of "Why it is not running: …"."""
+    if explanation is None or explanation.kind.startswith("running") or explanation.kind == "prefetched":
+        return "" if explanation is None else explanation.headline
+    text = explanation.headline
     return text[0].lower() + text[1:] if text.startswith(("It ", "Its ", "No ", "All ")) else text
 
 
 def _is_redacted(record: JobRecord, shown: str | None) -> bool:
     """Whether the payload differs from what is shown, so that there is something to reveal."""
     raw = record.job.raw_payload if record.job is not None else None
-    for end in record.ends if raw is None else ():
-        raw = raw or end.raw_payload
+    for finished in record.history if raw is None else ():
+        raw = raw or finished.raw_payload
     return raw is not None and shown is not None and raw != shown
 
 
@@ -138,9 +140,9 @@ def _errors(view: JobView) -> list[dict[str, object]]:
 
 
 def _result(view: JobView) -> object:
-    for end in view.ends:
-        if end.result is not None:
-            return lay_out(bytes(end.result).decode())
+    for finished in view.history:
+        if finished.result is not None:
+            return lay_out(bytes(finished.result).decode())
     return None
 
 
@@ -170,10 +172,10 @@ def links_of(call: Call, view: JobView, traces: Sequence[Mapping[str, str]]) -> 
     return found
 
 
-def _remedies(call: Call, verdict: Verdict | None, view: JobView) -> list[dict[str, object]]:
+def _remedies(call: Call, explanation: Explanation | None, view: JobView) -> list[dict[str, object]]:
     """What helps, as buttons that the person may press and links."""
     found: list[dict[str, object]] = []
-    for remedy in verdict.remedies if verdict is not None else ():
+    for remedy in explanation.remedies if explanation is not None else ():
         if remedy.page:
             found.append({"label": remedy.label, "href": _page_of(call, remedy)})
             continue
@@ -195,7 +197,7 @@ def _fields(remedy: Remedy, view: JobView) -> dict[str, object]:
     return back if remedy.action == "resume_all" else {name: remedy.name, **back}
 
 
-def _as_text(view: JobView, verdict: Verdict | None) -> str:
+def _as_text(view: JobView, explanation: Explanation | None) -> str:
     facts = plain.fields(
         [
             ("state", view.state), ("task", view.task), ("queue", view.queue), ("priority", view.priority),
@@ -204,9 +206,9 @@ def _as_text(view: JobView, verdict: Verdict | None) -> str:
             ("locked by", view.locked_by), ("lane", view.lane), ("error", one_line(view.last_error)),
         ]
     )  # fmt: skip
-    if verdict is None:
+    if explanation is None:
         return plain.page(f"Job {view.id}", facts)
-    return plain.page(f"Job {view.id}", verdict.headline, "\n".join(verdict.evidence), facts)
+    return plain.page(f"Job {view.id}", explanation.headline, "\n".join(explanation.evidence), facts)
 
 
 async def edit_page(call: Call) -> Page:

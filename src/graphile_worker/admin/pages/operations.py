@@ -10,12 +10,12 @@ from .. import plain
 from ..answers import Page, Redirect
 from ..api.operations import ANY_ACTION, OperationsQuery, announce_to, chosen_of, id_of
 from ..audit import actor_of
-from ..back import path_back
 from ..call import Call
 from ..filters import Filter
 from ..models.actions import PERMISSION_FOR, ActionName, Attempts, Reason, Smallint
 from ..models.operations import Operation, OperationRequest, Rate
 from ..render import zone_of
+from ..return_url import return_url
 from ..routes import API, Route
 from ..service import operations
 from ..service.audit import words_for
@@ -74,7 +74,7 @@ async def _question(call: Call, form: NewForm) -> Page:
     values = {
         "form": form, "found": found, "zone": zone_name(zone_of(call)),
         "word": words_for(form.action), "filter": Filter.parse(form.q).text,
-        "back": path_back(call, form.back, call.url("/jobs", q=form.q)[len(call.url("")) :]),
+        "back": return_url(call, form.back, call.url("/jobs", q=form.q)[len(call.url("")) :]),
         "typed": str(found.count.value) if found.needs_confirmation else "",
     }  # fmt: skip
     return Page("operation_new.html", f"{words_for(form.action)} all that match?", here="jobs", values=values)

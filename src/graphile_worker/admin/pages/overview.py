@@ -1,4 +1,4 @@
-"""Overview: the state of everything in one sentence, then in figures."""
+"""Overview: the state of everything in one sentence, then in statistics."""
 
 from __future__ import annotations
 

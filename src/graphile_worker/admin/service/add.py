@@ -9,8 +9,8 @@ import msgspec
 
 from ...db.connection import Connection
 from ...queries.audit import Actor, complete_record, record
-from ...queries.before import keep_before, settle_before
 from ...queries.inspection import JobDetails
+from ...queries.undo_snapshots import finalize_snapshot, snapshot_jobs
 from ...recovery.running_tasks import running_tasks
 from ...recovery.worker_rows import list_workers
 from ...spec import JobSpec
@@ -115,12 +115,12 @@ async def _edit(
         jobs=1, job_ids=[job_id], details={"task": before.task_identifier, "revision": revision},
     )  # fmt: skip
     if audit_id is not None:
-        await keep_before(connection, schema, audit_id, [job_id])
+        await snapshot_jobs(connection, schema, audit_id, [job_id])
     found = await connection.fetchval(load("admin/edit_payload", schema), job_id, revision, payload)
     if found is None:
         raise _changed("It was changed meanwhile", {})
     if audit_id is not None:
-        await settle_before(connection, schema, audit_id, [job_id], [job_id])
+        await finalize_snapshot(connection, schema, audit_id, [job_id], [job_id])
         await complete_record(
             connection,
             schema,
@@ -140,7 +140,7 @@ def _changed(why: str, current: dict[str, Any]) -> Problem:
 
 async def known_tasks(database: Database, connection: Connection) -> list[str]:
     """Tasks that running workers have, for the form; empty if they do not say."""
-    from .verdict_facts import if_readable
+    from .explanation_facts import if_readable
 
     async def read() -> list[str]:
         workers = await list_workers(connection, database.schema)

@@ -17,7 +17,7 @@ from ... import sqlstates
 from ...db.connection import Connection
 from ...db.errors import sqlstate_of
 from ...expiry import EXPIRES_FLAG
-from ...queries.before import keep_added, keep_before, settle_before
+from ...queries.undo_snapshots import finalize_snapshot, snapshot_added, snapshot_jobs
 from ...spec import SMALLINT_MAX, JobSpec
 from ...sql import load
 from ..models.actions import ActionName, ActionValues
@@ -92,16 +92,16 @@ async def change(
     if not ids:
         return done
     if audit_id is not None and action != "add_again":
-        await keep_before(connection, utils.schema, audit_id, ids)
+        await snapshot_jobs(connection, utils.schema, audit_id, ids)
     await _CHANGES[action](making)
     if audit_id is not None:
         if action == "add_again":
-            await keep_added(connection, utils.schema, audit_id, done.added)
-            await settle_before(connection, utils.schema, audit_id, [], done.added)
+            await snapshot_added(connection, utils.schema, audit_id, done.added)
+            await finalize_snapshot(connection, utils.schema, audit_id, [], done.added)
             done.kept = len(done.added)
         else:
             undoable = sorted(set(done.ids) - set(done.asked))
-            await settle_before(connection, utils.schema, audit_id, ids, undoable)
+            await finalize_snapshot(connection, utils.schema, audit_id, ids, undoable)
             done.kept = len(undoable)
     if action in WAKING and done.ids:
         await connection.fetchval(load("add/announce_jobs", utils.schema), len(done.ids))
@@ -196,8 +196,8 @@ async def _cancel(making: _Change) -> None:
 
 async def _add_again(making: _Change) -> None:
     specs = []
-    for standing in making.jobs:
-        job = await making.utils.get_job(standing.id, connection=making.connection)
+    for each in making.jobs:
+        job = await making.utils.get_job(each.id, connection=making.connection)
         if job is None:
             continue
         making.done.ids.append(job.id)

@@ -55,7 +55,7 @@ async def choose(
     errors: int = ERRORS_PER_STEP,
 ) -> Choice:
     """Lock the next jobs, `size` at most; of an error group, look at no more than `errors` errors."""
-    await connection.fetchrow(load("manage/walk_along_indexes", schema))
+    await connection.fetchrow(load("manage/read_by_indexes", schema))
     if chosen.fingerprint is not None:
         return await _choose_of_group(connection, schema, chosen.fingerprint, position, size, errors)
     return await _choose_by_filter(connection, schema, chosen, action, position, size)
@@ -112,7 +112,7 @@ def walk_for(
 ) -> BulkWalk:
     """The client's walk over the jobs that match, from this position on."""
     found = filter_from(chosen, position.until)
-    options = BulkOptions(up_to=position.up_to, batch_size=size, all=True)
+    options = BulkOptions(up_to=position.up_to, step_size=size, all=True)
     wanted = JobFilter(**{**_fields(found), "after": position.last_id or None})
     return BulkWalk(schema, wanted, change, options)
 

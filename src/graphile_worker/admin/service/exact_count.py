@@ -24,6 +24,6 @@ async def count_in_steps(database: Database, filter: JobFilter, *, longest: floa
     deadline = time.monotonic() + longest
     while not walk.report.is_complete and time.monotonic() < deadline:
         async with database.read() as connection:
-            await connection.fetchrow(load("manage/walk_along_indexes", database.schema))
+            await connection.fetchrow(load("manage/read_by_indexes", database.schema))
             await walk.step(connection)
     return walk.report

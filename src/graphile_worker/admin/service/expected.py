@@ -16,7 +16,7 @@ from ...queries.task_descriptions import TaskDescription, get_task_description
 from ...schema_name import SchemaName
 from ...trace_member import without_trace
 from ..models.tasks import ExpectedGroup, ExpectedMember, TaskNotes
-from .verdict_facts import if_readable
+from .explanation_facts import if_readable
 
 MAX_GROUPS = 8
 MAX_MEMBERS = 60

@@ -127,7 +127,7 @@ async def _sample(
     for row in rows:
         errors[row["fingerprint"]].append(row)
     ids = _fair_choice([[row["job_id"] for row in found] for found in errors.values()], look_up)
-    states = await connection.fetch(load("admin/standing_of_jobs", schema), sorted(ids))
+    states = await connection.fetch(load("admin/current_states", schema), sorted(ids))
     hosts: dict[str, str] = {}
     if WORKERS in await own_tables(connection, schema):
         pools = await connection.fetch(load("admin/hosts_of_pools", schema))
@@ -309,7 +309,7 @@ async def _plain_details(
     if fingerprint not in groups:
         raise not_found("such error group")
     ids = found.job_ids[fingerprint][:LOOK_UP]
-    rows = await connection.fetch(load("admin/standing_of_jobs", database.schema), ids)
+    rows = await connection.fetch(load("admin/current_states", database.schema), ids)
     group = groups[fingerprint]
     return FailureDetails(
         group=group,
@@ -338,7 +338,7 @@ async def dry_run(
             connection, database.schema, chosen, action, start, SEEN_ERRORS, errors=SEEN_ERRORS
         )
         rows = await connection.fetch(
-            load("admin/standing_of_jobs", database.schema), choice.ids[: operations.EXAMPLES]
+            load("admin/current_states", database.schema), choice.ids[: operations.EXAMPLES]
         )
     count = Count(len(choice.ids))
     if not choice.is_last:

@@ -131,7 +131,7 @@ def _first_failing(series: TaskSeries) -> int:
 
 
 def _failing_elsewhere(facts: OverviewFacts) -> list[OverviewFinding]:
-    """Failures of runtimes that keep no figures, from the server's counters."""
+    """Failures of runtimes that keep no statistics, from the server's counters."""
     failed, done = facts.sample.failed_per_minute, facts.sample.deleted_per_minute
     if facts.hour.is_recorded and facts.hour.tasks:
         return []

@@ -9,17 +9,17 @@ import msgspec
 
 from ...client.following import JobRecord, read_record
 from ...db.connection import Connection
-from ...history.records import AttemptError, JobEnd
+from ...history.records import AttemptError, FinishedJob
 from ...queries.inspection import JobDetails
 from ...schema_name import SchemaName
 from ...sql import load
 from ..answers import Problem, not_found
 from ..database import Database
-from ..models.job import Attempt, End, JobView, ProgressView, Revealed
+from ..models.job import Attempt, FinishedView, JobView, ProgressView, Revealed
 from ..models.jobs import JobRow
 from ..redact import Redactor
+from .explanation_facts import if_readable
 from .search import find_these, row_from
-from .verdict_facts import if_readable
 
 MAX_PAYLOAD = 1024 * 1024
 """Characters of a payload that are laid out or sent within an answer; longer ones are a download."""
@@ -66,14 +66,14 @@ async def read_lane(connection: Connection, schema: SchemaName, record: JobRecor
 
 def view_of(record: JobRecord, redactor: Redactor, lane: str | None = None) -> JobView:
     """A record as the API shows it."""
-    ends = [_end(end, redactor) for end in record.ends]
+    history = [_finished(finished, redactor) for finished in record.history]
     errors = [_attempt(error, redactor) for error in record.errors]
     found = {
         "lane": lane,
         "is_cancelled": record.is_cancelled,
         "cancel_reason": redactor.optional_text(record.cancel_reason),
         "progress": _progress(record, redactor),
-        "ends": ends,
+        "history": history,
         "failed_attempts": errors,
         "problem": record.problem,
     }
@@ -107,27 +107,27 @@ def _of_row(record: JobRecord, job: JobDetails, redactor: Redactor, found: dict[
 
 
 def _of_history(record: JobRecord, redactor: Redactor, found: dict[str, Any]) -> JobView:
-    end = record.ends[0] if record.ends else None
-    named = end or (record.errors[0] if record.errors else None)
+    finished = record.history[0] if record.history else None
+    named = finished or (record.errors[0] if record.errors else None)
     task = None if named is None else named.task_identifier
-    if end is None:
+    if finished is None:
         return JobView(id=record.job_id, state=record.state, task=task, **found)
     return JobView(
         id=record.job_id,
         state=record.state,
         task=task,
-        queue=end.queue_name,
-        priority=end.priority,
-        run_at=end.run_at,
-        attempts=end.attempts,
-        max_attempts=end.max_attempts,
-        last_error=_cut(redactor, end.error),
-        created_at=end.created_at,
-        key=end.key,
-        flags=sorted(end.flags),
+        queue=finished.queue_name,
+        priority=finished.priority,
+        run_at=finished.run_at,
+        attempts=finished.attempts,
+        max_attempts=finished.max_attempts,
+        last_error=_cut(redactor, finished.error),
+        created_at=finished.created_at,
+        key=finished.key,
+        flags=sorted(finished.flags),
         payload=None
-        if end.raw_payload is None
-        else raw_payload(end.raw_payload, end.task_identifier, redactor),
+        if finished.raw_payload is None
+        else raw_payload(finished.raw_payload, finished.task_identifier, redactor),
         **found,
     )
 
@@ -157,18 +157,18 @@ def _attempt(error: AttemptError, redactor: Redactor) -> Attempt:
     )
 
 
-def _end(end: JobEnd, redactor: Redactor) -> End:
+def _finished(finished: FinishedJob, redactor: Redactor) -> FinishedView:
     result = None
-    if end.raw_result is not None and len(end.raw_result) <= MAX_PAYLOAD:
-        result = msgspec.Raw(redactor.json(end.raw_result).encode("utf-8", "replace"))
-    return End(
-        state=end.state,
-        finished_at=end.finished_at,
-        started_at=end.started_at,
-        duration=end.duration,
-        attempts=end.attempts,
-        worker=end.pool_id,
-        error=_cut(redactor, end.error),
+    if finished.raw_result is not None and len(finished.raw_result) <= MAX_PAYLOAD:
+        result = msgspec.Raw(redactor.json(finished.raw_result).encode("utf-8", "replace"))
+    return FinishedView(
+        state=finished.state,
+        finished_at=finished.finished_at,
+        started_at=finished.started_at,
+        duration=finished.duration,
+        attempts=finished.attempts,
+        worker=finished.pool_id,
+        error=_cut(redactor, finished.error),
         result=result,
     )
 
@@ -194,9 +194,9 @@ async def payload_of(database: Database, job_id: int) -> tuple[str, str]:
         record = await get_record(connection, database.schema, job_id)
     if record.job is not None:
         return record.job.raw_payload, record.job.task_identifier
-    for end in record.ends:
-        if end.raw_payload is not None:
-            return end.raw_payload, end.task_identifier
+    for finished in record.history:
+        if finished.raw_payload is not None:
+            return finished.raw_payload, finished.task_identifier
     raise Problem(404, f"The payload of job {job_id} is not known", "The job is gone and was not kept.")
 
 

@@ -67,7 +67,7 @@ async def list_jobs(
     payload = MAX_PAYLOAD if with_payload else 0
     async with database.read() as connection:
         schema = database.schema
-        await connection.fetchrow(load("manage/walk_along_indexes", schema))
+        await connection.fetchrow(load("manage/read_by_indexes", schema))
         known = await estimates(connection, schema)
         if order == "run_order":
             return await _in_run_order(connection, schema, filter, redactor, known, after, limit, payload)

@@ -7,8 +7,8 @@ import time
 from collections.abc import Sequence
 
 from ...db.errors import explained
-from ...figures.database_gauges import pool_gauges, read_table_gauges, ready_gauges
-from ...figures.gauges import Gauge, gauge, labelled, written
+from ...statistics.database_gauges import pool_gauges, read_table_gauges, ready_gauges
+from ...statistics.gauges import Gauge, gauge, labelled, written
 from ...version import __version__
 from ..hub import Hub
 from ..models.overview import Sample

@@ -8,8 +8,8 @@ import msgspec
 
 from ...db.connection import Connection, Row
 from ...queries.audit import Actor, audit_tables, record
-from ...queries.before import MAX_KEPT
 from ...queries.bulk_changes import READ, BulkChange
+from ...queries.undo_snapshots import MAX_KEPT
 from ...sql import load
 from ..answers import Problem, not_found
 from ..database import Database
@@ -61,7 +61,7 @@ async def _dry_run_by_filter(
     connection: Connection, database: Database, request: OperationRequest, chosen: Chosen, environment: str
 ) -> DryRun:
     schema, text = database.schema, chosen.shown or chosen.filter or ""
-    await connection.fetchrow(load("manage/walk_along_indexes", schema))
+    await connection.fetchrow(load("manage/read_by_indexes", schema))
     start = Position(0, 2**63 - 1)
     walk = walk_for(schema, chosen, BulkChange("bulk_look"), start, READ)
     await walk.begin(connection)

@@ -18,7 +18,7 @@ from ..redact import Redactor
 from .findings import OverviewFacts, find
 from .forecast import forecast
 from .markers import read_deploys, read_markers
-from .own_tables import ERRORS, FIGURES, PAUSES, WORKERS
+from .own_tables import ERRORS, PAUSES, STATISTICS, WORKERS
 from .schedules import next_schedules
 from .series import RANGES, Timeline, read_timeline
 from .tasks import TaskFacts, read_tasks
@@ -130,7 +130,7 @@ def missing_parts(tables: frozenset[str]) -> list[str]:
     """What this database does not record, because only other runtimes use it or this role may not read it."""
     parts = [
         (frozenset({WORKERS}), "which Python workers are alive, and what they run"),
-        (FIGURES, "figures: rates by task, run times and the backlog over time"),
+        (STATISTICS, "statistics: rates by task, run times and the backlog over time"),
         (ERRORS, "errors of attempts, and their groups"),
         (PAUSES, "pauses of tasks"),
     ]
@@ -138,26 +138,26 @@ def missing_parts(tables: frozenset[str]) -> list[str]:
 
 
 def _rates(sample: Sample, hour: Timeline) -> Rates:
-    """Completed jobs of all runtimes from the samples, failed attempts from the figures, if there are any."""
+    """Completed jobs of all runtimes from the samples, failed attempts from the statistics, if any."""
     backlog = hour.backlog
     added = deleted = before = None
     if backlog is not None:
         added, deleted = _mean(backlog.added[-RECENT:]), _mean(backlog.deleted[-RECENT:])
         before = _mean(backlog.deleted[:10])
-    has_figures = hour.is_recorded and bool(hour.tasks)
+    has_statistics = hour.is_recorded and bool(hour.tasks)
     failed = hour.failed
     return Rates(
         added=sample.added_per_minute if added is None else added,
         completed=_first(deleted, sample.deleted_per_minute, _mean(hour.completed[-RECENT:])),
-        failed=_mean(failed[-RECENT:]) if has_figures else sample.failed_per_minute,
+        failed=_mean(failed[-RECENT:]) if has_statistics else sample.failed_per_minute,
         completed_before=before,
-        failed_before=_mean(failed[:10]) if has_figures else None,
+        failed_before=_mean(failed[:10]) if has_statistics else None,
     )
 
 
 def _forecast(sample: Sample, rates: Rates, tasks: TaskFacts) -> Forecast | None:
-    attempts = sum(each.attempts for each in tasks.figures or ())
-    seconds = sum(each.run_seconds for each in tasks.figures or ())
+    attempts = sum(each.attempts for each in tasks.statistics or ())
+    seconds = sum(each.run_seconds for each in tasks.statistics or ())
     return forecast(
         ready=sample.ready.value,
         added=rates.added,
@@ -169,7 +169,7 @@ def _forecast(sample: Sample, rates: Rates, tasks: TaskFacts) -> Forecast | None
 
 
 async def _usual_wait(connection: Connection, hub: Hub) -> float | None:
-    if not hub.sampler.tables >= FIGURES:
+    if not hub.sampler.tables >= STATISTICS:
         return None
     found: float | None = await connection.fetchval(load("admin/usual_wait", hub.database.schema))
     return found

@@ -7,7 +7,7 @@ from ...schema_name import SchemaName
 from ...sql import load
 
 WORKERS = "_private_py_workers"
-FIGURES = frozenset({"_private_py_minutes", "_private_py_hours", "_private_py_samples"})
+STATISTICS = frozenset({"_private_py_minutes", "_private_py_hours", "_private_py_samples"})
 DAYS = "_private_py_days"
 ERRORS = frozenset({"_private_py_errors", "_private_py_error_groups", "_private_py_task_names"})
 HISTORY = frozenset({"_private_py_history", "_private_py_task_names"})

@@ -37,7 +37,7 @@ class PlainGroups(msgspec.Struct, frozen=True):
 
 async def plain_groups(connection: Connection, schema: SchemaName, redactor: Redactor) -> PlainGroups:
     """Groups of permanently failed jobs, 5,000 at most, the one with the latest job first."""
-    await connection.fetchrow(load("manage/walk_along_indexes", schema))
+    await connection.fetchrow(load("manage/read_by_indexes", schema))
     bounds: Any = await connection.fetchrow(
         load("manage/bulk_bounds", schema), f"{schema.quoted}.{FAILED_INDEX}"
     )

@@ -11,7 +11,7 @@ import msgspec
 from ...db.connection import Connection, Row
 from ...errors import InvalidArgumentError
 from ...job import instant
-from ...pauses import HELD_BY, Pause
+from ...pauses import PAUSED_BY, Pause
 from ...queries.audit import Actor, record
 from ...queries.pauses import pauses_if_readable
 from ...queries.widths import track_names
@@ -75,12 +75,6 @@ async def get_queue(database: Database, name: str) -> QueueDetails:
     if stuck and view.state == "busy":
         view = _with_state(view, "stuck")
     return QueueDetails(queue=view, running=running, stuck=stuck)
-
-
-async def paused_now(database: Database) -> list[Pause]:
-    """What is paused, for the banner; empty where that is not recorded."""
-    async with database.read() as connection:
-        return await pauses_if_readable(connection, database.schema)
 
 
 # -- actions -----------------------------------------------------------------------------------------------
@@ -260,11 +254,11 @@ def _view(name: str, rows: Sequence[Row], counted: int, pause: Pause | None) -> 
     jobs = sum(row["jobs"] for row in rows)
     ready = sum(row["ready"] for row in rows)
     is_cut = any(row["jobs"] >= counted for row in rows)
-    is_held = any(row["locked_by"] == HELD_BY and row["queue_name"] == name for row in rows)
-    holders = [row["locked_by"] for row in rows if row["locked_by"] not in (None, HELD_BY)]
-    since = [row["locked_at"] for row in rows if row["locked_by"] not in (None, HELD_BY)]
+    is_paused = any(row["locked_by"] == PAUSED_BY and row["queue_name"] == name for row in rows)
+    holders = [row["locked_by"] for row in rows if row["locked_by"] not in (None, PAUSED_BY)]
+    since = [row["locked_at"] for row in rows if row["locked_by"] not in (None, PAUSED_BY)]
     oldest = [row["oldest"] for row in rows if row["oldest"] is not None]
-    if is_held and pause is None:
+    if is_paused and pause is None:
         pause = Pause(queue_name=name)
     state: QueueState = "idle"
     if pause is not None:
@@ -281,7 +275,7 @@ def _view(name: str, rows: Sequence[Row], counted: int, pause: Pause | None) -> 
         oldest=instant(min(oldest)) if oldest else None,
         locked_by=list(dict.fromkeys(holders)),
         locked_since=instant(min(since)) if since else None,
-        width=max(1, sum(row["locked_by"] != HELD_BY for row in rows)),
+        width=max(1, sum(row["locked_by"] != PAUSED_BY for row in rows)),
         pause=None if pause is None else QueuePause(
             paused_at=pause.paused_at, until=pause.until, reason=pause.reason
         ),

@@ -1,4 +1,4 @@
-"""Values over time: what workers did, from the figures, and what was waiting, from the samples.
+"""Values over time: what workers did, from the statistics, and what was waiting, from the samples.
 
 Minutes are kept for two days, hours and days for 90. Ranges up to six hours are read from the minutes, those
 up to a week from the hours, longer ones from the days. Samples cover all runtimes and the last two days;
@@ -17,7 +17,7 @@ from ...schema_name import SchemaName
 from ...sql import load
 from ..models.overview import Sample
 from ..models.series import Points, RangeName
-from .own_tables import DAYS, FIGURES
+from .own_tables import DAYS, STATISTICS
 
 MINUTE, HOUR, DAY = 60, 3600, 86400
 SAMPLES_KEPT = 2 * DAY
@@ -114,7 +114,7 @@ class Timeline:
     tasks: dict[str, TaskSeries] = field(default_factory=dict)
     backlog: BacklogSeries | None = None
     is_recorded: bool = True
-    """Whether there are figures."""
+    """Whether there are statistics."""
 
     @property
     def completed(self) -> list[float]:
@@ -132,7 +132,7 @@ class Timeline:
     def others(self) -> list[float] | None:
         """Jobs per minute that other runtimes completed, or that were removed; None if there were hardly any.
 
-        Samples and figures are not taken at the same moment, so a small difference says nothing.
+        Samples and statistics are not taken at the same moment, so a small difference says nothing.
         """
         if self.backlog is None or self.backlog.is_empty:
             return None
@@ -166,7 +166,7 @@ async def read_timeline(
     samples: Sequence[Sample] = (),
 ) -> Timeline:
     """Values of a range that ends now; `samples` stand in where no worker takes any."""
-    found = Timeline(wanted, wanted.start(now), now, is_recorded=tables >= FIGURES)
+    found = Timeline(wanted, wanted.start(now), now, is_recorded=tables >= STATISTICS)
     if found.is_recorded:
         found.tasks = await _read_tasks(connection, schema, found, tables, task_identifier)
     if wanted.has_samples and task_identifier is None:
@@ -185,7 +185,7 @@ async def read_steps(
     tables: frozenset[str],
     task_identifier: str | None,
 ) -> Sequence[Row]:
-    """Figures of each step and task, from the minutes, the hours or the days."""
+    """Statistics of each step and task, from the minutes, the hours or the days."""
     source = "minute" if of.range.is_fine else "day" if of.range.is_by_day and DAYS in tables else "hour"
     statement = load(f"admin/{source}_{what}", schema)
     rows = await connection.fetch(statement, of.start, _end(of), float(of.range.step), task_identifier)

@@ -13,7 +13,7 @@ import msgspec
 
 from ...db.connection import Connection, Row
 from ...queries.audit import Actor, complete_record
-from ...queries.before import MAX_KEPT
+from ...queries.undo_snapshots import MAX_KEPT
 from ...sql import load
 from ..database import STEP_WITHIN, Database
 from ..models.operations import Chosen
@@ -197,7 +197,7 @@ async def _look(connection: Connection, database: Database, row: Row, done: Step
     failed = [job for job in rows if job["has_failed"]]
     missing = sorted(set(done.watched) - set(left))
     gone = await _deleted(connection, database, row, missing)
-    for end in await _other_ends(connection, database, row, missing):
+    for end in await _other_finished_jobs(connection, database, row, missing):
         if end["state"] == "failed":
             failed.append(end)
         gone.add(end["id"])
@@ -216,13 +216,13 @@ async def _deleted(connection: Connection, database: Database, row: Row, missing
     return {each["job_id"] for each in await connection.fetch(statement, missing, row["audit_id"])}
 
 
-async def _other_ends(
+async def _other_finished_jobs(
     connection: Connection, database: Database, row: Row, missing: Sequence[int]
 ) -> Sequence[Row]:
     """Those that were cancelled, expired or failed, as the history says."""
     if not missing or not await own_tables(connection, database.schema) >= HISTORY:
         return []
-    statement = load("admin/other_ends", database.schema)
+    statement = load("admin/other_finished_jobs", database.schema)
     return await connection.fetch(statement, missing, row["created_at"])
 
 

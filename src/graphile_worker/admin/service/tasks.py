@@ -9,21 +9,21 @@ from typing import Any
 
 from ...cron.words import describe_pattern
 from ...db.connection import Connection
-from ...figures.database_gauges import COUNTED_PAGES
 from ...history.records import HistoryFilter
 from ...pauses import Pause
-from ...queries.figures import FigureList, Figures, read_figures
 from ...queries.inspection import count_by_task
 from ...queries.pauses import list_pauses
+from ...queries.statistics import StatisticsList, TaskStatistics, read_statistics
 from ...recovery.running_tasks import RunningTasks, running_tasks
 from ...recovery.worker_rows import WorkerList, list_workers
 from ...schema_name import SchemaName
 from ...sql import load
+from ...statistics.database_gauges import COUNTED_PAGES
 from ..hub import Hub
 from ..models.common import Count
 from ..models.tasks import Percentiles, SlowRun, TaskDetails, TaskRow, TaskSchedule
 from .expected import read_notes
-from .own_tables import FIGURES, HISTORY, PAUSES, WORKERS
+from .own_tables import HISTORY, PAUSES, STATISTICS, WORKERS
 from .running import RunningJobs, read_running
 from .schedules import FUNCTION
 from .schedules import TABLE as SCHEDULES
@@ -48,8 +48,8 @@ class TaskFacts:
     running: RunningJobs
     pauses: list[Pause]
     hour: Timeline
-    figures: FigureList | None = None
-    by_task: dict[str, Figures] = field(default_factory=dict)
+    statistics: StatisticsList | None = None
+    by_task: dict[str, TaskStatistics] = field(default_factory=dict)
 
 
 async def read_tasks(connection: Connection, hub: Hub, now: datetime) -> TaskFacts:
@@ -60,14 +60,14 @@ async def read_tasks(connection: Connection, hub: Hub, now: datetime) -> TaskFac
     hour = await read_timeline(
         connection, schema, RANGES["1h"], now, tables=tables, samples=hub.sampler.samples
     )
-    figures = await _figures(connection, schema, tables, now)
-    by_task = {each.task_identifier or "": each for each in figures or ()}
+    statistics = await _statistics(connection, schema, tables, now)
+    by_task = {each.task_identifier or "": each for each in statistics or ()}
     usual = {name: each.run_percentile(0.95) for name, each in by_task.items()}
     running = await read_running(connection, schema, workers, now, usual)
     pauses = await list_pauses(connection, schema) if tables >= PAUSES else []
     counts, kind = await count_by_task(connection, schema, COUNTED_PAGES)
     sources = _Sources(counts, kind, by_task, hour.tasks, running, known, pauses, WORKERS in tables)
-    return TaskFacts(sources.rows(), workers, running, pauses, hour, figures, by_task)
+    return TaskFacts(sources.rows(), workers, running, pauses, hour, statistics, by_task)
 
 
 async def read_task(connection: Connection, hub: Hub, name: str, now: datetime) -> TaskDetails | None:
@@ -76,12 +76,12 @@ async def read_task(connection: Connection, hub: Hub, name: str, now: datetime) 
     row = next((row for row in facts.rows if row.name == name), None)
     if row is None and not await connection.fetchval(load("admin/is_task", hub.database.schema), name):
         return None
-    figures = facts.by_task.get(name)
+    statistics = facts.by_task.get(name)
     return TaskDetails(
         task=row or TaskRow(name=name, ready=Count(0), scheduled=Count(0), failed=Count(0)),
         worker_ids=[pool.id for pool in facts.workers if pool.is_alive and name in (pool.tasks or ())],
-        run_times=list(figures.run_times) if figures else [],
-        wait_times=list(figures.wait_times) if figures else [],
+        run_times=list(statistics.run_times) if statistics else [],
+        wait_times=list(statistics.wait_times) if statistics else [],
         slowest=await _slowest(connection, hub, name),
         running=[line for line in facts.running.lines if line.task == name][:SLOWEST],
         is_recorded=facts.hour.is_recorded,
@@ -96,7 +96,7 @@ class _Sources:
 
     counts: Mapping[str, Mapping[str, int]]
     is_estimate: bool
-    figures: Mapping[str, Figures]
+    statistics: Mapping[str, TaskStatistics]
     series: Mapping[str, TaskSeries]
     running: RunningJobs
     known: RunningTasks
@@ -105,12 +105,12 @@ class _Sources:
     """Whether pools report what they run."""
 
     def rows(self) -> list[TaskRow]:
-        names = {*self.counts, *self.figures, *self.known.tasks} - {""}
+        names = {*self.counts, *self.statistics, *self.known.tasks} - {""}
         rows = sorted((self.row(name) for name in names), key=_busiest)
         return rows[:MOST_TASKS]
 
     def row(self, name: str) -> TaskRow:
-        counts, figures = self.counts.get(name, {}), self.figures.get(name)
+        counts, statistics = self.counts.get(name, {}), self.statistics.get(name)
         pools = [pool for pool in self.known.pools if name in (pool.tasks or ())]
         trend = self.series.get(name)
         has_jobs = bool(counts.get("ready") or counts.get("scheduled"))
@@ -125,24 +125,24 @@ class _Sources:
             is_known=bool(pools) or not has_jobs or self.known.has_others,
             pause=next((each for each in self.pauses if each.task_identifier == name), None),
             trend=[a + b for a, b in zip(trend.completed, trend.failed, strict=True)] if trend else [],
-            **_of_figures(figures),
+            **_of_statistics(statistics),
         )
 
     def _count(self, value: int) -> Count:
         return Count(value, "estimate" if self.is_estimate else "exact")
 
 
-def _of_figures(figures: Figures | None) -> dict[str, Any]:
-    if figures is None or not figures.attempts:
+def _of_statistics(statistics: TaskStatistics | None) -> dict[str, Any]:
+    if statistics is None or not statistics.attempts:
         return {}
-    failed = figures.failed + figures.permanently_failed
+    failed = statistics.failed + statistics.permanently_failed
     return {
-        "completed_per_minute": figures.completed / 60,
+        "completed_per_minute": statistics.completed / 60,
         "failed_per_minute": failed / 60,
-        "failure_share": failed / figures.attempts,
-        "run_time": Percentiles(*(figures.run_percentile(share) for share in (0.5, 0.95, 0.99))),
-        "wait_time": Percentiles(*(figures.wait_percentile(share) for share in (0.5, 0.95, 0.99))),
-        "longest": figures.longest,
+        "failure_share": failed / statistics.attempts,
+        "run_time": Percentiles(*(statistics.run_percentile(share) for share in (0.5, 0.95, 0.99))),
+        "wait_time": Percentiles(*(statistics.wait_percentile(share) for share in (0.5, 0.95, 0.99))),
+        "longest": statistics.longest,
     }
 
 
@@ -157,13 +157,13 @@ async def _workers(connection: Connection, schema: SchemaName, tables: frozenset
     return await list_workers(connection, schema)
 
 
-async def _figures(
+async def _statistics(
     connection: Connection, schema: SchemaName, tables: frozenset[str], now: datetime
-) -> FigureList | None:
+) -> StatisticsList | None:
     """Of the last hour, by task."""
-    if not tables >= FIGURES:
+    if not tables >= STATISTICS:
         return None
-    return await read_figures(connection, schema, since=now - HOUR, until=None, now=now, by="task")
+    return await read_statistics(connection, schema, since=now - HOUR, until=None, now=now, by="task")
 
 
 async def _schedules(connection: Connection, hub: Hub, name: str) -> list[TaskSchedule]:
@@ -185,15 +185,15 @@ async def _slowest(connection: Connection, hub: Hub, name: str) -> list[SlowRun]
     """The slowest of the latest kept jobs."""
     if not hub.sampler.tables >= HISTORY:
         return []
-    ends = await hub.database.utils.list_job_ends(
+    finished = await hub.database.utils.list_finished_jobs(
         HistoryFilter(task_identifier=name, limit=SEARCHED_RUNS), connection=connection
     )
     runs = [
         SlowRun(
-            job_id=end.job_id, seconds=end.duration, finished_at=end.finished_at, state=end.state,
-            worker=end.pool_id,
+            job_id=each.job_id, seconds=each.duration, finished_at=each.finished_at, state=each.state,
+            worker=each.pool_id,
         )
-        for end in ends
-        if end.duration is not None
+        for each in finished
+        if each.duration is not None
     ]  # fmt: skip
     return sorted(runs, key=lambda run: -run.seconds)[:SLOWEST]

@@ -6,8 +6,8 @@ from datetime import datetime, timedelta
 
 import msgspec
 
+from ..models.explanation import Tone
 from ..models.job import JobView
-from ..models.verdict import Tone
 from ..show import one_line
 from ..times import duration
 
@@ -31,7 +31,7 @@ def steps_of(job: JobView, now: datetime) -> list[TimelineStep]:
             TimelineStep(job.created_at, "Added", "" if job.key is None else f"key {one_line(job.key, 60)}")
         )
     steps += _failures(job)
-    steps += _ends(job)
+    steps += _finished(job)
     if job.state == "locked" and job.locked_at is not None:
         steps.append(
             TimelineStep(
@@ -66,17 +66,26 @@ def _failures(job: JobView) -> list[TimelineStep]:
     return steps
 
 
-def _ends(job: JobView) -> list[TimelineStep]:
+def _finished(job: JobView) -> list[TimelineStep]:
     steps = []
-    for end in job.ends:
-        took = f" after {duration(end.duration)}" if end.duration is not None else ""
-        tone = {"completed": "ok", "failed": "bad"}.get(end.state, "")
-        if end.state == "failed" and any(error.is_final for error in job.failed_attempts):
+    for finished in job.history:
+        took = f" after {duration(finished.duration)}" if finished.duration is not None else ""
+        tone = {"completed": "ok", "failed": "bad"}.get(finished.state, "")
+        if finished.state == "failed" and any(error.is_final for error in job.failed_attempts):
             continue
-        if end.started_at is not None and end.state == "completed":
-            steps.append(TimelineStep(end.started_at, f"Attempt {end.attempts} started", "", "", end.worker))
+        if finished.started_at is not None and finished.state == "completed":
+            steps.append(
+                TimelineStep(
+                    finished.started_at, f"Attempt {finished.attempts} started", "", "", finished.worker
+                )
+            )
         steps.append(
-            TimelineStep(end.finished_at, f"{end.state.capitalize()}{took}", one_line(end.error, 60), tone)
+            TimelineStep(
+                finished.finished_at,
+                f"{finished.state.capitalize()}{took}",
+                one_line(finished.error, 60),
+                tone,
+            )
         )
     return steps
 

@@ -8,8 +8,8 @@ import msgspec
 
 from ...db.connection import Connection
 from ...queries.audit import Actor, complete_record, record
-from ...queries.before import MAX_KEPT
 from ...queries.manage_jobs import complete_jobs
+from ...queries.undo_snapshots import MAX_KEPT
 from ...schema_name import SchemaName
 from ...sql import load
 from ...text import count

@@ -11,8 +11,8 @@ from ...db.connection import Connection
 from ...errors import WorkerNotFoundError
 from ...job import instant
 from ...queries.audit import Actor, record
-from ...queries.figures import Figures
 from ...queries.requests import StateRequest, list_requests
+from ...queries.statistics import TaskStatistics
 from ...recovery.worker_rows import SCANNED_PAGES, WorkerList, WorkerSummary
 from ...sql import load
 from ...text import duration
@@ -29,7 +29,7 @@ from ..models.workers import (
     WorkerListing,
     WorkerState,
 )
-from .own_tables import FIGURES, WORKERS, own_tables
+from .own_tables import STATISTICS, WORKERS, own_tables
 
 RATE_OVER = timedelta(minutes=3)
 """Rates of workers are means of the last minutes."""
@@ -70,12 +70,12 @@ async def read_workers(
         )
     found = await database.utils.list_workers(connection=connection)
     requests = await list_requests(connection, database.schema) if REQUESTS in tables else []
-    figures: Sequence[Figures] = ()
-    if tables >= FIGURES:
-        figures = await database.utils.figures(since=RATE_OVER, by="pool", connection=connection)
+    statistics: Sequence[TaskStatistics] = ()
+    if tables >= STATISTICS:
+        statistics = await database.utils.task_statistics(since=RATE_OVER, by="pool", connection=connection)
     wanted = [worker for worker in found if only is None or worker.id == only]
     tasks = await _tasks_of(database, connection, wanted)
-    items = [_worker(worker, requests, figures, tasks) for worker in wanted]
+    items = [_worker(worker, requests, statistics, tasks) for worker in wanted]
     return WorkerListing(items=items, versions=_versions(found), is_complete=found.is_complete)
 
 
@@ -205,7 +205,7 @@ async def _tasks_of(
 def _worker(
     worker: WorkerSummary,
     requests: Sequence[StateRequest],
-    figures: Sequence[Figures],
+    statistics: Sequence[TaskStatistics],
     tasks: Mapping[int, str],
 ) -> Worker:
     asked = {request.kind: request for request in requests if request.worker_id == worker.id}
@@ -221,7 +221,7 @@ def _worker(
     ]
     busy = None if worker.running is None else len(running)
     held = worker.jobs_held
-    own = [each for each in figures if each.pool_id == worker.id]
+    own = [each for each in statistics if each.pool_id == worker.id]
     minutes = RATE_OVER.total_seconds() / 60
     is_ours = worker.is_alive is not None
     state, detail = _state(worker, asked)
@@ -243,10 +243,10 @@ def _worker(
         prefetched=None if held is None or busy is None else max(0, held - busy),
         running=running,
         lanes=_lanes(worker, running),
-        per_minute=sum(each.attempts for each in own) / minutes if figures and is_ours else None,
+        per_minute=sum(each.attempts for each in own) / minutes if statistics and is_ours else None,
         failed_per_minute=(
             sum(each.failed + each.permanently_failed for each in own) / minutes
-            if figures and is_ours
+            if statistics and is_ours
             else None
         ),
         is_listening=worker.is_listening,

@@ -99,7 +99,7 @@ function children(from, to) {
 function rows(from, to) {
   const fresh = new Map([...to.rows].map((row) => [row.dataset.key, row]));
   const isBusy = from.matches(":hover") || from.contains(document.activeElement) || $(":checked", from);
-  if (fresh.has(undefined) || !(isBusy || from.hasAttribute("data-hold"))) return children(from, to);
+  if (fresh.has(undefined) || !(isBusy || from.hasAttribute("data-defer"))) return children(from, to);
   let isBeforeKept = false;
   for (const row of [...from.rows].reverse()) {
     const next = fresh.get(row.dataset.key);

@@ -74,7 +74,7 @@ STDIN = "-"
     is_flag=True,
     help="Refuse a task that is neither in the database, in the app, nor in the task directory.",
 )
-@click.option("--keep", is_flag=True, help="Keep the end of the job with its result in the history.")
+@click.option("--keep", is_flag=True, help="Keep the finished job with its result in the history.")
 @click.option(
     "--wait",
     "is_awaited",
@@ -210,7 +210,7 @@ async def _opened(
 
     app = with_app(settings)[1]
     async with utils_for(settings, connections=connections) as utils:
-        utils._new_names = None  # the command has its own warnings
+        utils._task_name_check = None  # the command has its own warnings
         schema, directory = settings.worker.schema_name, settings.worker.task_directory
         loaded = (*local.tasks, *(() if app is None else app.tasks))
         yield utils, await known_names(utils, schema, directory, loaded=loaded)

@@ -112,7 +112,7 @@ def exporter_command(
 
 async def _read(settings: Settings, queues: Collection[str], max_tasks: int) -> dict[str, Any]:
     """The gauges by name, each with its values and their labels."""
-    from ...figures.database_gauges import read_ready_gauges, read_table_gauges
+    from ...statistics.database_gauges import read_ready_gauges, read_table_gauges
 
     async with utils_for(settings) as utils, utils.pool.acquire() as connection:
         ready = await read_ready_gauges(connection, utils.schema)

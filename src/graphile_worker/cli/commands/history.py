@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ...json_shapes import end_as_json, error_as_json, error_group_as_json
+from ...json_shapes import error_as_json, error_group_as_json, finished_job_as_json
 from ...observability.log_words import elapsed
 from ...text import count
 from ..support.command import Output, client_command
@@ -17,7 +17,7 @@ from ..support.parameters import Since, limit_option
 if TYPE_CHECKING:
     from ...client import WorkerUtils
     from ...history.error_groups import ErrorGroup
-    from ...history.records import AttemptError, JobEnd
+    from ...history.records import AttemptError, FinishedJob
 
 STATES = ("completed", "failed", "cancelled", "expired")
 NOTHING_KEPT = (
@@ -38,7 +38,7 @@ SINCE_OPTION = click.option(
 async def history_command(
     utils: WorkerUtils, state: Any, task: str | None, since: datetime | timedelta | None, limit: int
 ) -> Output:
-    """List jobs that have ended, the latest first, as far as their ends are kept.
+    """List jobs that have ended, the latest first, as far as they are kept.
 
     \b
     graphile-worker history --task send_email --since 1h
@@ -47,8 +47,11 @@ async def history_command(
     from ...history.records import HistoryFilter
 
     wanted = HistoryFilter(state=state, task_identifier=task, since=_moment(since), limit=limit)
-    found = await utils.list_job_ends(wanted)
-    return Output(lambda: [end_as_json(end) for end in found], lambda: _print_ends(found, limit))
+    found = await utils.list_finished_jobs(wanted)
+    return Output(
+        lambda: [finished_job_as_json(finished) for finished in found],
+        lambda: _print_finished_jobs(found, limit),
+    )
 
 
 @client_command("errors")
@@ -85,20 +88,20 @@ def _moment(since: datetime | timedelta | None) -> datetime | None:
     return datetime.now(UTC) - since if isinstance(since, timedelta) else since
 
 
-def _print_ends(found: list[JobEnd], limit: int) -> None:
+def _print_finished_jobs(found: list[FinishedJob], limit: int) -> None:
     rows = [
         [
-            end.job_id,
-            end.task_identifier,
-            end.state,
-            end.finished_at,
-            None if end.duration is None else elapsed(end.duration),
-            f"{end.attempts}/{end.max_attempts}",
-            end.queue_name,
-            end.key,
-            end.raw_result if end.error is None else end.error,
+            finished.job_id,
+            finished.task_identifier,
+            finished.state,
+            finished.finished_at,
+            None if finished.duration is None else elapsed(finished.duration),
+            f"{finished.attempts}/{finished.max_attempts}",
+            finished.queue_name,
+            finished.key,
+            finished.raw_result if finished.error is None else finished.error,
         ]
-        for end in found
+        for finished in found
     ]
     columns = ["id", "task", "state", "finished at", "took", "attempts", "queue", "key", "result or error"]
     print_table(columns, rows, empty=NOTHING_KEPT)

@@ -174,9 +174,7 @@ def _not_redriven(job: JobDetails) -> str:
 
 @client_command("cancel", check=_require_jobs, audit="cancel")
 @selection_flags
-@click.option(
-    "--reason", metavar="TEXT", help="Kept with the ends of the jobs, and shown to those who wait for them."
-)
+@click.option("--reason", metavar="TEXT", help="Kept with the jobs, and shown to those who wait for them.")
 async def cancel_command(utils: WorkerUtils, reason: str | None, **flags: Any) -> Output:
     """Cancel jobs: delete those that are waiting, and tell workers to end those that are running.
 

@@ -15,7 +15,7 @@ from ..support.output import cell
 from ..support.parameters import JobId
 
 if TYPE_CHECKING:
-    from ...admin.models.verdict import Verdict
+    from ...admin.models.explanation import Explanation
     from ...client import WorkerUtils
     from ...client.following import JobRecord
 
@@ -32,7 +32,7 @@ def _require_one(**parameters: Any) -> None:
 async def show_command(
     utils: WorkerUtils, ids: tuple[int, ...], all_tracebacks: bool, is_followed: bool
 ) -> Output:
-    """Show all that is known of jobs, also of those that are gone if their ends are kept.
+    """Show all that is known of jobs, also of finished ones that are kept.
 
     Of a job in the queue the last lines say why it does not run, or where it is running.
 
@@ -47,19 +47,21 @@ async def show_command(
         await _follow(utils, ids[0])
     found = [await utils.get_job_record(job_id) for job_id in ids]
     known = [record for record in found if record.is_known]
-    verdicts = {record.job_id: await _verdict(utils, record) for record in known if record.job is not None}
+    explanations = {
+        record.job_id: await _explanation(utils, record) for record in known if record.job is not None
+    }
     unknown = [record for record in found if not record.is_known]
 
     def as_json() -> Any:
         values = [
-            record_as_json(record) | {"verdict": _verdict_as_json(verdicts.get(record.job_id))}
+            record_as_json(record) | {"explanation": _explanation_as_json(explanations.get(record.job_id))}
             for record in known
         ]
         return values if len(ids) > 1 else values[0]
 
     return Output(
         as_json if known or len(ids) > 1 else None,
-        lambda: _print(known, verdicts, all_tracebacks=all_tracebacks),
+        lambda: _print(known, explanations, all_tracebacks=all_tracebacks),
         notes=[why_unknown(record) for record in unknown],
         status=1 if unknown else 0,
     )
@@ -74,10 +76,10 @@ async def _follow(utils: WorkerUtils, job_id: int) -> None:
         raise
 
 
-async def _verdict(utils: WorkerUtils, record: JobRecord) -> Verdict | None:
+async def _explanation(utils: WorkerUtils, record: JobRecord) -> Explanation | None:
     """Why the job does not run, as the dashboard says it; None if it has just ended."""
-    from ...admin.service.verdict import decide
-    from ...admin.service.verdict_facts import gather
+    from ...admin.service.explanation import decide
+    from ...admin.service.explanation_facts import gather
 
     if record.job is None:
         return None
@@ -85,19 +87,21 @@ async def _verdict(utils: WorkerUtils, record: JobRecord) -> Verdict | None:
         return decide(await gather(connection, utils.schema, record.job))
 
 
-def _verdict_as_json(verdict: Verdict | None) -> dict[str, Any] | None:
-    if verdict is None:
+def _explanation_as_json(explanation: Explanation | None) -> dict[str, Any] | None:
+    if explanation is None:
         return None
-    return {"kind": verdict.kind, "headline": verdict.headline, "evidence": verdict.evidence}
+    return {"kind": explanation.kind, "headline": explanation.headline, "evidence": explanation.evidence}
 
 
-def _print(known: list[JobRecord], verdicts: dict[int, Verdict | None], *, all_tracebacks: bool) -> None:
+def _print(
+    known: list[JobRecord], explanations: dict[int, Explanation | None], *, all_tracebacks: bool
+) -> None:
     for number, record in enumerate(known):
         if number:
             click.echo()
         print_record(record, all_tracebacks=all_tracebacks)
-        verdict = verdicts.get(record.job_id)
-        if verdict is not None:
-            click.echo(f"\n{cell(verdict.headline, longest=None)}")
-            for line in verdict.evidence:
+        explanation = explanations.get(record.job_id)
+        if explanation is not None:
+            click.echo(f"\n{cell(explanation.headline, longest=None)}")
+            for line in explanation.evidence:
                 click.echo(f"  {cell(line, longest=None)}")

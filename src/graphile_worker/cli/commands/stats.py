@@ -54,7 +54,7 @@ async def stats_command(
     graphile-worker stats --since 7d --task send_email --json
     """
     if since is not None:
-        from ..support.figure_report import read_report
+        from ..support.statistics_report import read_report
 
         report = await read_report(utils, since, task)
         return Output(report.as_json, report.print)

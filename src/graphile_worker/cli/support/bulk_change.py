@@ -104,7 +104,7 @@ async def _run(
             bar.show(f"{changed:,} jobs", done=changed)
 
         try:
-            report = await change(**options, up_to=counted.up_to, stop=stop, on_batch=show)
+            report = await change(**options, up_to=counted.up_to, stop=stop, on_step=show)
         except Exception:
             click.echo(_stopped(words, changed, counted), err=True)
             raise

@@ -41,7 +41,7 @@ def with_app(settings: Settings) -> tuple[Settings, App | None]:
 
 
 def utils_for(settings: Settings, *, connections: int = 1) -> AwaitableContext[WorkerUtils]:
-    """A client, with the redactors of the app. To be told of the ends of jobs, it needs two connections."""
+    """A client, with the redactors of the app. To be told of finished jobs, it needs two connections."""
     from ...client import make_worker_utils  # the driver, which commands without a database do not need
 
     # Not from file and environment again: -C may have chosen another file.

@@ -1,4 +1,4 @@
-"""Prints all that is known of a job: its row or its end, and the errors of its attempts."""
+"""Prints all that is known of a job: its row or the finished job, and the errors of its attempts."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from .output import cell, print_fields, print_table
 if TYPE_CHECKING:
     from ...client.following import JobRecord
     from ...history.progress import Progress
-    from ...history.records import AttemptError, JobEnd
+    from ...history.records import AttemptError, FinishedJob
     from ...queries.inspection import JobDetails
 
 NOT_KEPT = "(not kept)"
 MAX_TRACES = 5
 WHY_NOTHING_IS_KEPT = (
-    "It never existed, or it completed and was not kept. To keep the ends of jobs, add them with keep=True "
+    "It never existed, or it completed and was not kept. To keep finished jobs, add them with keep=True "
     '(--keep), use @task(keep=True), or set history = "all".'
 )
 
@@ -34,28 +34,34 @@ def why_unknown(record: JobRecord) -> str:
 
 
 def print_record(record: JobRecord, *, all_tracebacks: bool) -> None:
-    """Print the job, its earlier ends, and its errors."""
-    earlier = record.ends
+    """Print the job, how it was finished earlier, and its errors."""
+    earlier = record.history
     if record.job is not None:
         print_fields(_row_fields(record, record.job))
         if record.job.state == "failed":  # the fields say how it ended
-            earlier = record.ends[1:]
-    elif record.ends:
-        print_fields(_end_fields(record.ends[0]))
-        earlier = record.ends[1:]
+            earlier = record.history[1:]
+    elif record.history:
+        print_fields(_finished_fields(record.history[0]))
+        earlier = record.history[1:]
     else:
         print_fields(
             {
                 "id": record.job_id,
                 "task_identifier": record.errors[0].task_identifier,
-                "state": "gone; its end was not kept",
+                "state": "gone; it was not kept",
             }
         )
     if earlier:
-        click.echo("\nEarlier ends")
+        click.echo("\nFinished earlier")
         columns = ["finished at", "state", "attempts", "error"]
         rows = [
-            [end.finished_at, end.state, f"{end.attempts}/{end.max_attempts}", end.error] for end in earlier
+            [
+                finished.finished_at,
+                finished.state,
+                f"{finished.attempts}/{finished.max_attempts}",
+                finished.error,
+            ]
+            for finished in earlier
         ]
         print_table(columns, rows)
     if record.errors:
@@ -94,29 +100,31 @@ def _progress(progress: Progress) -> str:
     return "  ".join([*share, progress.note or "", *data, f"({cell(progress.updated_at)})"])
 
 
-def _end_fields(end: JobEnd) -> dict[str, Any]:
+def _finished_fields(finished: FinishedJob) -> dict[str, Any]:
     fields: dict[str, Any] = {
-        "id": end.job_id,
-        "task_identifier": end.task_identifier,
-        "state": end.state,
-        "queue_name": end.queue_name,
-        "key": end.key,
-        "priority": end.priority,
-        "attempts": f"{end.attempts} of {end.max_attempts}",
-        "created_at": end.created_at,
-        "run_at": end.run_at,
-        "started_at": end.started_at,
-        "finished_at": end.finished_at,
-        "took": None if end.duration is None else elapsed(end.duration),
-        "worker": end.pool_id,
-        "flags": ", ".join(sorted(end.flags)),
+        "id": finished.job_id,
+        "task_identifier": finished.task_identifier,
+        "state": finished.state,
+        "queue_name": finished.queue_name,
+        "key": finished.key,
+        "priority": finished.priority,
+        "attempts": f"{finished.attempts} of {finished.max_attempts}",
+        "created_at": finished.created_at,
+        "run_at": finished.run_at,
+        "started_at": finished.started_at,
+        "finished_at": finished.finished_at,
+        "took": None if finished.duration is None else elapsed(finished.duration),
+        "worker": finished.pool_id,
+        "flags": ", ".join(sorted(finished.flags)),
     }
-    if end.error is not None:
-        fields["reason" if end.state == "cancelled" else "error"] = end.error
-    if end.state == "completed":
-        fields["result"] = "(none)" if end.raw_result is None else indented_json(end.raw_result)
+    if finished.error is not None:
+        fields["reason" if finished.state == "cancelled" else "error"] = finished.error
+    if finished.state == "completed":
+        fields["result"] = "(none)" if finished.raw_result is None else indented_json(finished.raw_result)
     fields = {name: value for name, value in fields.items() if value not in (None, "")}
-    return fields | ({"payload": NOT_KEPT} if end.raw_payload is None else _payload_fields(end.raw_payload))
+    return fields | (
+        {"payload": NOT_KEPT} if finished.raw_payload is None else _payload_fields(finished.raw_payload)
+    )
 
 
 def _print_errors(errors: list[AttemptError], *, all_tracebacks: bool) -> None:

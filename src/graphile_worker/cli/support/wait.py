@@ -10,7 +10,7 @@ import click
 import msgspec
 
 from ...job import Job
-from ...json_shapes import end_as_json, job_as_json
+from ...json_shapes import finished_job_as_json, job_as_json
 from ...observability.log_words import elapsed
 from ...text import duration
 from .command import Output
@@ -47,25 +47,25 @@ def output_of(waited: Waited, job: Job, queue: str | None, timeout: timedelta | 
             notes=[_about_timeout(record, timeout)],
             status=1,
         )
-    if not record.ends:
+    if not record.history:
         return Output(
             lambda: job_as_json(job, state=record.state, queue_name=queue),
             lambda: None,
-            notes=[_about_missing_end(record)],
+            notes=[_about_missing_history(record)],
             status=1,
         )
-    end = record.ends[0]
-    is_completed = end.state == "completed"
+    finished = record.history[0]
+    is_completed = finished.state == "completed"
     notes = []
     if not is_completed:
-        verb = "failed permanently" if end.state == "failed" else f"was {end.state}"
-        reason = f": {cell(end.error, longest=None)}" if end.error else ""
+        verb = "failed permanently" if finished.state == "failed" else f"was {finished.state}"
+        reason = f": {cell(finished.error, longest=None)}" if finished.error else ""
         notes = [f"Job {job.id} {verb}{reason}"]
-        if end.state == "failed":
+        if finished.state == "failed":
             notes.append(f"To see its traceback: graphile-worker show {job.id}")
     return Output(
-        lambda: end_as_json(end),
-        lambda: _print_result(end.raw_result, end.duration, job.id) if is_completed else None,
+        lambda: finished_job_as_json(finished),
+        lambda: _print_result(finished.raw_result, finished.duration, job.id) if is_completed else None,
         notes=notes,
         status=0 if is_completed else 1,
     )
@@ -86,21 +86,21 @@ def _print_result(raw_result: str | None, seconds: float | None, job_id: int) ->
 
 def _about_timeout(record: JobRecord, timeout: timedelta | None) -> str:
     states = {"locked": "it is still running", "ready": "it still waits for a worker"}
-    standing = states.get(record.state, "it still waits")
+    current = states.get(record.state, "it still waits")
     if record.state == "scheduled" and record.job is not None:
-        standing = f"it waits until {cell(record.job.run_at)}"
+        current = f"it waits until {cell(record.job.run_at)}"
         if record.job.last_error:
             headline = record.job.last_error.partition("\n")[0]
-            standing = f"attempt {record.job.attempts} failed with {cell(headline)}; {standing}"
+            current = f"attempt {record.job.attempts} failed with {cell(headline)}; {current}"
     after = "yet" if timeout is None else f"within {duration(timeout.total_seconds())}"
     return (
-        f"Job {record.job_id} has not ended {after}: {standing}. "
+        f"Job {record.job_id} has not ended {after}: {current}. "
         f"To follow it: graphile-worker show {record.job_id} --follow"
     )
 
 
-def _about_missing_end(record: JobRecord) -> str:
+def _about_missing_history(record: JobRecord) -> str:
     if record.job is not None:  # a permanent failure that was not kept
         return f"Job {record.job_id} failed permanently: {cell(record.job.last_error, longest=None)}"
-    why = record.problem or "only Python workers keep ends; was it run by a worker of another runtime?"
-    return f"Job {record.job_id} is gone and its end was not kept: {why}"
+    why = record.problem or "only Python workers keep finished jobs; was its worker of another runtime?"
+    return f"Job {record.job_id} is gone and was not kept: {why}"

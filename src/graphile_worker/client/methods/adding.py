@@ -83,7 +83,7 @@ class AddingJobs(ClientBase):
     ) -> Job:
         """Add one job, or change the one with the same key; returns it as the database stored it.
 
-        The first argument is a task, a task identifier, or a whole `JobSpec`. With `keep` the end of the job
+        The first argument is a task, a task identifier, or a whole `JobSpec`. With `keep` the finished job
         is kept, and the result is a `JobHandle`, which can wait for it. If the job is unique and there is
         one already, that one is returned, and its `is_existing` is true.
         """
@@ -103,9 +103,9 @@ class AddingJobs(ClientBase):
             job = await self._add(spec, connection)
         if JobsAdded in self._observed:
             self.hooks.events.emit(JobsAdded(specs=(spec,), jobs=(job,), source=self._source))
-        if job.task_identifier not in self._checked_names and self._new_names is not None:
+        if job.task_identifier not in self._checked_names and self._task_name_check is not None:
             if isinstance(task, str | JobSpec):
-                self._new_names.check(job)
+                self._task_name_check.check(job)
             else:  # the name of a task object is not misspelt
                 self._checked_names.add(job.task_identifier)
         return self.handle(job) if spec.keep else job
@@ -189,10 +189,10 @@ class AddingJobs(ClientBase):
             jobs = await self._add_all(specs, return_jobs, connection)
         if is_observed and specs:
             self.hooks.events.emit(JobsAdded(specs=tuple(specs), jobs=tuple(jobs), source=self._source))
-        if jobs and self._new_names is not None:
+        if jobs and self._task_name_check is not None:
             for job in (jobs[0], jobs[-1]):  # usually all have the same task
                 if job.task_identifier not in self._checked_names:
-                    self._new_names.check(job)
+                    self._task_name_check.check(job)
         return jobs
 
     async def _add_all(

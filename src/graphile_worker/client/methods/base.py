@@ -23,12 +23,12 @@ from ...hooks.events import AddSource
 from ...queries.add_plain_job import PlainJobs
 from ...schema_name import SchemaName
 from ..borrowing import BorrowedConnection
-from ..new_names import NewNames, checked_names
+from ..task_name_check import TaskNameCheck, checked_names
 
 if TYPE_CHECKING:
     # Methods import these when called: a worker, and a program that only adds jobs, start without them.
-    from ...history.records import JobStanding
-    from ..waiting import Waiters
+    from ...history.records import CurrentState
+    from ..job_waiter import JobWaiter
 
 T = TypeVar("T")
 
@@ -56,7 +56,7 @@ class ClientBase:
     ) -> None:
         """`checks_names`: whether to warn about jobs for tasks that no worker knows.
 
-        `history_retention`: how long to keep the ends of jobs that this client removes.
+        `history_retention`: how long to keep jobs that this client removes.
         `taken_connections`: how many connections of the pool are not for this client, but for its worker.
         """
         self.pool = pool
@@ -75,9 +75,9 @@ class ClientBase:
         self._plain_jobs = PlainJobs(self.schema)
         # The fast path must not be taken inside a caller's transaction: see add_plain_job.
         self._adds_plain_jobs = not getattr(pool, "may_be_in_transaction", False)
-        self._new_names: NewNames | None = None
+        self._task_name_check: TaskNameCheck | None = None
         if checks_names and self._adds_plain_jobs:
-            self._new_names = NewNames(
+            self._task_name_check = TaskNameCheck(
                 self.schema, lambda: self._connection(None), self.hooks._background_context
             )
         self._checked_names = checked_names(self.schema)
@@ -112,11 +112,11 @@ class ClientBase:
         self._check_loop()
         if self._is_bound:
             return
-        if self._new_names is not None:
-            await self._new_names.close()
+        if self._task_name_check is not None:
+            await self._task_name_check.close()
         self._released = True
         if "_waiters" in vars(self):
-            await self._waiters.close()
+            await self._job_waiter.close()
         if self._idle is not None:
             await self._idle.close()
         if self._owns_pool:
@@ -176,19 +176,19 @@ class ClientBase:
         return self._clock.now() if self._use_local_time else None
 
     @cached_property
-    def _waiters(self) -> Waiters:
-        from ..following import read_standings
-        from ..waiting import Waiters
+    def _job_waiter(self) -> JobWaiter:
+        from ..following import read_current_states
+        from ..job_waiter import JobWaiter
 
         self._check_open()
 
-        async def look(job_ids: Sequence[int]) -> list[JobStanding]:
+        async def look(job_ids: Sequence[int]) -> list[CurrentState]:
             async with self._connection(None) as session:
-                return await read_standings(session, self.schema, list(job_ids))
+                return await read_current_states(session, self.schema, list(job_ids))
 
         # One connection to listen, and one for lookups.
         may_listen = self.pool.get_max_size() - self._taken_connections >= 2
-        return Waiters(
+        return JobWaiter(
             self.pool,
             self.schema,
             look,

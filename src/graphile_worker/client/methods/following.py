@@ -16,17 +16,17 @@ if TYPE_CHECKING:
     # Methods import these when called: a worker, and a program that only adds jobs, start without them.
     from ...history.error_groups import ErrorGroup
     from ...history.progress import Progress
-    from ...history.records import AttemptError, HistoryFilter, JobEnd
+    from ...history.records import AttemptError, FinishedJob, HistoryFilter
     from ..following import JobRecord, JobStatus
 
 
 class FollowingJobs(ClientBase):
-    """Follows jobs to their ends and beyond."""
+    """Follows jobs until they are finished, and beyond."""
 
     async def wait_for(self, job: Job | int, *, timeout: float | timedelta | None = None) -> Any:
         """Wait until the job has ended and return what its task returned.
 
-        Raises JobFailedError, JobCancelledError, or JobGoneError if the end was not kept; TimeoutError
+        Raises JobFailedError, JobCancelledError, or JobGoneError if the job was not kept; TimeoutError
         after `timeout` seconds. Any number of waiters share one connection. Jobs added with `keep` announce
         their end; others are looked up, at first every quarter of a second.
         """
@@ -34,7 +34,7 @@ class FollowingJobs(ClientBase):
 
         self._check_loop()
         async with asyncio.timeout(seconds_of(timeout)):
-            return result_of(await self._waiters.wait(id_of(job)))
+            return result_of(await self._job_waiter.wait(id_of(job)))
 
     async def get_job_status(self, job: Job | int, *, connection: UserConnection | None = None) -> JobStatus:
         """How a job stands: its state, its last error, its progress."""
@@ -44,7 +44,9 @@ class FollowingJobs(ClientBase):
             return await read_status(session, self.schema, id_of(job))
 
     async def get_job_record(self, job: Job | int, *, connection: UserConnection | None = None) -> JobRecord:
-        """All that is known of a job: its row, its ends, the errors of its attempts, its progress."""
+        """All that is known of a job: its row, what the history has, the errors of its attempts, its
+        progress.
+        """
         from ..following import id_of, read_record
 
         async with self._connection(connection) as session:
@@ -55,26 +57,32 @@ class FollowingJobs(ClientBase):
         from ..following import id_of, watch_progress
 
         self._check_loop()
-        async with aclosing(watch_progress(self, self._waiters, id_of(job))) as reports:
+        async with aclosing(watch_progress(self, self._job_waiter, id_of(job))) as reports:
             async for progress in reports:
                 yield progress
 
-    async def get_job_ends(self, job: Job | int, *, connection: UserConnection | None = None) -> list[JobEnd]:
-        """The ends of a job that were kept, the latest first; a job that was retried by hand has several."""
-        from ...history.records import ends_of_job
+    async def get_job_history(
+        self, job: Job | int, *, connection: UserConnection | None = None
+    ) -> list[FinishedJob]:
+        """What the history has of a job, the latest first; a job that was retried by hand was finished
+        several times.
+        """
+        from ...history.records import history_of_job
         from ..following import id_of
 
         async with self._connection(connection) as session:
-            return await ends_of_job(session, self.schema, id_of(job))
+            return await history_of_job(session, self.schema, id_of(job))
 
-    async def list_job_ends(
+    async def list_finished_jobs(
         self, filter: HistoryFilter | None = None, *, connection: UserConnection | None = None
-    ) -> list[JobEnd]:
-        """One page of the ends that were kept, the latest first."""
-        from ...history.records import HistoryFilter, list_ends
+    ) -> list[FinishedJob]:
+        """One page of the finished jobs that were kept, the latest first."""
+        from ...history.records import HistoryFilter, list_finished_jobs
 
         async with self._connection(connection) as session:
-            return await list_ends(session, self.schema, filter if filter is not None else HistoryFilter())
+            return await list_finished_jobs(
+                session, self.schema, filter if filter is not None else HistoryFilter()
+            )
 
     async def get_job_errors(
         self, job: Job | int, *, connection: UserConnection | None = None

@@ -15,7 +15,7 @@ from .values import rereadable
 
 if TYPE_CHECKING:
     # Methods import these when called: a worker, and a program that only adds jobs, start without them.
-    from ...history.removed import ManualEnd
+    from ...history.removed import ManualOutcome
     from ...queries.bulk_changes import BulkChange, BulkOptions, BulkReport
     from ...queries.cancel import CancelReport
     from ...queries.inspection import JobFilter
@@ -31,12 +31,12 @@ class ManagingJobs(ClientBase):
 
         If the job was added with `keep`, it ends as cancelled.
         """
-        from ...history.removed import ManualEnd
+        from ...history.removed import ManualOutcome
         from ...queries import manage_jobs
 
         return await self._end_jobs(
             connection,
-            ManualEnd("cancelled", "removed by its job key"),
+            ManualOutcome("cancelled", "removed by its job key"),
             lambda session: manage_jobs.remove_job(session, self.schema, job_key),
             lambda job: [] if job is None or job.key is None else [job],
         )
@@ -62,18 +62,18 @@ class ManagingJobs(ClientBase):
         """Delete jobs as if they had run, by id or by filter; returns those deleted, or a report.
 
         Locked jobs stay. A job that was added with `keep` ends as completed, without a result. With a filter
-        the work is done in batches, each in a transaction of its own unless a `connection` is given.
+        the work is done in steps, each in a transaction of its own unless a `connection` is given.
         """
-        from ...history.removed import ManualEnd
+        from ...history.removed import ManualOutcome
         from ...queries import bulk_changes, manage_jobs
 
-        end = ManualEnd("completed")
+        outcome = ManualOutcome("completed")
         if filter is not None:
             change = bulk_changes.COMPLETE
-            return await self._change_in_batches(job_ids, filter, change, connection, options, end)
+            return await self._change_in_steps(job_ids, filter, change, connection, options, outcome)
         ids = _job_ids(job_ids, options)
         return await self._end_jobs(
-            connection, end, lambda session: manage_jobs.complete_jobs(session, self.schema, ids)
+            connection, outcome, lambda session: manage_jobs.complete_jobs(session, self.schema, ids)
         )
 
     @overload
@@ -102,20 +102,20 @@ class ManagingJobs(ClientBase):
     ) -> list[Job] | BulkReport:
         """Fail jobs permanently with this last error, by id or by filter; returns those failed, or a report.
 
-        Locked jobs stay. With a filter the work is done in batches, each in a transaction of its own unless a
+        Locked jobs stay. With a filter the work is done in steps, each in a transaction of its own unless a
         `connection` is given.
         """
-        from ...history.removed import ManualEnd
+        from ...history.removed import ManualOutcome
         from ...queries import bulk_changes, manage_jobs
 
-        end = ManualEnd("failed")
+        outcome = ManualOutcome("failed")
         if filter is not None:
             change = bulk_changes.failure(reason)
-            return await self._change_in_batches(job_ids, filter, change, connection, options, end)
+            return await self._change_in_steps(job_ids, filter, change, connection, options, outcome)
         ids = _job_ids(job_ids, options)
         return await self._end_jobs(
             connection,
-            end,
+            outcome,
             lambda session: manage_jobs.permanently_fail_jobs(session, self.schema, ids, reason),
         )
 
@@ -160,7 +160,7 @@ class ManagingJobs(ClientBase):
 
         Returns the jobs changed, or with a filter a report. Locked jobs stay. A permanently failed job stays
         failed unless `attempts` or `max_attempts` give it another attempt. With a filter the work is done in
-        batches, each in a transaction of its own unless a `connection` is given.
+        steps, each in a transaction of its own unless a `connection` is given.
         """
         from ...queries import bulk_changes, manage_jobs
 
@@ -168,7 +168,7 @@ class ManagingJobs(ClientBase):
             change = bulk_changes.new_schedule(
                 run_at=run_at, priority=priority, attempts=attempts, max_attempts=max_attempts
             )
-            return await self._change_in_batches(job_ids, filter, change, connection, options)
+            return await self._change_in_steps(job_ids, filter, change, connection, options)
         ids = _job_ids(job_ids, options)
         return await self._change_named(
             connection,
@@ -196,7 +196,7 @@ class ManagingJobs(ClientBase):
         """Send permanently failed jobs back to work, with all their attempts: those of a task, or all.
 
         `since` and `until` limit the time at which they failed, `error` is a part of their last error. The
-        work is done in batches, each in a transaction of its own unless a `connection` is given.
+        work is done in steps, each in a transaction of its own unless a `connection` is given.
         """
         from ...queries.job_filter import JobFilter
 
@@ -242,7 +242,7 @@ class ManagingJobs(ClientBase):
         """Cancel jobs, by id or by filter: waiting jobs are deleted, workers are told to end running ones.
 
         No cancelled job runs again. By id, the report says of each job whether it was removed, its worker
-        was asked to end it, or it was gone. With a filter the work is done in batches, each in a transaction
+        was asked to end it, or it was gone. With a filter the work is done in steps, each in a transaction
         of its own unless a `connection` is given. A job that was added with `keep` ends as cancelled, for
         this `reason`.
         """
@@ -250,8 +250,8 @@ class ManagingJobs(ClientBase):
 
         if filter is not None:
             change = bulk_changes.cancellation(reason, self.schema)
-            end = self._cancelled(reason)
-            return await self._change_in_batches(job_ids, filter, change, connection, options, end)
+            outcome = self._cancelled(reason)
+            return await self._change_in_steps(job_ids, filter, change, connection, options, outcome)
         ids = _job_ids(job_ids, options)
         return await self._cancel(
             connection, reason, lambda session: cancel.cancel_jobs(session, self.schema, ids, reason=reason)
@@ -299,20 +299,20 @@ class ManagingJobs(ClientBase):
     ) -> CancelReport:
         return await self._end_jobs(connection, self._cancelled(reason), work, lambda report: report.removed)
 
-    def _cancelled(self, reason: str | None) -> ManualEnd:
-        from ...history.removed import ManualEnd
+    def _cancelled(self, reason: str | None) -> ManualOutcome:
+        from ...history.removed import ManualOutcome
         from ...queries.manage_jobs import failure_values
 
-        return ManualEnd("cancelled", *failure_values(reason))
+        return ManualOutcome("cancelled", *failure_values(reason))
 
     async def _end_jobs(
         self,
         connection: UserConnection | None,
-        end: ManualEnd,
+        outcome: ManualOutcome,
         work: Callable[[Connection], Awaitable[T]],
         ended: Callable[[T], Sequence[Job]] | None = None,
     ) -> T:
-        """Remove or fail jobs; in the same transaction, keep the ends of those that ask for it.
+        """Remove or fail jobs; in the same transaction, keep those that ask for it.
 
         `ended` finds these jobs in the result; without it, the result is a list of them.
         """
@@ -321,7 +321,7 @@ class ManagingJobs(ClientBase):
             result: Any = await work(session)
             jobs = result if ended is None else ended(result)
             if any(job.raw_flags is not None for job in jobs):
-                await self._keep_ends(session, jobs, end)
+                await self._keep_finished_jobs(session, jobs, outcome)
             return result  # type: ignore[no-any-return]
 
         return await self._change_named(connection, both)
@@ -336,36 +336,38 @@ class ManagingJobs(ClientBase):
             connection, lambda session: bounded_waits(session, self.schema, lambda: work(session))
         )
 
-    async def _keep_ends(self, session: Connection, jobs: Sequence[Job], end: ManualEnd) -> None:
+    async def _keep_finished_jobs(
+        self, session: Connection, jobs: Sequence[Job], outcome: ManualOutcome
+    ) -> None:
         from ...history.removed import keep_removed
 
         retention, redactors = self._history_retention, self.hooks._redactors
-        await keep_removed(session, self.schema, jobs, end, retention=retention, redactors=redactors)
+        await keep_removed(
+            session, self.schema, jobs, outcome, history_retention=retention, redactors=redactors
+        )
 
-    async def _change_in_batches(
+    async def _change_in_steps(
         self,
         job_ids: object,
         filter: JobFilter,
         change: BulkChange,
         connection: UserConnection | None,
         options: BulkOptions,
-        end: ManualEnd | None = None,
+        outcome: ManualOutcome | None = None,
     ) -> BulkReport:
-        """`end`: how the jobs end by this change."""
+        """`outcome`: how the jobs end by this change."""
         from ...queries.bulk_changes import BulkWalk
-        from ..bulk import change_in_batches
+        from ..bulk import change_in_steps
 
         if job_ids is not None:
             raise InvalidArgumentError("filter", "give either job_ids or a filter, not both")
 
         async def keep_ends(session: Connection, jobs: list[Job]) -> None:
-            if end is not None:
-                await self._keep_ends(session, jobs, end)
+            if outcome is not None:
+                await self._keep_finished_jobs(session, jobs, outcome)
 
         walk = BulkWalk(self.schema, filter, change, options, on_kept=keep_ends)
-        return await change_in_batches(
-            walk, lambda work: self._manage(connection, work), options, self._clock
-        )
+        return await change_in_steps(walk, lambda work: self._manage(connection, work), options, self._clock)
 
 
 def _job_ids(job_ids: Iterable[int] | None, options: BulkOptions) -> Iterable[int]:

@@ -145,8 +145,8 @@ class ControllingWorkers(ClientBase):
         A worker that has only just missed its heartbeats is declared dead after its `recovery_grace`: `lost`
         in the report says when to sweep again. A `dry_run` changes nothing and calls no interceptors.
         """
-        from ...keep import Keep, KeepPolicy
         from ...recovery.sweep import DEFAULT_MAX_RECOVERIES, Sweep
+        from ...retention import Retention, RetentionPolicy
 
         async def run(work: Callable[[Connection], Awaitable[T]]) -> T:
             async with self._connection(None) as session:
@@ -159,6 +159,6 @@ class ControllingWorkers(ClientBase):
             self.hooks,
             delay=delay,
             max_recoveries=DEFAULT_MAX_RECOVERIES if max_recoveries is None else max_recoveries,
-            policy=KeepPolicy(default=Keep(self._history_retention)),
+            retention_policy=RetentionPolicy(default=Retention(self._history_retention)),
         )
         return await (sweep.dry() if dry_run else sweep())

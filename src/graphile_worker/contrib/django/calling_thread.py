@@ -82,7 +82,7 @@ def in_calling_thread(task: AnyTask, pool: SingleConnection) -> AnyTask:
     invoke, is_async = task._invoke, task.is_async
 
     async def run(payload: Any, helpers: JobHelpers) -> Any:
-        token = await pool.hold()
+        token = await pool.reserve()
         try:
             savepoints = await _in_caller(_Savepoints)
             try:

@@ -12,7 +12,7 @@ from asgiref.sync import sync_to_async
 from django.conf import settings
 from django.utils import timezone
 
-from ...endings import Ending, GiveUp, Snooze
+from ...directives import GiveUp, JobDirective, Snooze
 from ...errors import JobError, JobInterruptedError
 from ...job import Job
 from ...tasks.helpers import JobHelpers
@@ -118,8 +118,8 @@ def _fail(result: Any, error: BaseException, job: Job) -> bool:
 
 
 def _succeed(result: Any, value: Any) -> None:
-    """Note what the task returned; raises if it is no JSON, or an ending such as `Snooze`."""
-    if isinstance(value, Ending):
+    """Note what the task returned; raises if it is no JSON, or a directive such as `Snooze`."""
+    if isinstance(value, JobDirective):
         raise value
     object.__setattr__(result, "_return_value", normalize_json(value))
     object.__setattr__(result, "status", TaskResultStatus.SUCCESSFUL)

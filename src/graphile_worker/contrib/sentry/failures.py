@@ -1,6 +1,6 @@
 """Errors of attempts: made into events where the task ran, sent when the database knows the outcome.
 
-Only the written outcome says whether a job is retried: rules of its task, its own endings and its options
+Only the written outcome says whether a job is retried: rules of its task, its own directives and its options
 decide after the run. The event is made earlier, because the error loses its frames with the run.
 """
 

@@ -1,15 +1,15 @@
--- End cancelled jobs and keep their ends, in the order of $2 of parts/ended_cancelled:
+-- End cancelled jobs and keep them, in the order of $2 of parts/ended_cancelled:
 --
--- $5 float8[]   seconds to keep the end, or null
+-- $5 float8[]   seconds to keep it, or null
 -- $6 boolean[]  whether to keep the payload
 -- $7 text[]     redacted payloads to keep (JSON text), or null for those of the rows
 -- $8 float8[]   seconds that the attempt took; null for a job that did not start
 -- $9 bigint[]   numbers of the attempts, or null: the row has all of them
 -- $10 text[]    job keys, or null: the row has none
 -- $11 text[]    pool ids, or null
--- $12 bigint[]  jobs whose end is announced
+-- $12 bigint[]  jobs that are announced
 --
--- If the task has failed after the job was cancelled, that was kept as the end. It becomes this one.
+-- If the task has failed after the job was cancelled, that was kept. It becomes this one.
 with
 :include ended_cancelled
 ,
@@ -20,7 +20,7 @@ details as materialized (
     $10::text[], $11::text[]
   ) as details (job_id, keep_seconds, keep_payload, redacted_payload, seconds, attempt, own_key, pool_id)
 ),
--- A session plans this once, maybe while the history is empty. A join would then read all failed ends for every job, and
+-- A session plans this once, maybe while the history is empty. A join would then read all failed ones for every job, and
 -- `is true` keeps the planner from an index over states: what is left is to look up each job by its id.
 known as (
   update :GRAPHILE_WORKER_SCHEMA._private_py_history history

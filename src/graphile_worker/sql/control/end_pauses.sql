@@ -18,16 +18,16 @@ resumed as (
   returning queue.id
 ),
 returned as (
-  update :GRAPHILE_WORKER_SCHEMA._private_py_queue_holds hold
+  update :GRAPHILE_WORKER_SCHEMA._private_py_queue_holds paused
   set until = now(), job_id = running.id
   from running
-  where hold.queue_id = running.job_queue_id and hold.queue_id = any ($1)
-  returning hold.queue_id
+  where paused.queue_id = running.job_queue_id and paused.queue_id = any ($1)
+  returning paused.queue_id
 ),
 ended as (
-  delete from :GRAPHILE_WORKER_SCHEMA._private_py_queue_holds hold
-  where hold.queue_id = any ($1) and hold.queue_id not in (select job_queue_id from running)
-  returning hold.queue_id
+  delete from :GRAPHILE_WORKER_SCHEMA._private_py_queue_holds paused
+  where paused.queue_id = any ($1) and paused.queue_id not in (select job_queue_id from running)
+  returning paused.queue_id
 ),
 told_all as materialized (
   select pg_notify('jobs:insert', pg_catalog.json_build_object('r', random(), 'count', count(*))::text)

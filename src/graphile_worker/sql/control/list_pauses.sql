@@ -6,8 +6,8 @@ select
 from :GRAPHILE_WORKER_SCHEMA._private_py_pauses
 where until is null or until > now()
 union all
-select 'queue', queue.queue_name, hold.reason, date_part('epoch', hold.held_at), date_part('epoch', hold.until)
-from :GRAPHILE_WORKER_SCHEMA._private_py_queue_holds hold
-join :GRAPHILE_WORKER_SCHEMA._private_job_queues queue on queue.id = hold.queue_id
-where hold.job_id is null
+select 'queue', queue.queue_name, paused.reason, date_part('epoch', paused.held_at), date_part('epoch', paused.until)
+from :GRAPHILE_WORKER_SCHEMA._private_py_queue_holds paused
+join :GRAPHILE_WORKER_SCHEMA._private_job_queues queue on queue.id = paused.queue_id
+where paused.job_id is null
 order by 1 desc, 2

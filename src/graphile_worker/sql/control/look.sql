@@ -3,7 +3,7 @@
 -- $1 text  pool id
 -- Returns rows with kind, name, id, reason, since and until (seconds since 1970) and seconds (until the end, or null):
 -- task    a paused task: its identifier, or empty for every task
--- queue   a paused queue: its name and id; seconds is zero or less if the pause is over and the queue is still held
+-- queue   a paused queue: its name and id; seconds is zero or less if the pause is over and the queue is still locked
 -- ending  the id of a queue that was resumed while a job of it was running
 -- wide    if there are wide queues
 -- cancel  the id of a job of this pool that was cancelled
@@ -19,10 +19,10 @@ from :GRAPHILE_WORKER_SCHEMA._private_py_pauses
 where until is null or until > now()
 union all
 select
-  case when hold.job_id is null then 'queue' else 'ending' end, queue.queue_name, hold.queue_id, hold.reason,
-  date_part('epoch', hold.held_at), date_part('epoch', hold.until), date_part('epoch', hold.until - now())
-from :GRAPHILE_WORKER_SCHEMA._private_py_queue_holds hold
-left join :GRAPHILE_WORKER_SCHEMA._private_job_queues queue on queue.id = hold.queue_id
+  case when paused.job_id is null then 'queue' else 'ending' end, queue.queue_name, paused.queue_id, paused.reason,
+  date_part('epoch', paused.held_at), date_part('epoch', paused.until), date_part('epoch', paused.until - now())
+from :GRAPHILE_WORKER_SCHEMA._private_py_queue_holds paused
+left join :GRAPHILE_WORKER_SCHEMA._private_job_queues queue on queue.id = paused.queue_id
 union all
 select 'wide', null, null, null, null, null, null
 where exists (select from :GRAPHILE_WORKER_SCHEMA._private_py_tracks)

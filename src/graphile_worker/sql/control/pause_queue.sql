@@ -8,13 +8,13 @@
 -- $4 text              reason, or null
 -- Returns reason, since and until (seconds since 1970).
 with
--- In the order of a resume, which locks the hold before the queue.
+-- In the order of a resume, which locks the row of the pause before the queue.
 earlier as materialized (
-  select hold.queue_id
-  from :GRAPHILE_WORKER_SCHEMA._private_py_queue_holds hold
-  join :GRAPHILE_WORKER_SCHEMA._private_job_queues queue on queue.id = hold.queue_id
+  select paused.queue_id
+  from :GRAPHILE_WORKER_SCHEMA._private_py_queue_holds paused
+  join :GRAPHILE_WORKER_SCHEMA._private_job_queues queue on queue.id = paused.queue_id
   where queue.queue_name = $1::text
-  for update of hold
+  for update of paused
 ),
 known as materialized (
   select id, locked_by
@@ -37,7 +37,7 @@ created as (
   returning id
 ),
 held as (
-  insert into :GRAPHILE_WORKER_SCHEMA._private_py_queue_holds as hold (queue_id, until, reason, holder)
+  insert into :GRAPHILE_WORKER_SCHEMA._private_py_queue_holds as paused (queue_id, until, reason, holder)
   select
     queue.id, coalesce($2::timestamptz, now() + $3::double precision * interval '1 second'), $4::text,
     nullif(queue.holder, 'py:hold')
@@ -45,8 +45,8 @@ held as (
   on conflict (queue_id) do update set
     until = excluded.until,
     reason = excluded.reason,
-    held_at = case when hold.until <= now() then excluded.held_at else hold.held_at end,
-    holder = coalesce(excluded.holder, hold.holder),
+    held_at = case when paused.until <= now() then excluded.held_at else paused.held_at end,
+    holder = coalesce(excluded.holder, paused.holder),
     job_id = null
   returning reason, held_at, until
 ),

@@ -3,19 +3,19 @@
 --
 -- Returns how many queues were freed.
 with
--- One snapshot: a queue that is locked while none of its jobs is, stays locked. A hold that another session settles, or
+-- One snapshot: a queue that is locked while none of its jobs is, stays locked. A pause that another session settles, or
 -- resumes, is left to it: to wait for it here would be a deadlock.
 settled as materialized (
-  select hold.queue_id, queue.locked_by, queue.locked_at
-  from :GRAPHILE_WORKER_SCHEMA._private_py_queue_holds hold
-  left join :GRAPHILE_WORKER_SCHEMA._private_job_queues queue on queue.id = hold.queue_id
-  where hold.job_id is not null
+  select paused.queue_id, queue.locked_by, queue.locked_at
+  from :GRAPHILE_WORKER_SCHEMA._private_py_queue_holds paused
+  left join :GRAPHILE_WORKER_SCHEMA._private_job_queues queue on queue.id = paused.queue_id
+  where paused.job_id is not null
     and not exists (
       select from :GRAPHILE_WORKER_SCHEMA._private_jobs job
-      where job.id = hold.job_id and job.locked_by = hold.holder
+      where job.id = paused.job_id and job.locked_by = paused.holder
     )
-  order by hold.queue_id
-  for update of hold skip locked
+  order by paused.queue_id
+  for update of paused skip locked
 ),
 stuck as materialized (
   select settled.queue_id, settled.locked_by, settled.locked_at
@@ -34,9 +34,9 @@ freed as (
   returning queue.id
 ),
 ended as (
-  delete from :GRAPHILE_WORKER_SCHEMA._private_py_queue_holds hold
+  delete from :GRAPHILE_WORKER_SCHEMA._private_py_queue_holds paused
   using settled
-  where hold.queue_id = settled.queue_id and hold.job_id is not null
+  where paused.queue_id = settled.queue_id and paused.job_id is not null
 ),
 notified as materialized (
   select pg_notify('jobs:insert', pg_catalog.json_build_object('r', random(), 'count', count(*))::text)

@@ -1,7 +1,7 @@
--- Keep the ends of jobs that a sweep has failed permanently, and the error. In the transaction of the sweep.
+-- Keep jobs that a sweep has failed permanently, and the error. In the transaction of the sweep.
 --
 -- $1 bigint[]  ids of recovered jobs; those that can run again are left out
--- $2 float8[]  seconds to keep the end of each, or null
+-- $2 float8[]  seconds to keep each, or null
 -- $3 float8    seconds to keep the errors, or null
 -- $4 text      name of the schema
 with failed as (

@@ -1,4 +1,4 @@
--- Keep the ends of jobs that a client has removed or failed, and announce them. In the transaction of that change.
+-- Keep jobs that a client has removed or failed, and announce them. In the transaction of that change.
 --
 -- $1 text         how they ended
 -- $2 text         name of the schema
@@ -14,7 +14,7 @@
 -- $12 text[]      flags (JSON text)
 -- $13 text[]      payloads (JSON text), or null
 -- $14 text[]      errors or reasons, or null
--- $15 float8[]    seconds to keep the ends
+-- $15 float8[]    seconds to keep it
 with removed as (
   select *
   from unnest(

@@ -1,7 +1,7 @@
--- Move jobs that failed permanently a while ago to the history, some at a time. Most have their end there already.
+-- Move jobs that failed permanently a while ago to the history, some at a time. Most are there already.
 --
 -- $1 float8   seconds since the failure
--- $2 float8   seconds to keep the end
+-- $2 float8   seconds to keep it
 -- $3 integer  at most this many
 -- Returns how many were moved.
 with old as materialized (

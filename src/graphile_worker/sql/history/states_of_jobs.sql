@@ -1,18 +1,18 @@
--- How jobs stand: the row of each, if it still exists, and its latest end, if it was kept.
+-- How jobs stand: the row of each, if it still exists, and its latest row in the history, if it was kept.
 --
 -- $1 bigint[]  job ids
 -- Returns job_id, state, error, attempts, result: the state is `pending` for a job that is waiting or running, and `gone`
--- for one that has neither row nor end. A permanently failed job is `failed`, whether that was kept or not.
+-- for one that has neither. A permanently failed job is `failed`, whether that was kept or not.
 select
   wanted.job_id,
   case
     when job.id is not null and (job.locked_at is not null or job.is_available) then 'pending'
     when job.id is not null then 'failed'
-    else coalesce(last_end.state, 'gone')
+    else coalesce(last_finished.state, 'gone')
   end as state,
-  coalesce(job.last_error, last_end.error) as error,
-  coalesce(job.attempts, last_end.attempts) as attempts,
-  last_end.result
+  coalesce(job.last_error, last_finished.error) as error,
+  coalesce(job.attempts, last_finished.attempts) as attempts,
+  last_finished.result
 from pg_catalog.unnest($1::bigint[]) as wanted (job_id)
 left join lateral (
   select id, locked_at, is_available, last_error, attempts
@@ -25,4 +25,4 @@ left join lateral (
   where job_id = wanted.job_id and job.id is null
   order by date_part('epoch', finished_at) desc -- not the column, whose index would be read to its end
   limit 1
-) last_end on true
+) last_finished on true

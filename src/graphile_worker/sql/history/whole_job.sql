@@ -1,4 +1,4 @@
--- All that is known of one job, in one row: what is in the queue, its last end, and the errors of its attempts.
+-- All that is known of one job, in one row: what is in the queue, its last row in the history, and the errors of its attempts.
 --
 -- $1 bigint  job id
 -- Returns no row if there is nothing.
@@ -11,7 +11,7 @@ with job as (
 ended as (
   select history.*, coalesce(name.identifier, task.identifier) as identifier
   from :GRAPHILE_WORKER_SCHEMA._private_py_history history
-:include end_names
+:include finished_names
   where history.job_id = $1::bigint
   order by history.finished_at desc
   limit 1

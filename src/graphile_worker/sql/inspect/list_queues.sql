@@ -19,7 +19,7 @@ select
     ) as locked_at,
     coalesce(sum(counted.jobs), 0)::bigint as jobs,
     coalesce(sum(counted.ready), 0)::bigint as ready,
-    case -- a track that is closed is held although its queue is not
+    case -- a track that is closed is locked although its queue is not
         when bool_and(queue.locked_by is not distinct from 'py:hold') then count(*)
         else count(*) filter (where queue.locked_by is distinct from 'py:hold')
     end as width

@@ -18,9 +18,9 @@ select
     null
   ) as overridden,
   case when limits.max_running is not null then (
-    select count(*)::integer from :GRAPHILE_WORKER_SCHEMA._private_py_limit_holds hold
-    join :GRAPHILE_WORKER_SCHEMA._private_jobs job on job.id = hold.job_id and job.locked_by = hold.pool_id
-    where hold.limit_name = limits.name
+    select count(*)::integer from :GRAPHILE_WORKER_SCHEMA._private_py_limit_holds lease
+    join :GRAPHILE_WORKER_SCHEMA._private_jobs job on job.id = lease.job_id and job.locked_by = lease.pool_id
+    where lease.limit_name = limits.name
   ) end as running,
   case when limits.rate is not null then floor(
     least(

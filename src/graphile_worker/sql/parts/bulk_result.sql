@@ -1,4 +1,4 @@
--- The answer of every bulk statement: the jobs of `changed` by task, those of them whose ends are to be kept (an array of
+-- The answer of every bulk statement: the jobs of `changed` by task, those of them that are to be kept (an array of
 -- jobs as JSON text), and how far the step has read.
 select
     step.last_id,

@@ -1,11 +1,11 @@
--- write_outcomes for batches that leave something behind: the ends of kept jobs, and the errors of failed attempts. One
--- statement, so that an end and its history are committed together. A write that is repeated because its answer was lost
+-- write_outcomes for batches that leave something behind: kept jobs, and the errors of failed attempts. One
+-- statement, so that a change and its history are committed together. A write that is repeated because its answer was lost
 -- finds no job and inserts nothing. For arrays of one id see write_outcomes.
 --
 -- $1 to $9: see write_outcomes; $2 are the completed jobs that are not kept
 -- failed jobs, in the order of $6:
 -- $10 float8[]    seconds that the attempt took
--- $11 float8[]   seconds to keep the end if the failure is permanent, or null
+-- $11 float8[]   seconds to keep it if the failure is permanent, or null
 -- $12 boolean[]  whether to keep the payload with it
 -- $13 float8[]   seconds to keep the error, or null
 -- $14 text[]     types of the errors
@@ -19,7 +19,7 @@
 -- $21 float8     seconds to keep them
 -- $22 boolean    whether to keep the payload
 -- both:
--- $23 bigint[]   jobs whose end is announced
+-- $23 bigint[]   jobs that are announced
 -- $24 text       version of the application
 -- $25 text       name of the schema
 -- redacted payloads to keep (JSON text), or null for those of the rows:

@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from ...db.errors import explained
 from ...error_parts import is_a
 from ...errors import JobInterruptedError
-from ...keep import KeepPolicy
 from ...outcome import Cancelled, Failed, Finished, Outcome
 from ...recovery.cancelled_jobs import end_leftover_jobs
+from ...retention import RetentionPolicy
 from ..context import PoolContext
 from ..lanes import Lanes
 from ..run.end_reason import EndReason
@@ -50,15 +50,15 @@ class Cancellations:
         lanes: Lanes,
         executor: Executor,
         sink: Sink,
-        policy: KeepPolicy | None,
+        retention_policy: RetentionPolicy | None,
     ) -> None:
-        """`policy`: which ends of jobs are kept; None if there is no history."""
+        """`retention_policy`: which finished jobs are kept; None if there is no history."""
         self._context = context
         self._sessions = sessions
         self._lanes = lanes
         self._executor = executor
         self._sink = sink
-        self._policy = policy
+        self._retention_policy = retention_policy
         self._is_failing = False
         self._missed: set[int] = set()
 
@@ -78,9 +78,11 @@ class Cancellations:
 
     async def end_leftovers(self) -> None:
         """End what no worker will end by itself. A failure is logged once until it works again."""
-        schema, policy = self._context.schema, self._policy
+        schema, retention_policy = self._context.schema, self._retention_policy
         try:
-            await self._sessions.run(lambda connection: end_leftover_jobs(connection, schema, policy))
+            await self._sessions.run(
+                lambda connection: end_leftover_jobs(connection, schema, retention_policy)
+            )
         except Exception as error:
             level = logging.DEBUG if self._is_failing else logging.WARNING
             logger.log(level, "cancelled jobs that are left over stay: %s; retrying", explained(error))

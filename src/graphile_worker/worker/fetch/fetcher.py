@@ -29,7 +29,7 @@ from ...queries.fetch import (
     list_priorities,
     may_queues_be_next,
 )
-from ...queries.hold import Place, get_keyed_jobs
+from ...queries.held_batches import Place, get_keyed_jobs
 from ...queries.names import register_tasks
 from ...queries.write import return_jobs
 from ...queries.write_plan import Continuation

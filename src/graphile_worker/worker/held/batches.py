@@ -29,7 +29,7 @@ from ...error_text import message_of
 from ...job import Job
 from ...outcome import Finished
 from ...queries.fetch import Ranges
-from ...queries.hold import (
+from ...queries.held_batches import (
     ID,
     LAST_ERROR,
     Place,

@@ -12,7 +12,7 @@ from typing import Any
 
 from ...db.connection import Connection, Row
 from ...queries.fetch import Ranges
-from ...queries.hold import ID, CursorPosition, get_held_jobs, get_tied_jobs, is_next, ties_of
+from ...queries.held_batches import ID, CursorPosition, get_held_jobs, get_tied_jobs, is_next, ties_of
 from ...schema_name import SchemaName
 from ..session.watermarks import ranges_up_to
 

@@ -18,7 +18,7 @@ from ...db.retry import Backoff, Delays, is_refusal, may_pass
 from ...faults import report
 from ...job import Job
 from ...outcome import Completed, Finished
-from ...queries.hold import settle_jobs
+from ...queries.held_batches import settle_jobs
 from ..context import PoolContext
 from ..session.session import Session
 

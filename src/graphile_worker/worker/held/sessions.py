@@ -17,7 +17,7 @@ from ...db.borrowed import is_gone
 from ...db.connection import Connection
 from ...job import Job
 from ...outcome import Completed, Finished
-from ...queries.hold import warm_up
+from ...queries.held_batches import warm_up
 from ...schema_name import SchemaName
 from ..session.session import Session, Sessions
 

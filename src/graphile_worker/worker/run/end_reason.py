@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import msgspec
 
-from ...endings import Ending
+from ...directives import JobDirective
 from ...error_parts import is_a
 from ...errors import JobInterruptedError, JobTimeoutError
 from ...outcome import Failed, Interrupted, Outcome, failed
@@ -41,7 +41,10 @@ class EndReason(msgspec.Struct, frozen=True):
 
 
 class TimedOut(EndReason, frozen=True):
-    """The task ran longer than its time limit. A failure, unless the task decides its ending itself."""
+    """The task ran longer than its time limit.
+
+    A failure, unless the task returns or raises a directive itself.
+    """
 
     rank = 1
     limit: float
@@ -52,7 +55,9 @@ class TimedOut(EndReason, frozen=True):
         return str(JobTimeoutError(self.limit))
 
     def outcome(self, own: Outcome | None, error: BaseException | None) -> Outcome:
-        is_fault = isinstance(own, Failed | Interrupted) and error is not None and not is_a(error, Ending)
+        is_fault = (
+            isinstance(own, Failed | Interrupted) and error is not None and not is_a(error, JobDirective)
+        )
         if own is not None and not is_fault:
             return own
         timeout = JobTimeoutError(self.limit)

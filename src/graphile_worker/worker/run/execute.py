@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from ...clock import Clock, SystemClock
-from ...endings import Ending
+from ...directives import JobDirective
 from ...error_text import drop_frames, message_of
 from ...errors import JobError, JobInterruptedError, UnknownTaskError
 from ...expiry import EXPIRES_FLAG
@@ -25,10 +25,10 @@ from ...hooks import FailJob, Hooks, LeaveLocked, SkipJob
 from ...hooks.interceptors import resolve
 from ...hooks.redaction import redacted_json
 from ...job import Job
-from ...keep import KeepPolicy, is_awaited
 from ...observability.job_context import job_fields
 from ...outcome import COMPLETED, Cancelled, Completed, Expired, Failed, Interrupted, Outcome, Snoozed, failed
 from ...recovery.orphaned_jobs import RECOVERED
+from ...retention import RetentionPolicy, is_awaited
 from ...spec import DEFAULT_MAX_ATTEMPTS
 from ...tasks.batch import may_be_batch, settle_batch
 from ...tasks.call import call_task, label_of
@@ -45,7 +45,7 @@ from .retry_decision import outcome_of, outcome_of_batch, with_retry_rules
 ANSWER_OF_HOOK = "the task returned {0}, which only hooks may return; to fail the job, raise an exception"
 logger = logging.getLogger("graphile_worker.worker")
 
-DECISIONS = (FailJob, SkipJob, LeaveLocked, Ending)
+DECISIONS = (FailJob, SkipJob, LeaveLocked, JobDirective)
 """What a task may return that is no result; all but the last are answers of hooks."""
 
 
@@ -62,15 +62,15 @@ class Executor:
         services: WorkerServices,
         threads: TaskThreads,
         hooks: Hooks,
-        policy: KeepPolicy | None = None,
+        retention_policy: RetentionPolicy | None = None,
         clock: Clock | None = None,
         job_timeout: float | None = None,
     ) -> None:
-        """`policy`: which ends are kept in the history; None if there is no history.
+        """`retention_policy`: which finished jobs are kept in the history; None if there is no history.
 
         `job_timeout`: the time limit of jobs that have no other.
         """
-        self._policy = policy
+        self._retention_policy = retention_policy
         self._clock = clock or SystemClock()
         self._tasks = tasks
         self.max_attempts: dict[str, int] = {}
@@ -96,7 +96,7 @@ class Executor:
 
     def learn_options(self, tasks: Mapping[str, AnyTask]) -> None:
         """Note which of these tasks set their own number of attempts, rules for failures or time limit."""
-        self._keeps_completed = self._policy is not None and self._policy.keeps_completed
+        self._keeps_completed = self._retention_policy is not None and self._retention_policy.keeps_completed
         for identifier, task in tasks.items():
             if task._failure_rules is not None:
                 self._failure_rules[identifier] = task._failure_rules
@@ -189,7 +189,7 @@ class Executor:
         while inspect.isawaitable(result):  # a coroutine that the function called and did not await
             result = await result
         if isinstance(result, DECISIONS):
-            if isinstance(result, Ending):
+            if isinstance(result, JobDirective):
                 return outcome_by_cause(outcome_of(result), None, helpers)
             raise JobError(ANSWER_OF_HOOK.format(type(result).__name__))
         if may_be_batch(result):
@@ -225,13 +225,13 @@ class Executor:
 
     def _completed(self, job: Job, outcome: Completed) -> Outcome:
         """The outcome without its result, which would stay in memory until it is written, or kept with it."""
-        if self._policy is None:
+        if self._retention_policy is None:
             return COMPLETED
-        keep = self._policy.for_completed(job.task_identifier, job.raw_flags)
-        if keep is None:
+        retention = self._retention_policy.for_completed(job.task_identifier, job.raw_flags)
+        if retention is None:
             return COMPLETED
         try:
-            return kept(job, outcome.result, keep, self._redactors)
+            return kept(job, outcome.result, retention, self._redactors)
         except BaseException as error:  # `ResultError`, or what a property of the result raises
             return failed(error)
 
@@ -239,13 +239,15 @@ class Executor:
         """The outcome with how to keep it: like a failure, since the task did not complete the job."""
         if isinstance(outcome, Cancelled) and outcome.raised is not None:
             drop_frames(outcome.raised)
-        if self._policy is None:
+        if self._retention_policy is None:
             return outcome
-        keep, payload = self._policy.for_failed(job.task_identifier, job.raw_flags), None
-        if self._redactors and keep is not None and keep.payload:
+        retention, payload = self._retention_policy.for_failed(job.task_identifier, job.raw_flags), None
+        if self._redactors and retention is not None and retention.payload:
             payload = redacted_json(self._redactors, "payload", job.task_identifier, job.raw_payload)
         awaited = is_awaited(job.raw_flags)
-        return msgspec.structs.replace(outcome, _keep=keep, _raw_payload=payload, _is_awaited=awaited)
+        return msgspec.structs.replace(
+            outcome, _retention=retention, _raw_payload=payload, _is_awaited=awaited
+        )
 
     async def _decide(self, job: Job, helpers: JobHelpers) -> _Decision | None:
         """The outcome that a `before_run` interceptor demands; None to call the task."""

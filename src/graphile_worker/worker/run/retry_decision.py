@@ -1,4 +1,4 @@
-"""What becomes of a job whose task failed or decided its ending. Pure: errors and rules in, outcomes out."""
+"""What becomes of a job whose task failed or gave a directive. Pure: errors and rules in, outcomes out."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from functools import partial
 
 import msgspec
 
-from ...endings import Ending, GiveUp, RetryIn, Snooze
+from ...directives import GiveUp, JobDirective, RetryIn, Snooze
 from ...error_parts import is_a, members_of
 from ...job import Job
 from ...observability.job_context import job_fields
@@ -31,8 +31,8 @@ _changed = msgspec.structs.replace
 
 
 def outcome_of(error: BaseException) -> Outcome:
-    """The outcome of a task that raised this, or returned an ending."""
-    if not (is_a(error, Ending) or is_a(error, BaseExceptionGroup)):
+    """The outcome of a task that raised this, or returned a directive."""
+    if not (is_a(error, JobDirective) or is_a(error, BaseExceptionGroup)):
         return failed(error)
     if isinstance(error, JobHasExpired):
         return Expired(error.waited, error.allowed)
@@ -90,7 +90,7 @@ def seconds_left(outcome: Failed | Snoozed, now: datetime) -> float | None:
 
 
 def _is_given_up(error: BaseException, rules: FailureRules | None) -> bool:
-    if is_a(error, Ending):
+    if is_a(error, JobDirective):
         return is_a(error, GiveUp)
     return rules is not None and not rules.allows_retry(_leaves(error))
 

@@ -19,7 +19,6 @@ from ...db.connection import Connection
 from ...db.retry import is_refusal, may_pass
 from ...error_text import message_of
 from ...errors import JobError, JobInterruptedError
-from ...figures.counter import FigureCounter
 from ...history.partitions import is_partition_missing
 from ...hooks.redaction import Redactor
 from ...job import Job
@@ -29,6 +28,7 @@ from ...queries.end_cancelled import CancelledJob
 from ...queries.write import ALL_WRITTEN, Written, release_queue, write
 from ...queries.write_plan import Continuation, Outcomes, WritePlan, WritePlanner, outcomes_of
 from ...recovery.orphaned_jobs import still_locked
+from ...statistics.counter import StatisticsCounter
 from ..context import PoolContext
 from ..run.end_reason import TAKEN_AWAY
 from ..session.session import Session
@@ -121,7 +121,7 @@ class OutcomeWriter:
         watcher: WriteWatcher,
         *,
         recorder: HistoryRecorder | None,
-        figures: FigureCounter | None,
+        statistics: StatisticsCounter | None,
         redactors: Sequence[Redactor],
     ) -> None:
         """`recorder`: what to keep in the history; None if there is no history."""
@@ -138,7 +138,7 @@ class OutcomeWriter:
         self._pool_id = context.pool_id
         self._interrupted_delay = context.options.interrupted_job_retry_delay
         self._watcher = watcher
-        self._figures = figures
+        self._statistics = statistics
         self._sent: list[Sequence[Finished]] = []  # what was sent of the present part
         self.maybe_written: set[int] = set()
         """Ids of jobs whose write was sent and got no answer."""
@@ -176,8 +176,8 @@ class OutcomeWriter:
 
     def completed_held(self, batch: list[Finished], began: float) -> None:
         """Count completed jobs that a held batch has deleted, and emit their events."""
-        if self._figures is not None:
-            self._figures.count(batch, frozenset(), has_failures=False)
+        if self._statistics is not None:
+            self._statistics.count(batch, frozenset(), has_failures=False)
         seconds = time.monotonic() - began if self._events.is_write_observed else None
         self._events.written(batch, frozenset(), seconds)
 
@@ -267,13 +267,13 @@ class OutcomeWriter:
         if outcomes.cancelled:
             self._events.cancelled(batch, written.cancelled)
             return
-        if outcomes.has_endings:
+        if outcomes.has_snoozed_or_expired:
             self._events.ended(batch, final)
             batch = [finished for finished in batch if not isinstance(finished.outcome, Snoozed | Expired)]
         if self._recorder is not None and outcomes.failed:
             self._recorder.count(outcomes, batch, final)
-        if self._figures is not None and batch:
-            self._figures.count(batch, final, has_failures=bool(outcomes.failed))
+        if self._statistics is not None and batch:
+            self._statistics.count(batch, final, has_failures=bool(outcomes.failed))
         self._events.written(batch, final, seconds)
 
     async def _run(
@@ -323,10 +323,14 @@ class OutcomeWriter:
         jobs, recorder = [], self._recorder
         for finished in batch:
             if finished.job.id in job_ids:
-                keep, payload = (None, None) if recorder is None else recorder.keep_cancelled(finished)
+                retention, payload = (None, None) if recorder is None else recorder.keep_cancelled(finished)
                 jobs.append(
                     CancelledJob(
-                        job=finished.job, keep=keep, payload=payload, seconds=finished.duration, is_own=True
+                        job=finished.job,
+                        retention=retention,
+                        payload=payload,
+                        seconds=finished.duration,
+                        is_own=True,
                     )
                 )
         return jobs

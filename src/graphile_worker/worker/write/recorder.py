@@ -22,9 +22,9 @@ from ...history.fingerprint import fingerprint, place_in
 from ...history.partitions import ERRORS, HISTORY, add_partitions, name_tasks
 from ...hooks.redaction import Redactor, redacted_json, redacted_text
 from ...job import Job
-from ...keep import Keep, KeepPolicy, is_awaited
-from ...outcome import Failed, Finished, Snoozed, keep_of
+from ...outcome import Failed, Finished, Snoozed, retention_of
 from ...queries.write_plan import ErrorRecord, Outcomes
+from ...retention import Retention, RetentionPolicy, is_awaited
 from ...schema_name import SchemaName
 from ..context import PoolContext
 from ..session.session import Sessions
@@ -55,10 +55,14 @@ class HistoryRecorder:
     """Decides what is written beside the outcomes of one pool."""
 
     def __init__(
-        self, context: PoolContext, sessions: Sessions, policy: KeepPolicy, redactors: Sequence[Redactor]
+        self,
+        context: PoolContext,
+        sessions: Sessions,
+        retention_policy: RetentionPolicy,
+        redactors: Sequence[Redactor],
     ) -> None:
         self.version = context.options.app_version
-        self._policy = policy
+        self._retention_policy = retention_policy
         self._redactors = redactors
         self._sessions = sessions
         self._schema = context.schema
@@ -77,47 +81,51 @@ class HistoryRecorder:
         job, error_type = finished.job, qualified_name(outcome.error)
         mark = self._fingerprint(job.task_identifier, error_type, outcome)
         is_kept = self._error_retention > 0 and self._is_below_limit(mark)
-        keep = self._policy.for_failed(job.task_identifier, job.raw_flags)
+        retention = self._retention_policy.for_failed(job.task_identifier, job.raw_flags)
         return ErrorRecord(
             seconds=finished.duration,
-            keep=keep,
+            retention=retention,
             keep_error_seconds=self._error_retention if is_kept else None,
             error_type=error_type,
             traceback=outcome.traceback if is_kept else "",
             fingerprint=mark,
             due_at=job.raw_run_at,
             is_awaited=is_awaited(job.raw_flags),
-            payload=self._redacted_payload(job, outcome, keep),
+            payload=self._redacted_payload(job, outcome, retention),
         )
 
     def _record_snoozed(self, finished: Finished, outcome: Snoozed) -> ErrorRecord | None:
         """No error. But a job that cannot run again, because its key was used again, has ended."""
         job = finished.job
-        keep = self._policy.for_failed(job.task_identifier, job.raw_flags)
-        if keep is None:
+        retention = self._retention_policy.for_failed(job.task_identifier, job.raw_flags)
+        if retention is None:
             return None
         return ErrorRecord(
             seconds=finished.duration,
-            keep=keep,
+            retention=retention,
             keep_error_seconds=None,
             error_type="",
             traceback="",
             fingerprint="",
             due_at=job.raw_run_at,
             is_awaited=is_awaited(job.raw_flags),
-            payload=self._redacted_payload(job, outcome, keep),
+            payload=self._redacted_payload(job, outcome, retention),
         )
 
-    def keep_cancelled(self, finished: Finished) -> tuple[Keep | None, str | None]:
-        """How to keep the end of a cancelled job, like a failure, and its payload if that is redacted."""
+    def keep_cancelled(self, finished: Finished) -> tuple[Retention | None, str | None]:
+        """How to keep a cancelled job, like a failure, and its payload if that is redacted."""
         job = finished.job
-        keep = self._policy.for_failed(job.task_identifier, job.raw_flags) if self.is_on else None
-        if not self._redactors or keep is None or not keep.payload:
-            return keep, None
-        return keep, redacted_json(self._redactors, "payload", job.task_identifier, job.raw_payload)
+        retention = (
+            self._retention_policy.for_failed(job.task_identifier, job.raw_flags) if self.is_on else None
+        )
+        if not self._redactors or retention is None or not retention.payload:
+            return retention, None
+        return retention, redacted_json(self._redactors, "payload", job.task_identifier, job.raw_payload)
 
-    def _redacted_payload(self, job: Job, outcome: Failed | Snoozed, keep: Keep | None) -> str | None:
-        if not self._redactors or keep is None or not keep.payload:
+    def _redacted_payload(
+        self, job: Job, outcome: Failed | Snoozed, retention: Retention | None
+    ) -> str | None:
+        if not self._redactors or retention is None or not retention.payload:
             return None
         raw = outcome.remaining_payload or job.raw_payload
         return redacted_json(self._redactors, "payload", job.task_identifier, raw)
@@ -171,19 +179,25 @@ class HistoryRecorder:
 
     async def add_partitions(self, connection: Connection, batch: Sequence[Finished] = ()) -> None:
         """Make the partitions for what this pool keeps, and for these jobs."""
-        seconds = {keep.seconds for keep in (*self._policy.every(), *map(self._keep_of, batch)) if keep}
+        seconds = {
+            retention.seconds
+            for retention in (*self._retention_policy.every(), *map(self._retention_of, batch))
+            if retention
+        }
         errors = [self._error_retention] if self._error_retention > 0 else []
         if self.is_on:
             await self._guarded(
                 lambda: add_partitions(connection, self._schema, history=seconds, errors=errors)
             )
 
-    def _keep_of(self, finished: Finished) -> Keep | None:
+    def _retention_of(self, finished: Finished) -> Retention | None:
         job = finished.job
-        return keep_of(finished.outcome) or self._policy.for_failed(job.task_identifier, job.raw_flags)
+        return retention_of(finished.outcome) or self._retention_policy.for_failed(
+            job.task_identifier, job.raw_flags
+        )
 
     async def _guarded(self, work: Callable[[], Awaitable[object]]) -> None:
-        """Keep nothing if this role may not."""
+        """Retention nothing if this role may not."""
         try:
             await work()
         except Exception as error:
@@ -203,7 +217,7 @@ class HistoryRecorder:
     def _switch_off(self, error: BaseException) -> None:
         self.is_on = False
         logger.warning(
-            "this worker cannot write to the history (%s), so it keeps neither ends nor errors of jobs; to "
+            "this worker cannot write to the history (%s), so it keeps neither finished jobs nor errors; to "
             "keep them, run `graphile-worker migrate` and workers as the owner of the schema",
             message_of(error),
         )
@@ -212,7 +226,7 @@ class HistoryRecorder:
 class ErrorCounts:
     """Counts the errors of one pool by fingerprint, and stores the counts every few seconds.
 
-    As with figures, nothing is counted twice: what may have been stored before the connection broke is
+    As with statistics, nothing counts twice: what may have been stored before the connection broke is
     dropped.
     """
 

@@ -19,9 +19,9 @@ from typing import Protocol
 from ...db.retry import Backoff, Delays
 from ...errors import JobError
 from ...faults import is_our_end
-from ...figures.counter import FigureCounter
 from ...hooks.redaction import Redactor
 from ...outcome import Finished, queues_of
+from ...statistics.counter import StatisticsCounter
 from ..context import PoolContext
 from ..held.batches import HeldBatches
 from ..session.session import FailureLog, Session
@@ -64,7 +64,7 @@ class Sink:
         takers: JobTakers,
         hold: Callable[[Sink], HeldBatches] | None,
         recorder: HistoryRecorder | None,
-        figures: FigureCounter | None,
+        statistics: StatisticsCounter | None,
         redactors: Sequence[Redactor],
     ) -> None:
         """`takers`: what takes jobs, and waits while too much is unwritten.
@@ -79,7 +79,7 @@ class Sink:
             takers,
             self,
             recorder=recorder,
-            figures=figures,
+            statistics=statistics,
             redactors=redactors,
         )
         self._owner = context.owner

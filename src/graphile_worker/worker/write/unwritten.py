@@ -19,8 +19,8 @@ from ...outcome import (
     Interrupted,
     Kept,
     Snoozed,
-    keep_of,
     queues_of,
+    retention_of,
 )
 from ..session.watermarks import NO_CEILING
 
@@ -28,7 +28,7 @@ MAX_OUTCOMES = 2000  # outcomes per statement
 MAX_WRITE_BYTES = 16_000_000  # of messages and payloads per statement, unless a single one is larger
 MAX_UNWRITTEN = 20_000  # completed jobs; beyond that the pool takes no more jobs
 MAX_UNWRITTEN_BYTES = 64_000_000  # the same for payloads, errors and their texts
-KEPT_WEIGHT = 3_000  # approximate bytes of a kept end without its result
+KEPT_WEIGHT = 3_000  # approximate bytes of a kept job without its result
 LIGHT = 4_096  # characters; smaller payloads, as most are, are not counted, to save time
 
 ROW_STAYS = (Failed, Snoozed)
@@ -212,8 +212,8 @@ def _texts_of(outcome: Kept) -> int:
 
 
 def _like(finished: Finished) -> object:
-    """The same for ends that one statement can keep."""
-    return type(finished.outcome), keep_of(finished.outcome)
+    """The same for outcomes that one statement can keep."""
+    return type(finished.outcome), retention_of(finished.outcome)
 
 
 def _note(finished: Finished) -> str:

@@ -1,0 +1,89 @@
+"""Gauges about the database: names, bounds, and schemas that only another runtime has used."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from graphile_worker import JobSpec, WorkerUtils
+from graphile_worker.db.connection import Connection
+from graphile_worker.schema_name import SchemaName
+from graphile_worker.statistics import queue_depths
+from graphile_worker.statistics.database_gauges import read_ready_gauges, read_table_gauges
+from graphile_worker.statistics.gauges import HELP, Gauge, labelled, written
+from graphile_worker.statistics.queue_depths import MAX_QUEUES, read_queue_depths
+
+SCHEMA = SchemaName()
+
+
+def _values(gauges: list[Gauge]) -> dict[str, dict[tuple[str, ...], float]]:
+    return {each.name: {tuple(labels.values()): value for labels, value in each.values} for each in gauges}
+
+
+async def test_gauges_have_known_names_and_the_values_of_the_table(
+    utils: WorkerUtils, connection: Connection
+) -> None:
+    due = datetime.now(UTC) - timedelta(minutes=5)
+    later = due + timedelta(days=1)
+    await utils.add_jobs([JobSpec("mail", run_at=due), JobSpec("mail", run_at=later), JobSpec("report")])
+    found = await read_ready_gauges(connection, SCHEMA) + await read_table_gauges(
+        connection, SCHEMA, max_tasks=1
+    )
+    assert {each.name for each in found} <= HELP.keys()
+    values = _values(found)
+    assert values["ready_jobs"] == {(): 2}
+    assert values["workers"] == {("alive",): 0, ("lost",): 0}
+    assert values["jobs"] == {("mail", "ready"): 1, ("mail", "scheduled"): 1, ("other", "ready"): 1}
+    assert values["jobs_is_estimate"] == {(): 0}
+    assert "queue_jobs" not in values, "there is no named queue"
+    text = written([*labelled(found, {"database": "a"}), *labelled(found, {"database": "b"})])
+    assert text.count("# TYPE graphile_worker_jobs gauge") == 1
+    assert 'graphile_worker_jobs{database="b",task="mail",state="ready"} 1' in text.splitlines()
+
+
+async def test_queues_are_counted_if_they_are_few_or_named(
+    utils: WorkerUtils, connection: Connection
+) -> None:
+    later = datetime.now(UTC) + timedelta(days=1)
+    jobs = [JobSpec("mail", queue_name="a"), JobSpec("mail", queue_name="a", run_at=later)]
+    await utils.add_jobs([*jobs, JobSpec("mail", queue_name="b"), JobSpec("mail")])
+    assert await read_queue_depths(connection, SCHEMA) == {"a": 2, "b": 1}
+    assert await read_queue_depths(connection, SCHEMA, ["a", "none"]) == {"a": 2, "none": 0}
+    await utils.add_jobs([JobSpec("mail", queue_name=f"tenant:{n}") for n in range(MAX_QUEUES)])
+    assert await read_queue_depths(connection, SCHEMA) == {}
+    assert await read_queue_depths(connection, SCHEMA, ["b"]) == {"b": 1}
+
+
+async def test_jobs_in_the_tracks_of_a_wide_queue_belong_to_it(
+    utils: WorkerUtils, connection: Connection
+) -> None:
+    await utils.set_queue_width("wide", 3)
+    await connection.execute("select graphile_worker.add_job('mail', queue_name => 'wide')")
+    await connection.execute("select graphile_worker.add_job('mail', queue_name => 'wide [2]')")
+    assert await read_queue_depths(connection, SCHEMA) == {"wide": 2}
+    assert await read_queue_depths(connection, SCHEMA, ["wide"]) == {"wide": 2}
+
+
+async def test_a_long_queue_is_estimated(
+    utils: WorkerUtils, connection: Connection, monkeypatch: Any
+) -> None:
+    monkeypatch.setattr(queue_depths, "COUNTED", 10)
+    await utils.add_jobs([JobSpec("mail", queue_name="long") for _ in range(25)])
+    await utils.add_jobs([JobSpec("mail", queue_name="short") for _ in range(10)])
+    assert await read_queue_depths(connection, SCHEMA) == {"long": 25, "short": 10}
+
+
+async def test_a_schema_without_our_objects_has_gauges_too(
+    utils: WorkerUtils, connection: Connection
+) -> None:
+    await utils.add_job("mail", queue_name="a")
+    await connection.execute(
+        "drop index graphile_worker._private_py_jobs_queue_next_index;"
+        "drop table graphile_worker._private_py_tracks, graphile_worker._private_py_workers cascade"
+    )
+    values = _values(
+        [*await read_ready_gauges(connection, SCHEMA), *await read_table_gauges(connection, SCHEMA)]
+    )
+    assert "workers" not in values
+    assert values["ready_jobs"] == {(): 1}
+    assert values["queue_jobs"] == {("a",): 1}
