@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import signal
+from collections.abc import Iterator
 from typing import Any
 
+import asyncpg
 import httpx
 import pytest
 
 from admin.conftest import client_of
-from graphile_worker import JobSpec, WorkerUtils
+from faults.scene import own_server, stop_server
+from graphile_worker import JobSpec, WorkerUtils, make_worker_utils
 from graphile_worker.admin import AdminApp, admin_app, everyone_may
 from graphile_worker.admin.database import Database
-from graphile_worker.admin.service.steps import step
+from graphile_worker.admin.operations import MOST_RETRIES
+from graphile_worker.admin.service.steps import STEP, step
+from graphile_worker.embedded import EmbeddedPostgres
 from graphile_worker.queries.job_filter import JobFilter
 from support.working import PATIENCE, until
 
@@ -241,6 +248,82 @@ async def test_a_step_that_the_server_ends_is_made_once(
     assert written == 3 + 2 * (len(ids) + 1)  # three attempts, the last one complete
     rows = await connection.fetch(f"select count(*) from {SCHEMA}._private_jobs group by payload ->> 'n'")
     assert [row["count"] for row in rows] == [2] * 12
+
+
+@pytest.fixture
+def broken_server() -> Iterator[EmbeddedPostgres]:
+    """A server that a test may stop, over TCP."""
+    with own_server(port=0) as server:
+        yield server
+
+
+STAY_IN_SECOND_STEP = f"""
+create table {SCHEMA}.first_start as select pg_postmaster_start_time() as at;
+create function {SCHEMA}.stay() returns trigger language plpgsql as $$
+begin
+  if new.changed > {STEP} and pg_postmaster_start_time() = (select at from {SCHEMA}.first_start) then
+    perform pg_sleep(600);
+  end if;
+  return new;
+end $$;
+create trigger stay after update of last_id on {SCHEMA}._private_py_operations
+  for each row execute function {SCHEMA}.stay();
+"""
+"""Until the server is restarted, the second step does not come to its commit. All its jobs are written."""
+
+STAYS = (
+    "select exists (select from pg_stat_activity "
+    "where datname = current_database() and wait_event = 'PgSleep')"
+)
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGQUIT], ids=["fast", "immediate"])
+async def test_an_operation_waits_for_a_server_that_stops_in_the_middle_of_a_step(
+    broken_server: EmbeddedPostgres,
+    how: signal.Signals,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """However long it is away; then every job is changed, and none of them twice."""
+    monkeypatch.setattr("graphile_worker.admin.operations.RETRY", 0.05)  # half a minute passes in a second
+    caplog.set_level(logging.DEBUG, logger="graphile_worker.admin")
+
+    def said(level: int) -> list[str]:
+        records = [record for record in caplog.records if record.name == "graphile_worker.admin"]
+        return [record.getMessage() for record in records if record.levelno == level]
+
+    def attempts() -> int:
+        return sum(line.startswith("operation ") for line in said(logging.DEBUG))
+
+    url = broken_server.url()
+    async with make_worker_utils(connection_string=url) as utils:
+        await utils.migrate()
+        ids = await add_failed(utils, 3 * STEP)
+    connection = await asyncpg.connect(url)
+    await connection.execute(STAY_IN_SECOND_STEP)
+    app = admin_app(connection_string=url, authorize=everyone_may)
+    try:
+        async with client_of(app) as http:
+            begun = await operate(http, action="add_again", filter="state:failed", confirm=len(ids))
+            await until(lambda: connection.fetchval(STAYS))
+            assert await connection.fetchval(f"select changed from {SCHEMA}._private_py_operations") == STEP
+            await connection.close()
+            await stop_server(broken_server, how)
+            before = attempts()
+            await until(lambda: attempts() > before + 3 * MOST_RETRIES or bool(said(logging.ERROR)))
+            assert said(logging.ERROR) == []
+            await asyncio.to_thread(broken_server.start)
+            connection = await asyncpg.connect(url)
+            # The table is asked, not the dashboard: a person who looks makes it take up what was given up.
+            over = f"select finished_at is not null from {SCHEMA}._private_py_operations"
+            await until(lambda: connection.fetchval(over))
+            done = await ended(http, begun["id"])
+        assert (done["state"], done["changed"], done["skipped"]) == ("done", len(ids), 0)
+        rows = await connection.fetch(f"select count(*) from {SCHEMA}._private_jobs group by payload ->> 'n'")
+        assert [row["count"] for row in rows] == [2] * len(ids)
+    finally:
+        await app.aclose()
+        await connection.close(timeout=10)
 
 
 async def test_a_filter_with_a_secret_is_kept_from_others(database_url: str, utils: WorkerUtils) -> None:
