@@ -16,7 +16,7 @@ from graphile_worker.errors import InvalidArgumentError, TaskLoadError
 from graphile_worker.outcome import Failed, Snoozed
 from graphile_worker.tasks.batch import BatchFailure
 from graphile_worker.tasks.failure_rules import FailureRules, failure_rules
-from graphile_worker.worker.run.retry_decision import (
+from graphile_worker.worker.run.outcomes import (
     GAVE_UP,
     NOT_RETRIED,
     TOO_LATE,

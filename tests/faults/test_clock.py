@@ -34,7 +34,7 @@ MAY_READ_THE_WALL_CLOCK = {
     "metrics/database_reader.py": "says when the database was last read",
     "queries/pauses.py": "compares it with the end of a pause",
     "queries/write_plan.py": "turns the time that a task asked for into a delay",
-    "worker/run/retry_decision.py": "turns the time that a task asked for into a delay",
+    "worker/run/outcomes.py": "turns the time that a task asked for into a delay",
     "queries/job_filter.py": "an example in a message",
     "cli/commands/schedules.py": "says how long until the next run",
     "contrib/django/admin.py": "the time at which jobs are to run",

@@ -15,8 +15,7 @@ from graphile_worker.tasks.registry import build_registry
 from graphile_worker.tasks.services import WorkerServices
 from graphile_worker.tasks.threads import TaskThreads
 from graphile_worker.testing.job_factory import make_job
-from graphile_worker.worker.run.execute import Executor
-from graphile_worker.worker.run.middleware import execute_around
+from graphile_worker.worker.run.execute import Executor, execute_around
 
 
 class Absent:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from graphile_worker.worker.background import BackgroundTasks
+from graphile_worker.worker.context import BackgroundTasks
 from support.pool_parts import RecordingOwner
 
 

@@ -18,7 +18,7 @@ from graphile_worker.outcome import Interrupted, Outcome
 from graphile_worker.tasks import load_tasks
 from graphile_worker.testing.recorder import EventRecorder
 from graphile_worker.worker.run import termination
-from graphile_worker.worker.run.end_reason import TAKEN_AWAY, EndReason, TimedOut
+from graphile_worker.worker.run.outcomes import TAKEN_AWAY, EndReason, TimedOut
 from graphile_worker.worker.run.slots import Slots
 from support.working import PATIENCE, Gate, Jobs, Workers, until
 

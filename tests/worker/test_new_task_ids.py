@@ -18,7 +18,7 @@ where not exists (select from {SCHEMA}._private_jobs job where job.task_id = tas
 
 @pytest.fixture(autouse=True)
 def never_refreshed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("graphile_worker.worker.background.REFRESH_TASKS", 3600.0)
+    monkeypatch.setattr("graphile_worker.worker.context.REFRESH_TASKS", 3600.0)
 
 
 @pytest.mark.parametrize("mode", [{}, {"local_queue": {"size": 5}}], ids=["default", "local queue"])

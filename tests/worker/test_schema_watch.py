@@ -10,7 +10,7 @@ import pytest
 
 from graphile_worker.migrate.state import SchemaState
 from graphile_worker.testing.fake_clock import FakeClock
-from graphile_worker.worker.background import BackgroundTasks
+from graphile_worker.worker.context import BackgroundTasks
 from graphile_worker.worker.control.announcements import MIN_INTERVAL, SchemaWatch
 from support.pool_parts import RecordingOwner, pool_context
 

@@ -6,7 +6,7 @@ import asyncio
 from datetime import UTC, datetime
 
 from graphile_worker.testing.fake_clock import FakeClock
-from graphile_worker.worker.background import REFRESH_TASKS, poll, refresh_tasks
+from graphile_worker.worker.context import REFRESH_TASKS, poll, refresh_tasks
 
 
 async def test_polls_follow_the_interval() -> None:

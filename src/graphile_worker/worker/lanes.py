@@ -26,8 +26,8 @@ from .fetch.local_queue import LocalQueue
 from .fetch.source import JobSource
 from .fetch.wide_queues import WideQueues
 from .plan import LanePlan, PoolPlan
-from .run.end_reason import EndReason
 from .run.execute import Executor
+from .run.outcomes import EndReason
 from .run.slots import Slot, Slots
 from .run.termination import LeakedTasks
 from .session.session import FailureLog, Sessions

@@ -29,12 +29,9 @@ from ..statistics.counter import StatisticsCounter
 from ..tasks.services import WorkerServices
 from ..tasks.task import AnyTask
 from ..tasks.threads import TaskThreads
-from .background import BackgroundTasks, poll, refresh_tasks
-from .context import PoolContext
+from .context import BackgroundTasks, PoolContext, poll, refresh_tasks
 from .control.announcements import Announcements, SchemaWatch
-from .control.cancellations import Cancellations
-from .control.commands import OperatorCommands
-from .control.pausing import PauseWatch
+from .control.commands import Cancellations, OperatorCommands, PauseWatch
 from .control.watch import ControlWatch
 from .eviction import EvictionCheck
 from .fetch.listener import Listener
@@ -48,8 +45,7 @@ from .run.termination import LeakedTasks
 from .run.watchdog import Blockage, LoopWatchdog, exit_process
 from .session.session import SESSIONS_WITH_LISTENER, Session, Sessions, Statement
 from .shutdown import Shutdown
-from .write.progress import ProgressReporter
-from .write.recorder import HistoryRecorder
+from .write.recorder import HistoryRecorder, ProgressReporter
 from .write.sink import Sink
 
 FETCH_MARGIN = 30.0  # seconds plus three poll intervals, in which a fetch must succeed if slots are free

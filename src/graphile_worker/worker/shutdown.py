@@ -30,8 +30,7 @@ from ..hooks.events import (
 )
 from ..job import Job
 from ..tasks.services import WorkerServices
-from .background import BackgroundTasks
-from .context import PoolContext
+from .context import BackgroundTasks, PoolContext
 from .fetch.listener import Listener
 from .lanes import Lanes
 from .session.session import Sessions

@@ -115,7 +115,7 @@ class ClientBase:
         if self._task_name_check is not None:
             await self._task_name_check.close()
         self._released = True
-        if "_waiters" in vars(self):
+        if "_job_waiter" in vars(self):
             await self._job_waiter.close()
         if self._idle is not None:
             await self._idle.close()

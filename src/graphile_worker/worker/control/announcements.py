@@ -14,8 +14,7 @@ from ...db.retry import Backoff, is_retryable
 from ...errors import SchemaTooNewError
 from ...migrate.refusals import check_not_newer
 from ...migrate.state import SchemaState, read_state
-from ..background import BackgroundTasks
-from ..context import PoolContext
+from ..context import BackgroundTasks, PoolContext
 from ..lanes import Lanes
 from ..session.session import Sessions
 from .watch import ControlWatch

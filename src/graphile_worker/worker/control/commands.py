@@ -1,25 +1,42 @@
-"""OperatorCommands: what one pool does when an operator asks it to stop, to be quiet, or where a job is."""
+"""What one pool does when operators ask for something; `ControlWatch` learns what they ask for.
+
+OperatorCommands: to stop, to be quiet, or where a job is. PauseWatch: to start no jobs of some tasks and
+queues. Cancellations: to end jobs.
+"""
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from ...db.connection import Connection
 from ...db.errors import explained, sqlstate_of
-from ...queries.control import ControlState, read_control_state
+from ...db.retry import is_retryable
+from ...error_parts import is_a
+from ...errors import JobInterruptedError
+from ...hooks.events import PoolPaused, PoolResumed
+from ...job import Job
+from ...outcome import Cancelled, Failed, Finished, Outcome
+from ...pauses import Pause
+from ...queries.control import EVERY_TASK, ControlState, paused_jobs, read_control_state
+from ...queries.pauses import end_due_pauses
 from ...queries.requests import UNAVAILABLE, StackAnswer, answer_stack
+from ...recovery.cancelled_jobs import end_leftover_jobs
+from ...retention import RetentionPolicy
 from ...tasks.call import label_of
 from ...tasks.helpers import current_helpers
 from ...tasks.stacks import TaskStack, coroutine_stack, thread_stack
 from ...tasks.threads import TaskThreads
-from ..background import BackgroundTasks
-from ..context import PoolContext
+from ...text import count
+from ..context import BackgroundTasks, PoolContext
 from ..lanes import Lanes
+from ..run.execute import Executor
+from ..run.outcomes import EndReason
 from ..run.slots import Slot
 from ..session.session import Sessions
+from ..write.sink import Sink
 
 logger = logging.getLogger("graphile_worker.worker")
 
@@ -123,3 +140,154 @@ async def _stack_elsewhere(call: Any) -> TaskStack | None:
         return None
     found: TaskStack | None = await call.ask_stack()
     return found or TaskStack("thread", "  (no answer: perhaps C code keeps the interpreter to itself)")
+
+
+class PauseWatch:
+    """Keeps paused tasks and queues from starting jobs.
+
+    The fetchers leave paused tasks out. Jobs that were locked before the pool learnt of a pause, and have not
+    been started, are returned.
+    """
+
+    def __init__(self, context: PoolContext, sessions: Sessions, lanes: Lanes) -> None:
+        self._context = context
+        self._sessions = sessions
+        self._lanes = lanes
+        self._paused_queues: frozenset[int] = frozenset()
+        self._is_refused = False
+        self.pauses: frozenset[Pause] = frozenset()
+        self.tasks: frozenset[str] = frozenset()
+        """Identifiers of paused tasks; `EVERY_TASK` among them if all are."""
+
+    def apply(self, state: ControlState) -> None:
+        """Obey the pauses of this state, and tell observers what has changed."""
+        is_known = state.pauses == self.pauses and state.paused_queues == self._paused_queues
+        if is_known and state.paused == self.tasks:
+            return
+        last, self.pauses, self._paused_queues = self.pauses, state.pauses, state.paused_queues
+        tasks = self.tasks = state.paused
+        is_paused = _paused_by(tasks, state.paused_queues)
+        for lane in self._lanes:
+            lane.fetcher.pause(tasks)
+            lane.source.withhold(is_paused)
+        self._tell(last)
+
+    async def end_due_pauses(self) -> bool:
+        """Resume queues whose pause is over; whether that worked. A refusal is logged once."""
+        try:
+            await self._sessions.run(lambda connection: end_due_pauses(connection, self._context.schema))
+        except Exception as error:
+            if sqlstate_of(error) is None:
+                raise  # the connection is lost; others report that
+            level = logging.DEBUG if self._is_refused or is_retryable(error) else logging.WARNING
+            logger.log(level, "queues whose pause is over cannot be resumed: %s; retrying", explained(error))
+            self._is_refused = self._is_refused or level == logging.WARNING
+            return False
+        self._is_refused = False
+        return True
+
+    async def report_left(self, identifiers: Sequence[str]) -> None:
+        """Log which ready jobs of these tasks are left because they are paused."""
+        if not self.pauses:
+            return
+        context, paused = self._context, self.tasks
+        left = await self._sessions.run(
+            lambda connection: paused_jobs(
+                connection, context.schema, tasks=identifiers, paused=paused, now=context.now()
+            )
+        )
+        for pause, jobs in left:
+            verb = "was" if jobs == 1 else "were"
+            logger.info("%s of the paused %s %s left", count(jobs, "job"), pause.what, verb)
+
+    def _tell(self, last: frozenset[Pause]) -> None:
+        pool_id, emit = self._context.pool_id, self._context.events.emit
+        known = {_target(pause) for pause in self.pauses}
+        for pause in sorted(last - self.pauses, key=_target):
+            if _target(pause) not in known:  # otherwise its terms have changed
+                emit(PoolResumed(pool_id=pool_id, pause=pause))
+        for pause in sorted(self.pauses - last, key=_target):
+            emit(PoolPaused(pool_id=pool_id, pause=pause))
+
+
+def _target(pause: Pause) -> tuple[str, str]:
+    return pause.task_identifier or "", pause.queue_name or ""
+
+
+def _paused_by(tasks: frozenset[str], queues: frozenset[int]) -> Callable[[Job], bool] | None:
+    """Whether a job must not be started; None if all may."""
+    if EVERY_TASK in tasks:
+        return lambda job: True
+    if tasks or queues:
+        return lambda job: job.task_identifier in tasks or job.job_queue_id in queues
+    return None
+
+
+class CancelledByRequest(EndReason, frozen=True):
+    """An operator has cancelled the job."""
+
+    rank = 2
+    why: str | None = None
+
+    @property
+    def reason(self) -> str:
+        return f"the job was cancelled: {self.why}" if self.why else "the job was cancelled"
+
+    def outcome(self, own: Outcome | None, error: BaseException | None) -> Outcome:
+        is_own_error = isinstance(own, Failed) and error is not None and not is_a(error, JobInterruptedError)
+        return Cancelled(self.why, error if is_own_error else None)
+
+
+class Cancellations:
+    """Ends the jobs of a pool that operators have cancelled.
+
+    A prefetched job is dropped before it starts. A running one is ended by its slot; its outcome is
+    `Cancelled` unless the task completes in spite of it. Either way the sink deletes the job.
+    """
+
+    def __init__(
+        self,
+        context: PoolContext,
+        sessions: Sessions,
+        lanes: Lanes,
+        executor: Executor,
+        sink: Sink,
+        retention_policy: RetentionPolicy | None,
+    ) -> None:
+        """`retention_policy`: which finished jobs are kept; None if there is no history."""
+        self._context = context
+        self._sessions = sessions
+        self._lanes = lanes
+        self._executor = executor
+        self._sink = sink
+        self._retention_policy = retention_policy
+        self._is_failing = False
+        self._missed: set[int] = set()
+
+    def end(self, cancelled: Mapping[int, str | None]) -> bool:
+        """End these jobs; call it whenever the state was read, also for the same ones.
+
+        Whether to look once more soon: the database may know before this pool that a fetch has locked a job.
+        """
+        for job in self._lanes.drop(lambda job: job.id in cancelled):
+            outcome = self._executor.settled(job, Cancelled(cancelled[job.id], has_started=False))
+            self._sink.put(Finished(job, outcome, self._context.pool_id, 0.0))
+        for job_id, reason in cancelled.items():
+            self._lanes.end_job(job_id, CancelledByRequest(reason), self._context.options.timeout_grace)
+        known, missed = self._missed, cancelled.keys() - self._sessions.locked_jobs.jobs.keys()
+        self._missed = missed
+        return bool(missed - known)
+
+    async def end_leftovers(self) -> None:
+        """End what no worker will end by itself. A failure is logged once until it works again."""
+        schema, retention_policy = self._context.schema, self._retention_policy
+        try:
+            await self._sessions.run(
+                lambda connection: end_leftover_jobs(connection, schema, retention_policy)
+            )
+        except Exception as error:
+            level = logging.DEBUG if self._is_failing else logging.WARNING
+            logger.log(level, "cancelled jobs that are left over stay: %s; retrying", explained(error))
+            self._is_failing = True
+        else:
+            self._is_failing = False

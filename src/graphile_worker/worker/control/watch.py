@@ -15,12 +15,9 @@ from ... import sqlstates
 from ...db.errors import explained, sqlstate_of
 from ...error_text import message_of
 from ...queries.control import NOTHING_ASKED, ControlState
-from ..background import BackgroundTasks
-from ..context import PoolContext
+from ..context import BackgroundTasks, PoolContext
 from ..fetch.wide_queues import WideQueues
-from .cancellations import Cancellations
-from .commands import OperatorCommands
-from .pausing import PauseWatch
+from .commands import Cancellations, OperatorCommands, PauseWatch
 
 LOOK_INTERVAL = 5.0  # seconds
 IDLE_INTERVAL = 30.0  # seconds, while nothing is asked for and LISTEN works

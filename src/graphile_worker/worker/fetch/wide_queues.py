@@ -19,8 +19,7 @@ from ...job import Job
 from ...queries.lock_waits import yielding_locks
 from ...queries.widths import set_tracks
 from ...tasks.task import AnyTask
-from ..background import BackgroundTasks
-from ..context import PoolContext
+from ..context import BackgroundTasks, PoolContext
 from ..session.session import Sessions
 
 LOOK_AGAIN_AFTER = 30.0  # seconds

@@ -34,9 +34,8 @@ from ...spec import DEFAULT_MAX_ATTEMPTS
 from ...tasks.helpers import JobHelpers, current_helpers
 from ...time_limit import TimeLimit
 from ..context import PoolContext
-from .end_reason import TAKEN_AWAY, EndReason, TimedOut
-from .execute import Executor
-from .middleware import execute_around, execute_watched
+from .execute import Executor, execute_around, execute_watched
+from .outcomes import TAKEN_AWAY, EndReason, TimedOut
 from .termination import HANDOVER, JobTermination, LeakedTasks
 
 MAX_TURN = 0.002  # seconds of jobs run back to back before the event loop gets its turn

@@ -26,8 +26,8 @@ from ...tasks.call import label_of
 from ...tasks.helpers import JobHelpers, current_helpers
 from ...tasks.threads import TaskThreads
 from ..context import Owner
-from .end_reason import EndReason
 from .execute import Executor
+from .outcomes import EndReason
 from .watchdog import MAX_FRAMES, stack_of
 
 LAST_CHANCE = 1.0  # seconds between the second cancellation and the end of the wait

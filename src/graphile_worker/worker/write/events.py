@@ -24,7 +24,7 @@ from ...job import Job
 from ...outcome import Cancelled, Completed, Expired, Failed, Finished, Interrupted, Outcome, Snoozed
 from ...queries.write_plan import CUT_OFF
 from ...retry import back_off
-from ..run.retry_decision import seconds_left
+from ..run.outcomes import seconds_left
 
 LOST_ROW = "its row was deleted, or its lock taken, while the task ran"
 

@@ -30,7 +30,7 @@ from ...queries.write_plan import Continuation, Outcomes, WritePlan, WritePlanne
 from ...recovery.orphaned_jobs import still_locked
 from ...statistics.counter import StatisticsCounter
 from ..context import PoolContext
-from ..run.end_reason import TAKEN_AWAY
+from ..run.outcomes import TAKEN_AWAY
 from ..session.session import Session
 from .events import LOST_ROW, OutcomeEvents
 from .recorder import HistoryRecorder, with_redacted_errors

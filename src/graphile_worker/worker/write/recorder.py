@@ -1,4 +1,8 @@
-"""HistoryRecorder: what this pool keeps of the jobs it ends, and the partitions that it needs for that."""
+"""What a pool stores beside outcomes: records of finished jobs and their errors, and progress.
+
+HistoryRecorder decides what is kept and makes the partitions for it; ErrorCounts counts errors by
+fingerprint; ProgressReporter stores what tasks report.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +10,11 @@ import asyncio
 import logging
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
+from contextvars import copy_context
+from typing import Protocol
 
 import msgspec
 
@@ -20,6 +26,7 @@ from ...error_text import message_of
 from ...history.error_groups import MAX_MESSAGE, CountedErrors, write_error_groups
 from ...history.fingerprint import fingerprint, place_in
 from ...history.partitions import ERRORS, HISTORY, add_partitions, name_tasks
+from ...history.progress import ProgressReport, write_progress
 from ...hooks.redaction import Redactor, redacted_json, redacted_text
 from ...job import Job
 from ...outcome import Failed, Finished, Snoozed, retention_of
@@ -38,7 +45,6 @@ REFUSED = (
     sqlstates.READ_ONLY_SQL_TRANSACTION,
     sqlstates.UNDEFINED_TABLE,
 )
-
 STORE_AFTER = 5.0  # seconds after the first error
 MAX_GROUPS = 1_000  # that are counted at the same time; beyond that errors have no pattern
 STORE_WITHIN = 5.0
@@ -47,6 +53,7 @@ UNCOUNTED = (
     sqlstates.INVALID_SCHEMA_NAME,
     sqlstates.INSUFFICIENT_PRIVILEGE,
 )
+PROGRESS_INTERVAL = 1.0  # seconds
 
 logger = logging.getLogger("graphile_worker.worker")
 
@@ -361,3 +368,81 @@ def _redacted(finished: Finished, outcome: Failed, redactors: Sequence[Redactor]
     return msgspec.structs.replace(
         finished, outcome=msgspec.structs.replace(outcome, message=message, traceback=traceback)
     )
+
+
+class RunningJobs(Protocol):
+    """The lanes of the pool."""
+
+    @property
+    def running(self) -> Collection[Job]:
+        """The jobs that run now."""
+        ...
+
+
+class ProgressReporter:
+    """Keeps the progress of all jobs of one pool in memory, and stores all of it once a second.
+
+    A report costs the task an assignment. Nothing runs while no task reports.
+    """
+
+    def __init__(self, context: PoolContext, sessions: Sessions, running: RunningJobs) -> None:
+        self._sessions = sessions
+        self._schema = context.schema
+        self._clock = context.clock
+        self._running = running
+        self._loop = asyncio.get_running_loop()
+        self._context = copy_context()  # not that of the first job that reports something
+        self._changed: dict[int, ProgressReport] = {}
+        self._stored: set[int] = set()
+        self._task: asyncio.Task[None] | None = None
+        self._is_closed = False
+        self._is_failing = False
+
+    def report(self, job_id: int, report: ProgressReport) -> None:
+        """Take a report; may be called from any thread."""
+        self._changed[job_id] = report
+        if (self._task is None or self._task.done()) and not self._is_closed:
+            with suppress(RuntimeError):  # the loop was closed
+                self._loop.call_soon_threadsafe(self._start)
+
+    async def close(self) -> None:
+        """Delete what is stored, if the database answers soon."""
+        self._is_closed = True
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait((self._task,))
+            self._changed.clear()
+            with suppress(Exception):
+                async with asyncio.timeout(PROGRESS_INTERVAL):
+                    await self._store(ended=self._stored)
+
+    def _start(self) -> None:
+        if (self._task is None or self._task.done()) and not self._is_closed:
+            self._task = self._loop.create_task(
+                self._work(), name="graphile-worker progress", context=self._context.copy()
+            )
+
+    async def _work(self) -> None:
+        while not self._is_closed:
+            running = {job.id for job in self._running.running}
+            try:
+                await self._store(ended=self._stored - running, running=running)
+            except Exception as error:  # progress is not worth an interruption
+                level = logging.DEBUG if self._is_failing else logging.WARNING
+                logger.log(level, "progress cannot be stored: %s", message_of(error))
+                self._is_failing = True
+            else:
+                self._is_failing = False
+            if not self._stored and not self._changed:
+                self._task = None
+                return
+            await self._clock.sleep(PROGRESS_INTERVAL)
+
+    async def _store(self, *, ended: Collection[int], running: Collection[int] = ()) -> None:
+        changed, self._changed = self._changed, {}
+        reports = {job_id: changed[job_id] for job_id in changed if job_id in running}
+        gone = sorted(ended)
+        if not reports and not gone:
+            return
+        await self._sessions.run(lambda connection: write_progress(connection, self._schema, reports, gone))
+        self._stored = (self._stored - set(gone)) | reports.keys()
