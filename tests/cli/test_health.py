@@ -203,7 +203,7 @@ async def test_a_file_is_not_closed_while_another_thread_writes_to_it(
     real_close = os.close
     monkeypatch.setattr(os, "pwrite", pwrite)
     monkeypatch.setattr(os, "close", close)
-    (report,) = hooks._loop_blocked
+    (report,) = hooks.table.loop_blocked
     thread = threading.Thread(target=report, args=("task forever (job 17)", 1.0))
     thread.start()
     assert writing.wait(60)
@@ -220,7 +220,7 @@ async def test_the_longest_name_of_a_task_fits(tmp_path: Path) -> None:
     hooks = Hooks()
     plugin.install(hooks)
     name = "\x01" * 128
-    (report,) = hooks._loop_blocked
+    (report,) = hooks.table.loop_blocked
     report(f"task {name} (job {2**63 - 1})", 1e9)
     (record,) = read_health_files(str(tmp_path / "health"))
     assert record is not None

@@ -80,10 +80,10 @@ def test_a_task_says_how_it_is_kept() -> None:
     @task(keep=timedelta(days=1), keep_payload=True, max_attempts=3)
     async def step(payload: dict[str, int]) -> None: ...
 
-    assert step._keep is not None
-    assert step._keep.resolved(WEEK) == Retention(DAY, payload=True)
+    assert step.rules.keep is not None
+    assert step.rules.keep.resolved(WEEK) == Retention(DAY, payload=True)
     assert dict(step.spec_defaults) == {"max_attempts": 3}
-    assert step.with_identifier("other")._keep == step._keep
+    assert step.with_identifier("other").rules.keep == step.rules.keep
     assert task_keep({"keep": True}).resolved(WEEK) == DEFAULT  # type: ignore[union-attr]
     assert task_keep({"keep": False}).resolved(WEEK) is None  # type: ignore[union-attr]
     assert task_keep({}) is None

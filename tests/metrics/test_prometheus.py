@@ -134,7 +134,7 @@ async def test_tasks_beyond_two_hundred_share_a_label(
 def test_ten_thousand_names_of_added_jobs_have_two_hundred_labels() -> None:
     registry = CollectorRegistry()
     hooks = Hooks(plugins=[PrometheusPlugin(registry)])
-    (watcher,) = hooks._add_watchers
+    (watcher,) = hooks.table.add_watchers
     _, state = watcher.before([JobSpec(f"task_{number}") for number in range(10_000)])
     watcher.after(state, None, None)
     found = {name: value for name, value in scrape(registry).items() if name.startswith("jobs_added_total")}

@@ -168,18 +168,18 @@ def test_a_logger_that_is_none_is_refused() -> None:
 def test_successful_jobs_are_not_observed_when_their_level_is_off() -> None:
     log = Log(logging.WARNING, {})
     for kind in (events.JobStarted, events.JobSucceeded, events.JobCompleted, events.WorkerGetJobStart):
-        assert not log.events._wants(kind)
-    assert log.events._wants(events.JobErrored)
-    assert Log(logging.INFO, {}).events._wants(events.JobSucceeded)
-    assert not Log(logging.INFO, {}).events._wants(events.JobStarted)
-    assert Log(logging.DEBUG, {}).events._wants(events.JobStarted)
+        assert not log.events.wants(kind)
+    assert log.events.wants(events.JobErrored)
+    assert Log(logging.INFO, {}).events.wants(events.JobSucceeded)
+    assert not Log(logging.INFO, {}).events.wants(events.JobStarted)
+    assert Log(logging.DEBUG, {}).events.wants(events.JobStarted)
 
 
 def test_success_can_be_kept_out_of_the_log() -> None:
     log = Log(logging.INFO, {"NO_LOG_SUCCESS": "1"})
-    assert not log.events._wants(events.JobSucceeded)
-    assert not log.events._wants(events.PoolListenSuccess)
-    assert log.events._wants(events.JobErrored)
+    assert not log.events.wants(events.JobSucceeded)
+    assert not log.events.wants(events.PoolListenSuccess)
+    assert log.events.wants(events.JobErrored)
 
 
 def test_the_ready_line_says_what_runs_where(log: Log) -> None:

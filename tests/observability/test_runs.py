@@ -211,13 +211,13 @@ async def test_hooks_added_later_to_shared_hooks_reach_a_run_in_progress(
 def test_a_run_wants_an_event_while_it_has_an_observer() -> None:
     given = Hooks()
     run, other = given.for_run(), given.for_run()
-    observed = run.events._observed  # loops keep a reference to the set
+    observed = run.events.observed  # loops keep a reference to the set
 
     def observer(event: Event) -> None:
         pass
 
     run.events.on(JobStarted, observer)
-    assert (observed, other.events._observed) == ({JobStarted}, set())
+    assert (observed, other.events.observed) == ({JobStarted}, set())
     given.events.on(JobSucceeded, observer)
     assert observed == {JobStarted, JobSucceeded}
     given.events.off(JobSucceeded, observer)

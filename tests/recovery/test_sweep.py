@@ -237,7 +237,7 @@ class TestInterceptors:
         recorder.clear()
         assert (await hooked.sweep_stale_workers()).recovered == []
         assert recorder.of(WorkerRecovered) == []
-        hooked.hooks._on_recovery.clear()
+        hooked.hooks.table.on_recovery.clear()
         (report,) = (await hooked.sweep_stale_workers()).recovered
         assert report.returned == [left]
         assert await graveyard.workers() == {}

@@ -242,7 +242,7 @@ def read_here(values: T) -> T:
 
 def refuse_coroutines(hooks: Hooks) -> None:
     """Calls on the caller's connection have no event loop, so interceptors must be plain functions."""
-    for interceptor in hooks._before_add:
+    for interceptor in hooks.table.before_add:
         if inspect.iscoroutinefunction(interceptor):
             raise ConfigError(
                 f"before_add: {interceptor.__qualname__} is a coroutine function; a blocking client takes "

@@ -276,7 +276,7 @@ class CronScheduler:
         made = [self._job(item, minute, backfilled=backfilled) for item in items]
         jobs = [job for job in made if job is not None]
         refused = [item.identifier for item, job in zip(items, made, strict=True) if job is None]
-        if not self._hooks._before_add:
+        if not self._hooks.table.before_add:
             return CronMinute(minute, jobs, refused)
         intercepted = [await self._intercept(job) for job in jobs]
         refused += [job.identifier for job, kept in zip(jobs, intercepted, strict=True) if kept is None]
@@ -317,15 +317,15 @@ class CronScheduler:
         return None
 
     async def _add(self, minutes: Sequence[CronMinute]) -> None:
-        if self._hooks._add_watchers:
+        if self._hooks.table.add_watchers:
             added = await self._add_watched(minutes)
         else:
             added = await self._add_all(minutes)
-        if added and JobsAdded in self._events._observed:
+        if added and JobsAdded in self._events.observed:
             self._events.emit(JobsAdded(specs=added, jobs=(), source="crontab"))
 
     async def _add_watched(self, minutes: Sequence[CronMinute]) -> list[CronJob]:
-        watched = WatchedMinutes(self._hooks._add_watchers, minutes)
+        watched = WatchedMinutes(self._hooks.table.add_watchers, minutes)
         try:
             added = await self._add_all(watched.minutes)
         except BaseException as error:
@@ -348,7 +348,7 @@ class CronScheduler:
             return await self._add_to_database(minutes)
 
     async def _add_to_database(self, minutes: Sequence[CronMinute]) -> list[CronJob]:
-        is_observed = JobsAdded in self._events._observed or bool(self._hooks._add_watchers)
+        is_observed = JobsAdded in self._events.observed or bool(self._hooks.table.add_watchers)
         async with self._acquire() as connection:
             return await schedule_cron_jobs(
                 connection,

@@ -23,7 +23,7 @@ def tasks_of_executors(tasks: Mapping[str, AnyTask], known: Mapping[str, object]
     """The tasks of each executor that is used; TaskLoadError for one that does not exist."""
     found: dict[str, list[AnyTask]] = {}
     for task in tasks.values():
-        if (name := task._executor) is not None:
+        if (name := task.rules.executor) is not None:
             if name not in known:
                 raise load_error(
                     task.function,
@@ -43,7 +43,7 @@ def bind_tasks(
 ) -> dict[str, AnyTask]:
     """The same tasks; those with an executor are called through it."""
     return {
-        name: task if task._executor is None else _bound(task, executors[task._executor], carriers)
+        name: task if task.rules.executor is None else _bound(task, executors[task.rules.executor], carriers)
         for name, task in tasks.items()
     }
 
@@ -52,14 +52,14 @@ def _bound(task: AnyTask, executor: TaskExecutor, carriers: Sequence[Carrier]) -
     bound = copy.copy(task)
     bound.is_async = True
     bound._decode = _undecoded
-    bound._set_invoke(_invoker(executor, where_is(task, task._executor or ""), task, carriers))
+    bound._set_invoke(_invoker(executor, where_is(task, task.rules.executor or ""), task, carriers))
     return bound
 
 
 def _invoker(
     executor: TaskExecutor, where: str, task: AnyTask, carriers: Sequence[Carrier]
 ) -> Callable[[Any, JobHelpers], Coroutine[Any, Any, Any]]:
-    timeout = None if task._time_limit is None else task._time_limit.seconds
+    timeout = None if task.rules.time_limit is None else task.rules.time_limit.seconds
 
     def invoke(payload: Any, helpers: JobHelpers) -> Coroutine[Any, Any, Any]:
         call = TaskCall(where=where, job=helpers.job, helpers=helpers, timeout=timeout)

@@ -39,7 +39,7 @@ class Events:
         self._runs: WeakSet[RunEvents] = WeakSet()
         self._handler_cache: dict[type[Event], tuple[Handler[Any], ...]] = {}
         self._abandoned: set[asyncio.Task[Any]] = set()
-        self._observed: set[type[Event]] = set()
+        self.observed: set[type[Event]] = set()
         """The events that have observers; the hot path checks it before it builds an event."""
 
     @overload
@@ -86,9 +86,9 @@ class Events:
             except BaseException as error:  # from a plain function: not even CancelledError is meant for us
                 report(logger, "an observer of %s failed%s", event.name, _about(event), error=error)
 
-    def _wants(self, event: type[Event]) -> bool:
+    def wants(self, event: type[Event]) -> bool:
         """Whether this event has observers."""
-        return event in self._observed
+        return event in self.observed
 
     def _own_handlers(self, kind: type[Event]) -> tuple[Handler[Any], ...]:
         return (*self._handlers.get(kind, ()), *self._handlers.get(Event, ()))
@@ -106,10 +106,10 @@ class Events:
         return {kind for kind, handlers in self._handlers.items() if handlers}
 
     def _update_observed(self) -> None:
-        """Update `_observed` in place, because loops keep a reference to it."""
+        """Update `observed` in place, because loops keep a reference to it."""
         handled = self._handled_events()
-        self._observed |= handled
-        self._observed &= handled
+        self.observed |= handled
+        self.observed &= handled
         self._handler_cache.clear()
         for run in self._runs:
             run._update_observed()

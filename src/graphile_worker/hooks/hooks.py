@@ -22,11 +22,31 @@ if TYPE_CHECKING:
 Carrier = tuple[Callable[[], str | None], str]
 """Captures a part of the context as text, and the name of the function that restores it."""
 
-_INTERCEPTORS = (
-    "_before_add", "_add_watchers", "_before_run", "_around_run", "_after_run", "_run_watchers",
-    "_on_recovery", "_loop_blocked", "_redactors", "_engine_variables",
-    "_carriers", "_environments",
-)  # fmt: skip
+
+class HookTable:
+    """All hooks of one worker or client by kind, for the engine.
+
+    The engine keeps a reference to these lists: change them in place.
+    """
+
+    __slots__ = (
+        "add_watchers", "after_run", "around_run", "before_add", "before_run", "carriers", "engine_variables",
+        "environments", "loop_blocked", "on_recovery", "redactors", "run_watchers",
+    )  # fmt: skip
+
+    def __init__(self) -> None:
+        self.before_add: list[BeforeAdd] = []
+        self.add_watchers: list[AddWatcher] = []
+        self.before_run: list[BeforeRun] = []
+        self.around_run: list[AroundRun] = []
+        self.after_run: list[AfterRun] = []
+        self.run_watchers: list[RunWatcher] = []
+        self.on_recovery: list[OnRecovery] = []
+        self.loop_blocked: list[Callable[[str, float], None]] = []
+        self.redactors: list[Redactor] = []
+        self.carriers: list[Carrier] = []
+        self.environments: list[Callable[[], Mapping[str, str]]] = []
+        self.engine_variables: list[Callable[[], object]] = []
 
 
 class Hooks:
@@ -34,19 +54,8 @@ class Hooks:
 
     def __init__(self, *, events: Events | None = None, plugins: Iterable[Plugin] = ()) -> None:
         self.events = events if events is not None else Events()
-        # The engine keeps a reference to these lists: change them in place.
-        self._before_add: list[BeforeAdd] = []
-        self._add_watchers: list[AddWatcher] = []
-        self._before_run: list[BeforeRun] = []
-        self._around_run: list[AroundRun] = []
-        self._after_run: list[AfterRun] = []
-        self._run_watchers: list[RunWatcher] = []
-        self._on_recovery: list[OnRecovery] = []
-        self._loop_blocked: list[Callable[[str, float], None]] = []
-        self._redactors: list[Redactor] = []
-        self._carriers: list[Carrier] = []
-        self._environments: list[Callable[[], Mapping[str, str]]] = []
-        self._engine_variables: list[Callable[[], object]] = []
+        self.table = HookTable()
+        """Interceptors and watchers by kind."""
         self._target: DatabaseTarget | None = None  # of the one worker or client that these serve
         self._plugins = Plugins()
         self._runs: WeakSet[Hooks] = WeakSet()
@@ -62,18 +71,18 @@ class Hooks:
 
     def before_add(self, interceptor: BeforeAdd) -> BeforeAdd:
         """Inspect, change or refuse jobs before they are added through this client or worker."""
-        self._add("_before_add", interceptor)
+        self._add("before_add", interceptor)
         return interceptor
 
     def watch_adds(self, watcher: AddWatcher) -> AddWatcher:
         """See the jobs of each add before they are sent, and what became of them."""
         check_watcher(watcher)
-        self._add("_add_watchers", watcher)
+        self._add("add_watchers", watcher)
         return watcher
 
     def before_run(self, interceptor: BeforeRun) -> BeforeRun:
         """Decide whether a task is called."""
-        self._add("_before_run", interceptor)
+        self._add("before_run", interceptor)
         return interceptor
 
     def around_run(self, interceptor: AroundRun) -> AroundRun:
@@ -81,23 +90,23 @@ class Hooks:
 
         It may keep a context manager open around the run and set context variables that the task sees.
         """
-        self._add("_around_run", interceptor)
+        self._add("around_run", interceptor)
         return interceptor
 
     def after_run(self, interceptor: AfterRun) -> AfterRun:
         """Get the outcome of each run before it is written."""
-        self._add("_after_run", interceptor)
+        self._add("after_run", interceptor)
         return interceptor
 
     def watch_runs(self, watcher: RunWatcher) -> RunWatcher:
         """See each job before it runs, and its outcome after that; encloses all interceptors."""
         check_run_watcher(watcher)
-        self._add("_run_watchers", watcher)
+        self._add("run_watchers", watcher)
         return watcher
 
     def on_recovery(self, interceptor: OnRecovery) -> OnRecovery:
         """Decide about each job of a dead worker."""
-        self._add("_on_recovery", interceptor)
+        self._add("on_recovery", interceptor)
         return interceptor
 
     def redact(self, interceptor: Redactor) -> Redactor:
@@ -107,12 +116,12 @@ class Hooks:
         text: the function gets the message and the traceback in turn.
         """
         check_redactor(interceptor)
-        self._add("_redactors", interceptor)
+        self._add("redactors", interceptor)
         return interceptor
 
     def redacted(self, part: KeptPart, task_identifier: str, value: Any) -> Any:
         """The value as it may be kept and shown."""
-        return redacted(self._redactors, part, task_identifier, value)
+        return redacted(self.table.redactors, part, task_identifier, value)
 
     def carry_context(self, capture: Callable[[], str | None], restore: str) -> None:
         """Carry a part of the context, such as the current trace, to tasks that an executor runs elsewhere.
@@ -121,38 +130,38 @@ class Hooks:
         `restore` names a function as `package.module:function`. Where the task runs, it gets the text and
         returns a context manager that encloses the call.
         """
-        self._add("_carriers", (capture, restore))
+        self._add("carriers", (capture, restore))
 
     def carry_environment(self, capture: Callable[[], Mapping[str, str]]) -> None:
         """Carry a part of the context to tasks that are executable files, in environment variables.
 
         `capture` is called in the context of each such job, before the file is started.
         """
-        self._add("_environments", capture)
+        self._add("environments", capture)
 
     def _on_loop_blocked(self, function: Callable[[str, float], None]) -> None:
         """Call it, in another thread, while the event loop is blocked: what blocks it, and since when.
 
         The time is by `time.monotonic`. Nothing on the loop can be used meanwhile, so it is no event.
         """
-        self._add("_loop_blocked", function)
+        self._add("loop_blocked", function)
 
     def _set_in_engine(self, function: Callable[[], object]) -> None:
         """Call it before the worker starts its own tasks, to set context variables for them.
 
         Tasks of jobs run in the same context unless a watcher of runs sets the variables to something else.
         """
-        self._add("_engine_variables", function)
+        self._add("engine_variables", function)
 
     def _background_context(self) -> Context:
         """A context for work of the engine that belongs to no caller, such as the request that began it."""
         context = Context()
-        for function in self._engine_variables:
+        for function in self.table.engine_variables:
             context.run(function)
         return context
 
     def _add(self, kind: str, interceptor: Any) -> None:
-        getattr(self, kind).append(interceptor)
+        getattr(self.table, kind).append(interceptor)
         for run in self._runs:
             run._add(kind, interceptor)
 
@@ -176,8 +185,8 @@ class Hooks:
         self._copy(other)
 
     def _copy(self, other: Hooks) -> None:
-        for kind in _INTERCEPTORS:
-            getattr(self, kind).extend(getattr(other, kind))
+        for kind in HookTable.__slots__:
+            getattr(self.table, kind).extend(getattr(other.table, kind))
         self._plugins.add(*other._plugins)
         other._runs.add(self)
 
@@ -192,12 +201,12 @@ class Hooks:
     async def _intercept_add(self, spec: JobSpec) -> JobSpec:
         """Pass the spec through all `before_add` interceptors. Watchers see it if one of them refuses it."""
         try:
-            for interceptor in self._before_add:
+            for interceptor in self.table.before_add:
                 changed = await resolve(interceptor(spec))
                 if changed is not None:
                     spec = changed
         except BaseException as error:
-            if self._add_watchers:
-                WatchedAdd(self._add_watchers, (spec,)).ended(None, error)
+            if self.table.add_watchers:
+                WatchedAdd(self.table.add_watchers, (spec,)).ended(None, error)
             raise
         return spec

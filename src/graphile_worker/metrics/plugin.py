@@ -53,7 +53,7 @@ class PrometheusPlugin:
 
     def install(self, hooks: Hooks) -> None:
         """Count the jobs that are added, once, even if several plugins ask for it."""
-        watchers = (each for each in hooks._add_watchers if isinstance(each, AddedJobCounts))
+        watchers = (each for each in hooks.table.add_watchers if isinstance(each, AddedJobCounts))
         if not any(watcher.counts is self._counts for watcher in watchers):
             hooks.watch_adds(AddedJobCounts(self._counts))
 

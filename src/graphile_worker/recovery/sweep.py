@@ -364,7 +364,7 @@ class Sweep:
 
     async def _intercept(self, job: Job) -> FailJob | LeaveLocked | None:
         about = {"task_identifier": job.task_identifier, "job_id": job.id}
-        for interceptor in self._hooks._on_recovery:
+        for interceptor in self._hooks.table.on_recovery:
             try:
                 chosen: Any = await call(interceptor, job)
             except Exception:

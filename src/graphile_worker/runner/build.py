@@ -211,7 +211,7 @@ class WorkerBuilder:
         if self._app is not None:
             self.hooks._join(self._app.hooks)
         self._is_observed = bool(
-            plugins or self.lifespan or self.hooks._plugins or self.hooks.events._observed
+            plugins or self.lifespan or self.hooks._plugins or self.hooks.events.observed
         )
         for plugin in (self._log, *plugins):
             self.hooks.install(plugin)
@@ -258,7 +258,7 @@ class WorkerBuilder:
         return plan_lanes(self.tasks, lanes, self.options.concurrency)
 
     def _make_executors(self) -> RunExecutors | None:
-        if all(task._executor is None for task in self.tasks.values()):
+        if all(task.rules.executor is None for task in self.tasks.values()):
             return None
         from .executors import RunExecutors
 
@@ -370,7 +370,7 @@ class WorkerBuilder:
         )
         tasks: Mapping[str, AnyTask] = self.tasks
         if self.executors is not None:
-            tasks = self.executors.bound(tasks, self.hooks._carriers)
+            tasks = self.executors.bound(tasks, self.hooks.table.carriers)
         plan = PoolPlan(
             options=self.options,
             tasks=tasks,
@@ -415,7 +415,9 @@ class WorkerBuilder:
     def _retention_policy(self) -> RetentionPolicy:
         options = self.options
         retention = options.history_retention
-        tasks = {name: task._keep.resolved(retention) for name, task in self.tasks.items() if task._keep}
+        tasks = {
+            name: task.rules.keep.resolved(retention) for name, task in self.tasks.items() if task.rules.keep
+        }
         return RetentionPolicy(options.history, default=Retention(retention), tasks=tasks)
 
     def make_recovery(self, pool: WorkerPool) -> Recovery:
@@ -484,7 +486,7 @@ class WorkerBuilder:
         return {
             name: rules.on_failure
             for name, task in self.tasks.items()
-            if (rules := task._failure_rules) is not None and rules.on_failure is not None
+            if (rules := task.rules.failure_rules) is not None and rules.on_failure is not None
         }
 
     def _maintenance_tasks(self, pool: WorkerPool) -> list[MaintenanceTask]:

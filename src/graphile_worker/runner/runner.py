@@ -182,7 +182,7 @@ class Runner:
 
     async def _start_parts(self) -> WorkerPool:
         builder = self._builder
-        engine = self._engine = EngineContext(builder.hooks._engine_variables)
+        engine = self._engine = EngineContext(builder.hooks.table.engine_variables)
         handle_signals = builder.options.handle_signals
         if handle_signals:
             signal_handling().check()

@@ -41,6 +41,6 @@ def make_services(
         extensions=extensions,
         overrides=overrides,
         executables_inherit_database=options.executables_inherit_database,
-        environments=hooks._environments,
+        environments=hooks.table.environments,
         logger=logger,
     )

@@ -113,6 +113,25 @@ class TaskOptions(TypedDict, total=False):
     """The person or team that looks after the task. The dashboard shows it."""
 
 
+class TaskRules(msgspec.Struct, frozen=True, kw_only=True):
+    """What the options of `@task` say about all jobs of a task, beside what is written into them."""
+
+    keep: TaskKeep | None = None
+    """Whether its finished jobs are kept; None leaves it to the worker."""
+    failure_rules: FailureRules | None = None
+    """What happens after a failed attempt; None for the default."""
+    expires: float | None = None
+    """Delete a job that was due longer ago than this many seconds."""
+    time_limit: TimeLimit | None = None
+    queue_width: int | None = None
+    """How many of its jobs in one named queue may run at once."""
+    limits: tuple[Limit, ...] = ()
+    executor: str | None = None
+    """The executor that runs its jobs; None for the event loop or a thread of the worker."""
+    lane: str | None = None
+    """The lane in which its jobs run; None for the main lane."""
+
+
 class Task(Generic[P, Arguments, R]):
     """A task; `P` is the type of its payload, `Arguments` and `R` are the type of the function."""
 
@@ -120,20 +139,10 @@ class Task(Generic[P, Arguments, R]):
     identifier: str
     spec_defaults: Mapping[str, Any]
     """Defaults of JobSpec's options for this task's jobs."""
-    _queue_width: int | None
+    rules: TaskRules
+    """What its own options say."""
     queue_name_for: QueueNameFunction | None
     """Returns the queue of a job with this payload; None if that does not depend on the payload."""
-    _keep: TaskKeep | None
-    """Whether its finished jobs are kept; None leaves it to the worker."""
-    _failure_rules: FailureRules | None
-    """What happens after a failed attempt; None for the default."""
-    _expires: float | None
-    _time_limit: TimeLimit | None
-    _limits: tuple[Limit, ...]
-    _executor: str | None
-    """The executor that runs its jobs; None for the event loop or a thread of the worker."""
-    _lane: str | None
-    """The lane in which its jobs run; None for the main lane."""
     runbook: str | None
     """The address of a page that says what to do when its jobs fail."""
     owner: str | None
@@ -194,21 +203,24 @@ class Task(Generic[P, Arguments, R]):
 
     def _check_own_options(self, options: Mapping[str, Any]) -> None:
         try:
-            self._keep = task_keep(options)
-            self._failure_rules = failure_rules(self.identifier, options)
-            self._expires = expires_after(options)
-            self._time_limit = task_time_limit(options)
-            self._queue_width = queue_width_of(options)
-            self._executor = executor_of(options)
-            self._lane = lane_of(options)
-            self._limits = limits_of(options)
+            self.rules = TaskRules(
+                keep=task_keep(options),
+                failure_rules=failure_rules(self.identifier, options),
+                expires=expires_after(options),
+                time_limit=task_time_limit(options),
+                queue_width=queue_width_of(options),
+                limits=limits_of(options),
+                executor=executor_of(options),
+                lane=lane_of(options),
+            )
             self.runbook = runbook_of(options)
             self.owner = owner_of(options)
         except InvalidArgumentError as error:
             raise load_error(self.function, f"@task of {self.identifier!r}: {error}") from None
 
     def _set_invoke(self, invoke: Invoke) -> None:
-        self._invoke = invoke if self._expires is None else check_expiry_first(invoke, self._expires)
+        expires = self.rules.expires
+        self._invoke = invoke if expires is None else check_expiry_first(invoke, expires)
 
     def __call__(self, *args: Arguments.args, **kwargs: Arguments.kwargs) -> R:
         return self.function(*args, **kwargs)
@@ -263,13 +275,9 @@ class Task(Generic[P, Arguments, R]):
             self.function, identifier, self.spec_defaults, module=self.__module__
         )
         copy.path, copy.line = self.path, self.line
-        copy._keep, copy._failure_rules, copy._expires = self._keep, self._failure_rules, self._expires
-        copy._time_limit = self._time_limit
-        copy._lane, copy._limits, copy._executor = self._lane, self._limits, self._executor
-        copy.runbook, copy.owner = self.runbook, self.owner
+        copy.rules, copy.runbook, copy.owner = self.rules, self.runbook, self.owner
         copy._injection, copy._invoke = self._injection, self._invoke
         copy._annotation = self._annotation
-        copy._queue_width = self._queue_width
         if self.queue_name_for is not None:
             copy.queue_name_for = self.queue_name_for
         return copy

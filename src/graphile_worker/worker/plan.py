@@ -94,7 +94,7 @@ def plan_lanes(tasks: Mapping[str, AnyTask], lanes: Sequence[Lane], concurrency:
     Tasks with limits are never in the main lane: those with the same limits share a lane, unless they name
     one. A lane without tasks is left out. ConfigError if a task is in a lane that does not exist, or in two.
     """
-    if not lanes and not any(task._lane or task._limits for task in tasks.values()):
+    if not lanes and not any(task.rules.lane or task.rules.limits for task in tasks.values()):
         return [LanePlan(name=MAIN, tasks=tuple(tasks), concurrency=concurrency)]
     members = _members(tasks, lanes)
     slots = {lane.name: lane.concurrency for lane in lanes}
@@ -132,13 +132,13 @@ def _members(tasks: Mapping[str, AnyTask], lanes: Sequence[Lane]) -> dict[str, l
     chosen = _chosen_by_lanes(tasks, lanes)
     members: dict[str, list[str]] = {name: [] for name in (MAIN, *(lane.name for lane in lanes))}
     for identifier, task in tasks.items():
-        own, given = task._lane, chosen.get(identifier)
+        own, given = task.rules.lane, chosen.get(identifier)
         if own is not None and given is not None and own != given:
             raise ConfigError(
                 f"the task {identifier!r} is in two lanes: {own!r}, by its @task, and {given!r}"
             )
         name = given or own or MAIN
-        if name == MAIN and task._limits:
+        if name == MAIN and task.rules.limits:
             members.setdefault(_name_of_limited(task), []).append(identifier)
             continue
         if name not in members:
@@ -153,15 +153,15 @@ def _members(tasks: Mapping[str, AnyTask], lanes: Sequence[Lane]) -> dict[str, l
 
 def _name_of_limited(task: AnyTask) -> str:
     """The name of the lane of tasks that have these limits and name no lane."""
-    names = " + ".join(limit.name for limit in task._limits)
-    return f"limits {names}" if len(task._limits) > 1 else f"limit {names}"
+    names = " + ".join(limit.name for limit in task.rules.limits)
+    return f"limits {names}" if len(task.rules.limits) > 1 else f"limit {names}"
 
 
 def _limits_of_lane(name: str, tasks: Sequence[AnyTask]) -> tuple[Limit, ...]:
     """The limits that all tasks of a lane have: one fetch serves them all."""
-    limits = tasks[0]._limits
+    limits = tasks[0].rules.limits
     for task in tasks:
-        if task._limits != limits:
+        if task.rules.limits != limits:
             raise ConfigError(
                 f"the tasks {tasks[0].identifier!r} and {task.identifier!r} are in the lane {name!r} and "
                 "have different limits; put them into different lanes"
@@ -172,7 +172,7 @@ def _limits_of_lane(name: str, tasks: Sequence[AnyTask]) -> tuple[Limit, ...]:
 def _check_fair(name: str, tasks: Sequence[AnyTask]) -> None:
     """A fair fetch keeps no limits."""
     for task in tasks:
-        if task._limits:
+        if task.rules.limits:
             raise ConfigError(
                 f"the task {task.identifier!r} has a limit and cannot be in the fair lane {name!r}; remove "
                 'the limit, or put the task into a lane without order="fair"'
@@ -182,10 +182,10 @@ def _check_fair(name: str, tasks: Sequence[AnyTask]) -> None:
 def _users_of_limits(tasks: Mapping[str, AnyTask]) -> dict[Limit, list[str]]:
     """Each limit, and the identifiers of the tasks that have it."""
     users: dict[Limit, list[str]] = {
-        limit: [] for limit in unique_limits(limit for task in tasks.values() for limit in task._limits)
+        limit: [] for limit in unique_limits(limit for task in tasks.values() for limit in task.rules.limits)
     }
     for name, task in tasks.items():
-        for limit in task._limits:
+        for limit in task.rules.limits:
             users[limit].append(name)
     return users
 

@@ -82,16 +82,16 @@ class WorkerPool:
         self._recorder = recorder = (
             None
             if retention_policy is None
-            else HistoryRecorder(context, sessions, retention_policy, hooks._redactors)
+            else HistoryRecorder(context, sessions, retention_policy, hooks.table.redactors)
         )
         self._progress = ProgressReporter(context, sessions, lanes)
         self.statistics = StatisticsCounter(self._tasks) if plan.counts_statistics else None
         """What this pool has done and not yet reported."""
         hold = None
         if spare is not None and plan.may_hold:
-            hold = partial(HeldBatches, context, sessions, spare, lanes, hooks._on_recovery)
+            hold = partial(HeldBatches, context, sessions, spare, lanes, hooks.table.on_recovery)
         self._sink = sink = Sink(
-            context, sessions.write, lanes, hold, recorder, self.statistics, hooks._redactors
+            context, sessions.write, lanes, hold, recorder, self.statistics, hooks.table.redactors
         )
         self._held_batches = sink.held_batches
 
@@ -168,7 +168,7 @@ class WorkerPool:
 
     def set_tasks(self, tasks: Mapping[str, AnyTask]) -> None:
         """Fetch jobs of these tasks from now on; jobs of other tasks that are already locked still run."""
-        if any(task._limits and not self._lanes.has_limit(name) for name, task in tasks.items()):
+        if any(task.rules.limits and not self._lanes.has_limit(name) for name, task in tasks.items()):
             raise ConfigError("tasks with limits cannot be added to a running worker; restart it")
         self._tasks.update(tasks)
         self._executor.learn_options(tasks)
@@ -182,7 +182,7 @@ class WorkerPool:
         if self._plan.retention_policy is not None:
             retention = options.history_retention
             self._plan.retention_policy.add_tasks(
-                {name: task._keep.resolved(retention) for name, task in tasks.items() if task._keep}
+                {name: task.rules.keep.resolved(retention) for name, task in tasks.items() if task.rules.keep}
             )
         self.set_tasks({**self._tasks, **tasks})
         if self._lanes.is_started:
@@ -314,7 +314,7 @@ class WorkerPool:
 
     def loop_blocked(self, blockage: Blockage) -> None:
         """Called in the watchdog's thread."""
-        for function in self._hooks._loop_blocked:
+        for function in self._hooks.table.loop_blocked:
             function(blockage.culprit, blockage.since)
 
     def loop_unblocked(self, blockage: Blockage, seconds: float) -> None:

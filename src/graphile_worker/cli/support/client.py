@@ -52,12 +52,12 @@ def utils_for(settings: Settings, *, connections: int = 1) -> AwaitableContext[W
 def _redaction(settings: Settings) -> Hooks | None:
     """Only the redactors: other hooks of the app are for its own programs."""
     app = with_app(settings)[1]
-    if app is None or not app.hooks._redactors:
+    if app is None or not app.hooks.table.redactors:
         return None
     from ...hooks import Hooks
 
     hooks = Hooks()
-    for redactor in app.hooks._redactors:
+    for redactor in app.hooks.table.redactors:
         hooks.redact(redactor)
     return hooks
 

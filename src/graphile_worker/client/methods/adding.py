@@ -95,7 +95,7 @@ class AddingJobs(ClientBase):
                 raise
         else:
             spec = _whole(task, payload, options)
-        if self.hooks._before_add:
+        if self.hooks.table.before_add:
             spec = await self.hooks._intercept_add(spec)
         if self._add_watchers:
             job = await self._add_watched(spec, connection)
@@ -172,7 +172,7 @@ class AddingJobs(ClientBase):
         """
         if not isinstance(specs, Iterable):
             raise InvalidArgumentError("specs", f"expected a list of JobSpec, got {specs!r}")
-        if self.hooks._before_add:
+        if self.hooks.table.before_add:
             specs = [await self.hooks._intercept_add(spec) for spec in specs]
         is_observed = JobsAdded in self._observed
         if is_observed:

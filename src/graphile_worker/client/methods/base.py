@@ -70,8 +70,8 @@ class ClientBase:
         self._source = source
         self._history_retention = history_retention
         self._taken_connections = taken_connections
-        self._observed = self.hooks.events._observed
-        self._add_watchers = self.hooks._add_watchers
+        self._observed = self.hooks.events.observed
+        self._add_watchers = self.hooks.table.add_watchers
         self._plain_jobs = PlainJobs(self.schema)
         # The fast path must not be taken inside a caller's transaction: see add_plain_job.
         self._adds_plain_jobs = not getattr(pool, "may_be_in_transaction", False)

@@ -341,7 +341,7 @@ class ManagingJobs(ClientBase):
     ) -> None:
         from ...history.removed import keep_removed
 
-        retention, redactors = self._history_retention, self.hooks._redactors
+        retention, redactors = self._history_retention, self.hooks.table.redactors
         await keep_removed(
             session, self.schema, jobs, outcome, history_retention=retention, redactors=redactors
         )

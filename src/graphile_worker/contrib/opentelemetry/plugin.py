@@ -50,7 +50,7 @@ class OpenTelemetryPlugin:
 
     def install(self, hooks: Hooks) -> None:
         """Watch adds and runs; does nothing if another such plugin does that here."""
-        if any(isinstance(watcher, TracedAdds) for watcher in hooks._add_watchers):
+        if any(isinstance(watcher, TracedAdds) for watcher in hooks.table.add_watchers):
             return
         hooks.watch_adds(
             TracedAdds(
@@ -65,6 +65,6 @@ class OpenTelemetryPlugin:
 
     async def start(self, worker: WorkerContext) -> None:
         """Note which database it is, in case the plugin was installed before that was known."""
-        for watcher in (*worker.hooks._add_watchers, *worker.hooks._run_watchers):
+        for watcher in (*worker.hooks.table.add_watchers, *worker.hooks.table.run_watchers):
             if isinstance(watcher, TracedAdds | RunSpans):
                 watcher.target = worker.hooks._target

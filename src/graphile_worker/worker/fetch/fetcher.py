@@ -277,7 +277,7 @@ class Fetcher:
         self._last_kind = fetch.kind
         if jobs and self._wide_queues is not None and fetch.kind in (WHOLE, WIDE, URGENT):
             self._wide_queues.notice(jobs)
-        if PoolJobsFetched in self._events._observed:
+        if PoolJobsFetched in self._events.observed:
             self._emit(fetch, len(jobs), ended - began)
         return jobs
 

@@ -347,7 +347,7 @@ class FairFetcher(Fetcher):
                 break
         if found and self._wide_queues is not None:
             self._wide_queues.notice(found)
-        if PoolJobsFetched in self._events._observed:
+        if PoolJobsFetched in self._events.observed:
             self._emit(Fetch(FAIR, demand.limit), len(found), time.monotonic() - began)
         return found
 

@@ -271,7 +271,7 @@ class Listener:
         self._echo.set()
         if self._stopping or channel == WORKER_PING:
             return
-        if self._events._wants(PoolListenNotification):
+        if self._events.wants(PoolListenNotification):
             self._events.emit(PoolListenNotification(pool_id=self._pool_id, channel=channel, payload=payload))
         notifications = self._notifications
         if channel == JOBS_INSERT:

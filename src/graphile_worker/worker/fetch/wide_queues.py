@@ -53,7 +53,7 @@ class WideQueues:
         self._background = background
         self._lanes = lanes
         self._widths = {
-            name: task._queue_width for name, task in tasks.items() if task._queue_width is not None
+            name: task.rules.queue_width for name, task in tasks.items() if task.rules.queue_width is not None
         }
         self._known: set[int] = set()  # queues that have their tracks
         self._wanted: dict[int, int | None] = {}

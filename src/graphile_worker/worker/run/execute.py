@@ -83,12 +83,12 @@ class Executor:
         self.learn_options(tasks)
         self.services = services
         self._threads = threads
-        self._before_run = hooks._before_run
-        self._after_run = hooks._after_run
-        self._redactors = hooks._redactors
-        self.around_run = hooks._around_run
+        self._before_run = hooks.table.before_run
+        self._after_run = hooks.table.after_run
+        self._redactors = hooks.table.redactors
+        self.around_run = hooks.table.around_run
         """While this is not empty, run jobs with `execute_around`."""
-        self.run_watchers = hooks._run_watchers
+        self.run_watchers = hooks.table.run_watchers
         """While this is not empty, run jobs with `execute_watched`."""
         self.before_rerun: Callable[[Job], Awaitable[None]] | None = None
         """Called before a job is run whose last worker died."""
@@ -99,11 +99,11 @@ class Executor:
         """Note which of these tasks set their own number of attempts, rules for failures or time limit."""
         self._keeps_completed = self._retention_policy is not None and self._retention_policy.keeps_completed
         for identifier, task in tasks.items():
-            if task._failure_rules is not None:
-                self._failure_rules[identifier] = task._failure_rules
+            if task.rules.failure_rules is not None:
+                self._failure_rules[identifier] = task.rules.failure_rules
             else:
                 self._failure_rules.pop(identifier, None)
-            limit = task._time_limit or NO_LIMIT
+            limit = task.rules.time_limit or NO_LIMIT
             seconds = limit.seconds or self._job_timeout
             if seconds is not None:
                 self.time_limits[identifier] = TimeLimit(seconds, limit.waits)
@@ -128,7 +128,7 @@ class Executor:
             )  # fmt: skip
             return limit
         task = self._tasks.get(job.task_identifier)
-        return TimeLimit(own, task is not None and (task._time_limit or NO_LIMIT).waits)
+        return TimeLimit(own, task is not None and (task.rules.time_limit or NO_LIMIT).waits)
 
     def is_async(self, job: Job) -> bool:
         """Whether the task of this job is a coroutine function."""

@@ -337,7 +337,7 @@ class Slots:
     async def _work(self, slot: Slot) -> bool:
         """Run jobs until the pool closes; returns True to be restarted in a fresh context."""
         executor, source, events = self._executor, self._source, self._events
-        observed, monotonic, copy_context = events._observed, time.monotonic, contextvars.copy_context
+        observed, monotonic, copy_context = events.observed, time.monotonic, contextvars.copy_context
         around_run, task, max_attempts = executor.around_run, asyncio.current_task(), executor.max_attempts
         time_limits, run_watchers = executor.time_limits, executor.run_watchers
         services = executor.services
@@ -401,7 +401,7 @@ class Slots:
         return slot.is_abandoned
 
     async def _rest(self, slot: Slot) -> None:
-        if self._events._wants(WorkerGetJobEmpty):
+        if self._events.wants(WorkerGetJobEmpty):
             self._events.emit(WorkerGetJobEmpty(worker_id=slot.id))
         slot.idle = asyncio.get_running_loop().create_future()
         self._idle.append(slot)

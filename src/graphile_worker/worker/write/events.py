@@ -40,7 +40,7 @@ class OutcomeEvents:
     @property
     def is_write_observed(self) -> bool:
         """Whether to measure how long writes take."""
-        return PoolOutcomesWritten in self._events._observed
+        return PoolOutcomesWritten in self._events.observed
 
     def written(self, batch: Sequence[Finished], final: AbstractSet[int], seconds: float | None) -> None:
         """These completed and failed jobs are written; failed ones in `final` are not retried.
@@ -51,7 +51,7 @@ class OutcomeEvents:
         if seconds is not None:
             completed = sum(isinstance(finished.outcome, Completed) for finished in batch)
             self._write(seconds, completed=completed, failed=len(batch) - completed, finished=batch)
-        emit_success, emit_complete = events._wants(JobSucceeded), events._wants(JobCompleted)
+        emit_success, emit_complete = events.wants(JobSucceeded), events.wants(JobCompleted)
         if not emit_success and not emit_complete:
             batch = [finished for finished in batch if not isinstance(finished.outcome, Completed)]
         for finished in batch:
@@ -149,7 +149,7 @@ class OutcomeEvents:
 
     def _failed(self, finished: Finished, outcome: Failed, *, is_final: bool) -> None:
         events, job = self._events, finished.job
-        if events._wants(JobErrored):
+        if events.wants(JobErrored):
             self._events.emit(
                 JobErrored(
                     worker_id=finished.worker_id,
@@ -162,7 +162,7 @@ class OutcomeEvents:
                     traceback=outcome.traceback,
                 )
             )
-        if is_final and events._wants(JobFailed):
+        if is_final and events.wants(JobFailed):
             self._events.emit(
                 JobFailed(
                     worker_id=finished.worker_id,
