@@ -94,7 +94,7 @@ class SchemaWatch:
 
 
 class Announcements:
-    """Implements the listener's `Notifications`: tells each part of the pool what concerns it."""
+    """Implements the listener's `NotificationHandler`: tells each part of the pool what concerns it."""
 
     def __init__(self, lanes: Lanes, schema_watch: SchemaWatch, control: ControlWatch | None) -> None:
         self._lanes = lanes

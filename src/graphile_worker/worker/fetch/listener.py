@@ -64,7 +64,7 @@ class PingSession(Protocol):
     async def run(self, statement: Callable[[Connection], Awaitable[None]]) -> None: ...
 
 
-class Notifications(Protocol):
+class NotificationHandler(Protocol):
     """What a pool does about notifications."""
 
     def listening(self) -> None:
@@ -96,7 +96,7 @@ class Listener:
         context: PoolContext,
         pool: Pool,
         session: PingSession,
-        notifications: Notifications,
+        notifications: NotificationHandler,
         *,
         watch_interval: float = WATCH_INTERVAL,
         answer_within: float = ANSWER_WITHIN,

@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from functools import partial
@@ -52,6 +52,9 @@ from .cursor import IdCursor
 from .policy import HoldPolicy, Workload
 from .reconcile import BatchReconciler, HeldOutcomes
 from .sessions import BatchSession, BatchSessions, HeldBatch, SpareConnections
+
+Fetch = Callable[[Connection], Awaitable[tuple[Sequence[Row], bool]]]
+"""Locks rows; also whether there may be more."""
 
 logger = logging.getLogger("graphile_worker.worker")
 
@@ -191,24 +194,17 @@ class HeldBatches:
         if batch_session is None or self._is_closing:
             return None
         self._loop, epoch = asyncio.get_running_loop(), lease.epoch
+        fetch = partial(
+            self._tied.fetch,
+            ranges=ranges,
+            tasks=tasks,
+            limit=limit,
+            forbidden_flags=forbidden_flags,
+            now=now,
+        )
 
         async def statement(connection: Connection) -> tuple[HeldBatch, Sequence[Row], bool]:
-            try:
-                await begin_batch(connection, self._schema)
-                rows, may_be_more = await self._tied.fetch(
-                    connection,
-                    ranges,
-                    tasks=tasks,
-                    limit=limit,
-                    forbidden_flags=forbidden_flags,
-                    now=now,
-                )
-            except Exception:
-                with suppress(Exception):
-                    await roll_back_batch(connection)
-                raise
-            if not rows:
-                await commit_batch(connection)
+            rows, may_be_more = await self._begin_with(fetch, connection)
             batch = HeldBatch(self._batch_sessions.all.index(batch_session), tasks, connection)
             return batch, rows, may_be_more
 
@@ -239,15 +235,28 @@ class HeldBatches:
                 self.hold_less()
             if keyed <= (last := last_place(rows)):
                 passed_keyed = last
+        held: Sequence[Job] | None = jobs
         if RECOVERED in map(itemgetter(LAST_ERROR), rows):
             # It may kill this process too, which counts only if it is locked.
             self.hold_less()
-            locked = await self._lock_all(batch)
-            self.may_be_more, self.passed_keyed = may_be_more, passed_keyed
-            return locked
-        batch.timer = self._loop.call_later(self._policy.seconds, self._end_soon, batch)
+            held = await self._lock_all(batch)
+        else:
+            batch.timer = self._loop.call_later(self._policy.seconds, self._end_soon, batch)
         self.may_be_more, self.passed_keyed = may_be_more, passed_keyed
-        return jobs
+        return held
+
+    async def _begin_with(self, fetch: Fetch, connection: Connection) -> tuple[Sequence[Row], bool]:
+        """Begin a transaction and lock rows in it; it is over if there are none."""
+        try:
+            await begin_batch(connection, self._schema)
+            rows, may_be_more = await fetch(connection)
+        except Exception:
+            with suppress(Exception):
+                await roll_back_batch(connection)
+            raise
+        if not rows:
+            await commit_batch(connection)
+        return rows, may_be_more
 
     def _begin(self, batch: HeldBatch, rows: Sequence[Row], tasks: Mapping[int, str]) -> Sequence[Job]:
         """The jobs of the batch, without those that run here already."""

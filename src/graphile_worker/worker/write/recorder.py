@@ -370,7 +370,7 @@ def _redacted(finished: Finished, outcome: Failed, redactors: Sequence[Redactor]
     )
 
 
-class RunningJobs(Protocol):
+class JobsInSlots(Protocol):
     """The lanes of the pool."""
 
     @property
@@ -385,7 +385,7 @@ class ProgressReporter:
     A report costs the task an assignment. Nothing runs while no task reports.
     """
 
-    def __init__(self, context: PoolContext, sessions: Sessions, running: RunningJobs) -> None:
+    def __init__(self, context: PoolContext, sessions: Sessions, running: JobsInSlots) -> None:
         self._sessions = sessions
         self._schema = context.schema
         self._clock = context.clock
