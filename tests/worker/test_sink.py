@@ -178,4 +178,4 @@ async def test_many_outcomes_go_into_one_statement(
 
 async def transactions(jobs: Jobs) -> int:
     """The number of transaction ids used so far: one for each transaction that wrote."""
-    return await jobs.connection.fetchval("select pg_current_xact_id()::text::bigint")
+    return await jobs.connection.fetchval("select txid_current()")
