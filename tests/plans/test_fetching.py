@@ -91,12 +91,12 @@ async def foreign_desk(
         yield desk
 
 
-def assert_bounded(plan: Plan, rows: int) -> None:
+def assert_bounded(plan: Plan, rows: int, *, pages_per_row: int = 4) -> None:
     """It reads by index or ctid, and not more than this many rows."""
     assert "Seq Scan" not in plan.kinds_of_scans, plan.describe()
     assert "Bitmap Heap Scan" not in plan.kinds_of_scans, plan.describe()
     assert plan.touched <= rows, plan.describe()
-    assert plan.pages <= PAGES_BESIDES + 4 * rows, plan.describe()
+    assert plan.pages <= PAGES_BESIDES + pages_per_row * rows, plan.describe()
 
 
 def allowance(backlog: Backlog, limit: int) -> int:
@@ -360,7 +360,8 @@ async def test_returned_jobs_are_found_by_their_ids(desk: Desk) -> None:
     found = await fetch(desk)
     returned = await return_jobs(desk.explaining, desk.schema, POOL, found)
     assert returned == Written(missing=[], final=frozenset())
-    assert_bounded(desk.explaining.plans[-1], 2 * len(found))
+    # Up to PostgreSQL 13, index entries of rows that other tests have rolled back stay for longer.
+    assert_bounded(desk.explaining.plans[-1], 2 * len(found), pages_per_row=8)
 
 
 # -- rows to read past -------------------------------------------------------------------------------------
