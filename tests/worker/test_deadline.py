@@ -132,8 +132,15 @@ async def test_a_cancellation_in_the_same_turn_of_the_loop_is_not_lost(
     async def both() -> None:
         me = asyncio.current_task()
         assert me is not None
-        steps = [me.cancel, deadline._check] if is_cancelled_first else [deadline._check, me.cancel]
-        asyncio.get_running_loop().call_soon(lambda: [step() for step in steps])
+
+        def in_one_turn() -> None:
+            if is_cancelled_first:
+                me.cancel()
+            deadline._check()
+            if not is_cancelled_first:
+                me.cancel()
+
+        asyncio.get_running_loop().call_soon(in_one_turn)
         try:
             await work(deadline, 0.0, asyncio.Event())  # time is up at once
         finally:
