@@ -62,7 +62,8 @@ NOT_OURS = {
 DRIVER = {"AnyPool", "BlockingConnection", "Connection", "Row", "UserConnection"}
 UNNAMED = {
     "AnyTask", "CronItemKeywords", "CronJobKeyMode", "Handler", "HasIdentifier", "JobLogger", "Liveness",
-    "Matcher", "PipeHandler", "Prepare", "SchemaName", "TaskDecorator", "TaskLike", "TimestampDigest",
+    "Matcher", "PipeHandler", "Prepare", "SchemaName", "TaskDecorator", "TaskLike", "TaskRules",
+    "TimestampDigest",
 }  # fmt: skip
 """Types that programs use without naming them."""
 PARAMETERS = {"Injected", "Arguments", "Result"}
