@@ -144,7 +144,7 @@ class SyncWorkerUtils(SyncClient):
         """Delete jobs as if they had run, by id or by filter; returns those deleted, or a report.
 
         Locked jobs stay. A job that was added with `keep` ends as completed, without a result. With a filter
-        the work is done in steps, each in a transaction of its own unless a `connection` is given.
+        the work is done in steps, and each step is committed unless a `connection` is given.
         """
         job_ids = read_here(job_ids)
         options = self._bulk_options(connection, options)
@@ -185,7 +185,7 @@ class SyncWorkerUtils(SyncClient):
     ) -> list[Job] | BulkReport:
         """Fail jobs permanently with this last error, by id or by filter; returns those failed, or a report.
 
-        Locked jobs stay. With a filter the work is done in steps, each in a transaction of its own unless a
+        Locked jobs stay. With a filter the work is done in steps, and each step is committed unless a
         `connection` is given.
         """
         job_ids = read_here(job_ids)
@@ -238,7 +238,7 @@ class SyncWorkerUtils(SyncClient):
 
         Returns the jobs changed, or with a filter a report. Locked jobs stay. A permanently failed job stays
         failed unless `attempts` or `max_attempts` give it another attempt. With a filter the work is done in
-        steps, each in a transaction of its own unless a `connection` is given.
+        steps, and each step is committed unless a `connection` is given.
         """
         job_ids = read_here(job_ids)
         options = self._bulk_options(connection, options)
@@ -270,7 +270,7 @@ class SyncWorkerUtils(SyncClient):
         """Send permanently failed jobs back to work, with all their attempts: those of a task, or all.
 
         `since` and `until` limit the time at which they failed, `error` is a part of their last error. The
-        work is done in steps, each in a transaction of its own unless a `connection` is given.
+        work is done in steps, and each step is committed unless a `connection` is given.
         """
         options = self._bulk_options(connection, options)
         return self._run(
@@ -310,8 +310,8 @@ class SyncWorkerUtils(SyncClient):
         """Cancel jobs, by id or by filter: waiting jobs are deleted, workers are told to end running ones.
 
         No cancelled job runs again. By id, the report says of each job whether it was removed, its worker
-        was asked to end it, or it was gone. With a filter the work is done in steps, each in a transaction
-        of its own unless a `connection` is given. A job that was added with `keep` ends as cancelled, for
+        was asked to end it, or it was gone. With a filter the work is done in steps, and each step
+        is committed unless a `connection` is given. A job that was added with `keep` ends as cancelled, for
         this `reason`.
         """
         job_ids = read_here(job_ids)

@@ -64,7 +64,7 @@ class PoolPlan(msgspec.Struct, frozen=True, kw_only=True):
     """Connections of the database pool that are in use elsewhere while this pool is alive."""
     has_queue_indexes: bool = True
     retention_policy: RetentionPolicy | None = None
-    """Which ends of jobs are kept; None if there is no history."""
+    """Which finished jobs are kept; None if there is no history."""
     counts_statistics: bool = False
     has_control: bool = False
     """Whether the tables for pauses and cancelled jobs exist."""

@@ -91,7 +91,7 @@ class Slots:
         self._put = put
         self._events = context.events
         self._owner = context.owner
-        self._variables = contextvars.copy_context()
+        self._variables = contextvars.Context()  # those of the start, from then on
         self._closing = False
         self._is_paused = False
         self._takes_no_jobs = False  # closing or held up
