@@ -13,7 +13,7 @@ import time
 from collections.abc import Awaitable, Callable
 
 from graphile_worker.client import WorkerUtils, make_worker_utils
-from graphile_worker.spec import JobSpec
+from graphile_worker.values.spec import JobSpec
 
 TASK = "benchmark"
 CLEAR = """

@@ -23,14 +23,14 @@ import asyncpg
 from prometheus_client import CollectorRegistry
 
 from graphile_worker import Hooks, WorkerOptions, run_migrations, run_once
-from graphile_worker.embedded import EmbeddedPostgres
+from graphile_worker.database.embedded import EmbeddedPostgres
 from graphile_worker.hooks import Plugin
 from graphile_worker.hooks.events import PoolOutcomesWritten
-from graphile_worker.job import Job
 from graphile_worker.metrics.catalogue import DURATION_BUCKETS, WAIT_BUCKETS
 from graphile_worker.metrics.counts import WorkerCounts
 from graphile_worker.metrics.plugin import PrometheusPlugin
-from graphile_worker.outcome import COMPLETED, Finished
+from graphile_worker.values.job import Job
+from graphile_worker.values.outcome import COMPLETED, Finished
 
 ADD = """
 select count(*) from graphile_worker.add_jobs(array(

@@ -36,7 +36,7 @@ from typing import Any, NamedTuple
 import asyncpg
 
 from graphile_worker import JobHelpers, task
-from graphile_worker.embedded import EmbeddedPostgres
+from graphile_worker.database.embedded import EmbeddedPostgres
 from graphile_worker.testing.database import DatabaseServer
 from graphile_worker.testing.scratch import scratch_folder
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 import random
 import time
 
-from graphile_worker.job import Job
-from graphile_worker.outcome import COMPLETED, Finished
-from graphile_worker.statistics.counter import StatisticsCounter
+from graphile_worker.metrics.counter import StatisticsCounter
+from graphile_worker.values.job import Job
+from graphile_worker.values.outcome import COMPLETED, Finished
 
 RUNS = 30
 JOBS = 5_000  # in one run

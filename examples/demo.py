@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from graphile_worker import Events, JobHelpers, JobSpec, make_worker_utils, run, run_migrations, task
-from graphile_worker.embedded import EmbeddedPostgres
+from graphile_worker.database.embedded import EmbeddedPostgres
 from graphile_worker.hooks.events import JobErrored, JobSucceeded
 
 

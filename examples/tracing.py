@@ -27,7 +27,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from graphile_worker import JobHelpers, JobSpec, Retry, make_worker_utils, run_migrations, run_once, task
 from graphile_worker.contrib.opentelemetry import OpenTelemetryPlugin
-from graphile_worker.embedded import EmbeddedPostgres
+from graphile_worker.database.embedded import EmbeddedPostgres
 
 tracer = trace.get_tracer("shop")
 

@@ -99,7 +99,7 @@ def handle() -> str:
     text = (CLIENT / "handle.py").read_text()
     first, rest = text.split("\n", 1)
     for old, new in (
-        (r"\b(JobHandle|JobReference|Followed)\b", r"Sync\1"),
+        (r"\b(JobHandle|JobReference|JobFollower|Followed)\b", r"Sync\1"),
         (r"\bWorkerUtils\b", "SyncWorkerUtils"),
         (r"\bworker_utils\b", "sync_worker_utils"),
         (r"\bAsyncIterator\b", "Iterator"),
@@ -196,7 +196,10 @@ class _OtherTypes(ast.NodeTransformer):
 
 def _imports(modules: list[ast.Module], used: set[str]) -> Iterator[str]:
     """The imports of the original that the annotations need, and those of the types that replace others."""
-    yield from ("from ..db.connection import BlockingConnection", "from .sync_handle import SyncJobHandle")
+    yield from (
+        "from ..database.connections.connection import BlockingConnection",
+        "from .sync_handle import SyncJobHandle",
+    )
     for depth, module in enumerate(modules):
         for node in ast.walk(module):
             if isinstance(node, ast.ImportFrom) and node.module != "__future__":

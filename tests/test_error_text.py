@@ -20,9 +20,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import graphile_worker
-from graphile_worker import error_text
-from graphile_worker.error_parts import MAX_MESSAGE, MAX_PART, type_name
-from graphile_worker.error_text import (
+from graphile_worker.errors import BatchFailureError, ExtensionMissingError, JobError, PayloadError
+from graphile_worker.errors import text as error_text
+from graphile_worker.errors.text import (
+    MAX_MESSAGE,
+    MAX_PART,
     MAX_SUMMARY,
     MAX_TRACEBACK,
     describe,
@@ -31,9 +33,9 @@ from graphile_worker.error_text import (
     format_traceback,
     message_of,
     summarize,
+    type_name,
 )
-from graphile_worker.errors import BatchFailureError, ExtensionMissingError, JobError, PayloadError
-from graphile_worker.payload import decoder_for
+from graphile_worker.values.payload import decoder_for
 from support.properties import examples
 
 HERE = Path(__file__)
@@ -528,4 +530,4 @@ def test_making_a_text_keeps_nothing_alive() -> None:
 
 def test_the_module_needs_nothing_that_is_slow_to_import() -> None:
     assert set(vars(error_text)) & {"traceback", "linecache", "logging"} == set()
-    assert "graphile_worker.error_text" in sys.modules
+    assert "graphile_worker.errors.text" in sys.modules

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphile_worker.histogram import BUCKETS, bucket_of, limits_of, percentile
+from graphile_worker.history.statistics import BUCKETS, bucket_of, limits_of, percentile
 from support.properties import examples
 
 TIMES = st.floats(min_value=0, max_value=1e5, allow_nan=False)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from graphile_worker.job import Job
 from graphile_worker.testing import make_job
+from graphile_worker.values.job import Job
 
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
 

@@ -9,16 +9,16 @@ from typing import Any
 
 import pytest
 
-from graphile_worker import json_shapes
+from graphile_worker.database.migrations import MigrationReport
+from graphile_worker.database.statements.inspection import JobCounts, QueueSummary, Statistics
+from graphile_worker.database.statements.maintenance import CleanupReport
+from graphile_worker.diagnostics import json_shapes
 from graphile_worker.diagnostics.finding import Finding
-from graphile_worker.migrate import MigrationReport
-from graphile_worker.pauses import Pause
-from graphile_worker.queries.inspection import JobCounts, QueueSummary, Statistics
-from graphile_worker.queries.maintenance import CleanupReport
-from graphile_worker.recovery.blocked_loop import BlockedLoop
+from graphile_worker.recovery.registry.blocked_loop import BlockedLoop
+from graphile_worker.recovery.registry.workers import RunningJob, WorkerSummary
 from graphile_worker.recovery.sweep import RecoveredWorker, SweepReport
-from graphile_worker.recovery.worker_rows import RunningJob, WorkerSummary
-from graphile_worker.schema_name import SchemaName
+from graphile_worker.values.job import Pause
+from graphile_worker.values.schema_name import SchemaName
 
 
 def _made(cls: Any) -> Any:

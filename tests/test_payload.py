@@ -20,9 +20,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphile_worker import payload as payload_module
 from graphile_worker.errors import InvalidArgumentError, PayloadError, TaskLoadError
-from graphile_worker.payload import decoder_for, encode, encode_all
+from graphile_worker.values import payload as payload_module
+from graphile_worker.values.payload import decoder_for, encode, encode_all
 from support.properties import examples
 
 
@@ -284,7 +284,7 @@ def test_annotations_that_no_payload_can_have_are_refused_when_the_decoder_is_ma
 
 def test_pydantic_is_not_imported_unless_it_is_used() -> None:
     program = (
-        "import sys; from graphile_worker.payload import encode, decoder_for; "
+        "import sys; from graphile_worker.values.payload import encode, decoder_for; "
         "encode({'a': 1}); decoder_for(dict[str, int])('{}'); "
         "assert 'pydantic' not in sys.modules"
     )

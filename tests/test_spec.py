@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from graphile_worker.errors import GraphileWorkerError, InvalidArgumentError
-from graphile_worker.spec import JobSpec
+from graphile_worker.values.spec import JobSpec
 
 
 def test_a_spec_takes_identifier_and_payload_by_position() -> None:

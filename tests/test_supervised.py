@@ -8,9 +8,9 @@ from collections.abc import Callable
 
 import pytest
 
-from graphile_worker import supervised
 from graphile_worker.errors import WorkerStoppedError
-from graphile_worker.supervised import Supervised
+from graphile_worker.hooks import faults
+from graphile_worker.hooks.faults import Supervised
 from support.working import PATIENCE, until
 
 
@@ -32,7 +32,7 @@ class Works:
 
 @pytest.fixture(autouse=True)
 def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(supervised, "FIRST_DELAY", 0.001)
+    monkeypatch.setattr(faults, "FIRST_DELAY", 0.001)
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ async def test_one_that_keeps_dying_is_given_up() -> None:
     task.start()
     async with asyncio.timeout(PATIENCE):
         await task.wait()
-    assert works.runs == supervised.MOST_DEATHS + 1
+    assert works.runs == faults.MOST_DEATHS + 1
     assert [str(error) for error in errors] == ["no"]
 
 
@@ -106,7 +106,7 @@ async def test_it_ends_when_it_is_asked_to(
 
 
 async def test_one_that_died_is_not_started_again_once_it_may_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(supervised, "FIRST_DELAY", PATIENCE)
+    monkeypatch.setattr(faults, "FIRST_DELAY", PATIENCE)
     works = Works(ValueError("no"))
     task = Supervised(works, "something")
     task.start()

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from graphile_worker.text import closest, count, duration, parse_time_phrase
+from graphile_worker.values.text import closest, count, duration, parse_time_phrase
 
 
 def test_a_count_has_its_noun_in_singular_or_plural() -> None:

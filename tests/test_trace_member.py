@@ -12,8 +12,8 @@ from pydantic import BaseModel
 
 from graphile_worker import JobHelpers, JobSpec, Unique, run_once, task
 from graphile_worker.errors import InvalidPayloadError
-from graphile_worker.failure_handler import FailedJob
-from graphile_worker.trace_member import traces_in, with_trace, without_trace
+from graphile_worker.values.outcome import FailedJob
+from graphile_worker.values.payload import traces_in, with_trace, without_trace
 from support.working import Jobs
 
 # As the Rust port writes it.

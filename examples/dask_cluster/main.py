@@ -13,7 +13,7 @@ from jobs import estimate_pi
 
 from graphile_worker import make_worker_utils, run
 from graphile_worker.contrib.dask import DaskExecutor
-from graphile_worker.embedded import EmbeddedPostgres
+from graphile_worker.database.embedded import EmbeddedPostgres
 
 
 async def main(url: str, scheduler: str) -> None:

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from graphile_worker.embedded import EmbeddedPostgres
+from graphile_worker.database.embedded import EmbeddedPostgres
 
 HERE = Path(__file__).parent
 PORT = os.environ.get("PORT", "8000")

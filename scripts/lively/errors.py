@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from graphile_worker.history.fingerprint import fingerprint, place_in
+from graphile_worker.history.error_groups import fingerprint, place_in
 
 TRACEBACK = """Traceback (most recent call last):
   File "/srv/shop/.venv/lib/python3.12/site-packages/graphile_worker/worker/execute.py", line 88, in execute

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Any
 
-from graphile_worker.histogram import BUCKETS, bucket_of
+from graphile_worker.history.statistics import BUCKETS, bucket_of
 
 from .shop import FAILING, TASKS, ShopTask, pace
 

@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from typing import Any, Literal
 
 from graphile_worker import Runner, parse_crontab, run
-from graphile_worker.version import __version__
+from graphile_worker.values import __version__
 
 from .errors import ERRORS
 from .schedules import CRONTAB

@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from graphile_worker.embedded import EmbeddedPostgres
+from graphile_worker.database.embedded import EmbeddedPostgres
 from graphile_worker.testing.database import DatabaseServer
 from graphile_worker.testing.scratch import SETTINGS, scratch_folder
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import asyncpg
 
-from graphile_worker.options import WorkerOptions
+from graphile_worker.values.options import WorkerOptions
 
 ROOT = Path(__file__).resolve().parents[2]
 TASKS = Path(__file__).with_name("tasks.py")

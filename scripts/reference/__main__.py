@@ -16,7 +16,7 @@ from pathlib import Path
 import asyncpg
 
 from graphile_worker import run_migrations
-from graphile_worker.embedded import EmbeddedPostgres
+from graphile_worker.database.embedded import EmbeddedPostgres
 
 from . import api_page, errors_page, events_page, metrics_page, options_page, sql_page
 

@@ -10,8 +10,8 @@ from typing import Any, cast
 
 import graphile_worker
 from graphile_worker import executors, hooks, testing
-from graphile_worker.client.arguments import ClientArguments, SyncClientArguments
-from graphile_worker.option_values import ClientOptionValues
+from graphile_worker.client.api import ClientArguments, SyncClientArguments
+from graphile_worker.values.options import ClientOptionValues
 
 from .members import alias, cell, default_of, field_texts, field_types, first_paragraph, text
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
-from graphile_worker import spec
 from graphile_worker.hooks import events
 from graphile_worker.hooks.events import EVENT_TYPES, CronBackfillItem, Event
-from graphile_worker.spec import CronJob
+from graphile_worker.values import spec
+from graphile_worker.values.spec import CronJob
 
 from .members import cell, field_types, first_paragraph, text
 

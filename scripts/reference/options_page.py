@@ -8,8 +8,8 @@ import msgspec
 
 from graphile_worker.config.admin_options import AdminOptions
 from graphile_worker.config.settings import CommandLineOptions
-from graphile_worker.options import LocalQueueOptions, RefetchDelayOptions, WorkerOptions
 from graphile_worker.runner.arguments import RunOnceArguments, WorkerArguments
+from graphile_worker.values.options import LocalQueueOptions, RefetchDelayOptions, WorkerOptions
 
 from .members import cell, field_texts, field_types, first_paragraph, text
 

@@ -22,7 +22,7 @@ import asyncpg
 
 from graphile_worker.admin import admin_app
 from graphile_worker.admin.table import ROUTES
-from graphile_worker.embedded import EmbeddedPostgres
+from graphile_worker.database.embedded import EmbeddedPostgres
 
 from ..lively.addresses import addresses, is_page, subject_of
 from ..lively.chromium import find_chromium

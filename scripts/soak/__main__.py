@@ -16,7 +16,7 @@ from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 
 from graphile_worker import WorkerUtils, make_worker_utils
-from graphile_worker.embedded import EmbeddedPostgres
+from graphile_worker.database.embedded import EmbeddedPostgres
 
 from .load import Load
 from .report import show_progress, show_result, write

@@ -13,7 +13,7 @@ from datetime import timedelta
 from random import Random
 
 from graphile_worker import JobSpec, WorkerUtils
-from graphile_worker.spec import JobKeyMode
+from graphile_worker.values.spec import JobKeyMode
 
 TASK_NAMES = ("blocking", "flaky", "follow", "gathered", "quick", "slow", "tick")
 KEYS = 200

@@ -16,9 +16,9 @@ from typing import Any
 import asyncpg
 import pytest
 
-from graphile_worker.embedded import EmbeddedPostgres
-from graphile_worker.migrate import migrate
-from graphile_worker.schema_name import SchemaName
+from graphile_worker.database.embedded import EmbeddedPostgres
+from graphile_worker.database.migrations import migrate
+from graphile_worker.values.schema_name import SchemaName
 from support.scratch import scratch_folder
 from support.server import chosen_programs
 from support.worker_process import Start, WorkerProcess, let_go, recorded

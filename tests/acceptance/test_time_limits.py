@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from graphile_worker.service.health_file import read_health_files
+from graphile_worker.process.health_file import read_health_files
 from recovery.dead import QUICK_ENVIRONMENT
 from support.worker_process import Start, WorkerProcess
 from support.working import Jobs, headline, until

@@ -11,8 +11,8 @@ import pytest
 
 from admin.conftest import client_of
 from graphile_worker.admin import admin_app, everyone_may
-from graphile_worker.migrate import migrate
-from graphile_worker.schema_name import SchemaName
+from graphile_worker.database.migrations import migrate
+from graphile_worker.values.schema_name import SchemaName
 from recovery.dead import Graveyard
 from support.working import Jobs
 

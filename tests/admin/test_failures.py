@@ -15,8 +15,8 @@ from graphile_worker import JobFilter, WorkerUtils, run_once
 from graphile_worker.admin import admin_app, everyone_may
 from graphile_worker.admin.redact import HIDDEN
 from graphile_worker.admin.service.shared_members import shared_members
-from graphile_worker.schema_name import SchemaName
-from graphile_worker.sql import load
+from graphile_worker.database.sql import load
+from graphile_worker.values.schema_name import SchemaName
 from support.working import PATIENCE, until
 
 SCHEMA = "graphile_worker"

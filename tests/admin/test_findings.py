@@ -12,7 +12,7 @@ from graphile_worker.admin.models.tasks import RunningLine, TaskRow
 from graphile_worker.admin.service.findings import OverviewFacts, find
 from graphile_worker.admin.service.forecast import forecast
 from graphile_worker.admin.service.series import RANGES, TaskSeries, Timeline
-from graphile_worker.pauses import Pause
+from graphile_worker.values.job import Pause
 
 NOW = datetime(2026, 11, 16, 3, 30, tzinfo=UTC)
 

@@ -19,8 +19,8 @@ from graphile_worker.admin import AdminApp, admin_app, everyone_may
 from graphile_worker.admin.database import Database
 from graphile_worker.admin.operations import MOST_RETRIES
 from graphile_worker.admin.service.steps import STEP, step
-from graphile_worker.embedded import EmbeddedPostgres
-from graphile_worker.queries.job_filter import JobFilter
+from graphile_worker.database.embedded import EmbeddedPostgres
+from graphile_worker.database.statements.job_filter import JobFilter
 from support.working import PATIENCE, until
 
 SCHEMA = "graphile_worker"

@@ -16,9 +16,9 @@ from graphile_worker import JobSpec, WorkerUtils
 from graphile_worker.admin import AdminApp, Identity, admin_app, everyone_may
 from graphile_worker.admin.hub import hubs_of
 from graphile_worker.admin.service.series import RANGES
-from graphile_worker.schema_name import SchemaName
-from graphile_worker.statistics.counter import MinuteStatistics, TaskTotals
-from graphile_worker.statistics.write import write_minutes
+from graphile_worker.metrics.counter import MinuteStatistics, TaskTotals
+from graphile_worker.metrics.write import write_minutes
+from graphile_worker.values.schema_name import SchemaName
 from support.working import SCHEMA, Gate, Jobs, Workers, until
 
 NAME = SchemaName()

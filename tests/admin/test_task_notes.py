@@ -10,8 +10,8 @@ import pytest
 
 from graphile_worker import task
 from graphile_worker.admin.service.expected import notes_of, problems_of
+from graphile_worker.database.statements.inspection import MAX_SCHEMA_LENGTH, TaskDescription
 from graphile_worker.errors import TaskLoadError
-from graphile_worker.queries.task_descriptions import MAX_SCHEMA_LENGTH, TaskDescription
 from graphile_worker.tasks.payload_schema import description_of
 from support.working import SCHEMA, Jobs, Workers
 

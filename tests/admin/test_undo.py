@@ -10,8 +10,8 @@ from typing import Any
 import httpx
 
 from graphile_worker import WorkerUtils
-from graphile_worker.queries.audit import purge_audit
-from graphile_worker.schema_name import SchemaName
+from graphile_worker.history.audit import purge_audit
+from graphile_worker.values.schema_name import SchemaName
 
 SCHEMA = "graphile_worker"
 

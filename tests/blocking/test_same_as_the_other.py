@@ -34,7 +34,7 @@ from client.test_inspection import (  # noqa: F401
 )
 from client.test_manage_jobs import *  # noqa: F403
 from graphile_worker import SyncWorkerUtils, make_sync_worker_utils
-from graphile_worker.db.single import is_connection
+from graphile_worker.database.connections.single import is_connection
 
 for _test in [name for name in globals() if name.startswith("test_")]:
     if "utils" not in signature(globals()[_test]).parameters:

@@ -26,14 +26,14 @@ from graphile_worker import (
     make_worker_utils,
     task,
 )
+from graphile_worker.database.sql import load
+from graphile_worker.database.statements.control import CancelledJob, end_statement
 from graphile_worker.errors import JobCancelledError
-from graphile_worker.failure_handler import FailureHandler
 from graphile_worker.hooks.events import JobCancelled, JobFailed, JobInterrupted, JobRecovered, JobSnoozed
-from graphile_worker.queries.end_cancelled import CancelledJob, end_statement
-from graphile_worker.recovery.other_failures import NotifyFailureHandlers
-from graphile_worker.schema_name import SchemaName
-from graphile_worker.sql import load
+from graphile_worker.recovery.maintenance.cancelled_jobs import NotifyFailureHandlers
 from graphile_worker.testing.recorder import EventRecorder
+from graphile_worker.values.outcome import FailureHandler
+from graphile_worker.values.schema_name import SchemaName
 from recovery.dead import QUICK, QUICK_ENVIRONMENT, Graveyard
 from recovery.history import History
 from support.worker_process import Start, starting

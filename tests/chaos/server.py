@@ -12,11 +12,11 @@ from typing import Any
 import asyncpg
 
 from chaos.adders import TABLE
-from graphile_worker.db.open import connect
-from graphile_worker.embedded import EmbeddedPostgres
-from graphile_worker.migrate import migrate
-from graphile_worker.schema_name import SchemaName
+from graphile_worker.database.connections.open import connect
+from graphile_worker.database.embedded import EmbeddedPostgres
+from graphile_worker.database.migrations import migrate
 from graphile_worker.testing.scratch import SETTINGS
+from graphile_worker.values.schema_name import SchemaName
 from support.scratch import scratch_folder
 from support.working import until
 

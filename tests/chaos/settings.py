@@ -7,7 +7,7 @@ from typing import Any, Literal
 import msgspec
 
 from chaos.history import Limits
-from graphile_worker.options import WorkerOptions
+from graphile_worker.values.options import WorkerOptions
 
 CONNECTING = 2.0  # seconds at most between two tries of a worker to show itself again
 BOUNCER_RETRY = 1.0  # seconds after which the pooler tries again to reach a server that was away

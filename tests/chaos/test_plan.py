@@ -9,7 +9,7 @@ from chaos.history import Added, Fault, History, Limits, Run, Worker
 from chaos.plan import CUTS, KILLS, Action, held_plan, plan
 from chaos.report import held_counts, run_counts, sum_of, table
 from chaos.settings import DEFAULT, HELD_MODES, HOLDING
-from graphile_worker.options import WorkerOptions
+from graphile_worker.values.options import WorkerOptions
 
 KINDS = {"kill", "stop", "terminate", "restart", "partition", "lock", "unlock"}
 

@@ -18,9 +18,9 @@ from chaos import broken_holds
 from chaos.journal import Journal
 from chaos.tasks import Tasks
 from graphile_worker import Events, Runner, run
-from graphile_worker.clock import SystemClock
-from graphile_worker.db.borrowed import is_gone
+from graphile_worker.database.connections.bound import is_gone
 from graphile_worker.hooks.events import JobCompleted, JobOutcomeDiscarded, PoolJobsFetched
+from graphile_worker.values.clock import SystemClock
 
 NOT_STARTED = 3
 """Exit status of a process that did not come to work, because the database was away."""

@@ -28,8 +28,8 @@ from graphile_worker.cli.bench.throughput import run_ready_jobs
 from graphile_worker.cli.bench.workbench import Scale, Workbench
 from graphile_worker.cli.bench.worker_process import drain
 from graphile_worker.errors import GraphileWorkerError
-from graphile_worker.options import WorkerOptions
-from graphile_worker.schema_name import SchemaName
+from graphile_worker.values.options import WorkerOptions
+from graphile_worker.values.schema_name import SchemaName
 from support.cases import looped
 from support.command_line import COMMAND, Call, clean_environment
 from support.rust_port import RustPort

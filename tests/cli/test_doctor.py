@@ -24,9 +24,9 @@ from graphile_worker.diagnostics.finding import Finding, Thresholds
 from graphile_worker.diagnostics.function_origin import SHARED_FUNCTIONS
 from graphile_worker.diagnostics.schema_checks import SHARED_INDEXES, index_statement, own_indexes
 from graphile_worker.diagnostics.upkeep_checks import check_transactions
-from graphile_worker.recovery import worker_rows
-from graphile_worker.schema_name import SchemaName
+from graphile_worker.recovery.registry import workers
 from graphile_worker.testing.fake_clock import FakeClock
+from graphile_worker.values.schema_name import SchemaName
 from support.cases import looped
 from support.command_line import Call
 from support.pgbouncer import pgbouncer_to
@@ -510,7 +510,7 @@ async def test_a_large_table_is_scanned_for_locks_only_on_request(
     gw: Call, connection: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await add_locked_job(connection, "pool-of-node", "2 hours")
-    monkeypatch.setattr(worker_rows, "SCANNED_PAGES", -1)
+    monkeypatch.setattr(workers, "SCANNED_PAGES", -1)
     monkeypatch.setattr(examining, "SCANNED_PAGES", -1)
     report = await doctor(gw)
     assert report.is_well("locks")

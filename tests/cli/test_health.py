@@ -15,8 +15,8 @@ from graphile_worker.cli.commands.health import LISTEN_INTERVAL, judge
 from graphile_worker.errors import ConfigError
 from graphile_worker.hooks import Hooks
 from graphile_worker.hooks.events import PoolListenEcho, PoolReleased
-from graphile_worker.service.health_file import HealthRecord, read_health_files
-from graphile_worker.service.health_plugin import SIZE, HealthFilePlugin
+from graphile_worker.process.health_file import HealthRecord, read_health_files
+from graphile_worker.process.health_plugin import SIZE, HealthFilePlugin
 from support.command_line import Call
 from support.pgbouncer import pgbouncer_to
 from support.working import until

@@ -7,12 +7,20 @@ import io
 from rich.cells import cell_len
 from rich.console import Console
 
-from graphile_worker.cli.live_view.activity import MOST_ERRORS, MOST_RUNNING, Activity, Snapshot, error_of
-from graphile_worker.cli.live_view.feed import ATOMIC_WRITE, decode, encode
+from graphile_worker.cli.live_view.feed import (
+    ATOMIC_WRITE,
+    MOST_ERRORS,
+    MOST_RUNNING,
+    Activity,
+    Snapshot,
+    decode,
+    encode,
+    error_of,
+)
 from graphile_worker.cli.live_view.render import render
 from graphile_worker.cli.live_view.state import ShownRate, ViewState
-from graphile_worker.pauses import Pause
-from graphile_worker.queries.inspection import JobCounts
+from graphile_worker.database.statements.inspection import JobCounts
+from graphile_worker.values.job import Pause
 from support.cases import looped
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from graphile_worker.db.dsn import Dsn, masked
-from graphile_worker.db.open import connect, open_pool
+from graphile_worker.database.connections.dsn import Dsn, masked
+from graphile_worker.database.connections.open import connect, open_pool
 from graphile_worker.errors import ConnectionConfigError, GraphileWorkerError
 from support.cases import Cases
 from support.command_line import Call

@@ -15,8 +15,8 @@ from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.pool import NullPool
 
 from graphile_worker import make_worker_utils, task
+from graphile_worker.database.statements import add
 from graphile_worker.errors import InvalidArgumentError, InvalidPayloadError
-from graphile_worker.queries import large_payloads
 from support.command_line import Call
 
 TASKS = """
@@ -276,7 +276,7 @@ def test_the_options_of_a_task_hold_for_the_command_too(gw: Call) -> None:
 
 
 def test_a_large_payload_is_warned_about(gw: Call, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(large_payloads, "_warned", set())  # once per process
+    monkeypatch.setattr(add, "_warned", set())  # once per process
     (place / "payload.json").write_text(f'"{"x" * 2_000_000}"')
     assert (
         "a job of task upload was added with a payload of 2.0 MB, which the database copies at every "

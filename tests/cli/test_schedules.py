@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from graphile_worker.queries.schedules import ScheduleDefinition, register_schedules
-from graphile_worker.schema_name import SchemaName
+from graphile_worker.database.statements.schedules import ScheduleDefinition, register_schedules
+from graphile_worker.values.schema_name import SchemaName
 from recovery.dead import Graveyard
 from support.command_line import Call
 from support.server import DatabaseServer

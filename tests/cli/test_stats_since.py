@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from graphile_worker.cli.support.chart import BLOCKS, PLAIN_BLOCKS, bar_chart
-from graphile_worker.cli.support.statistics_report import ReportedRate, Time
+from graphile_worker.cli.commands.stats import BLOCKS, PLAIN_BLOCKS, ReportedRate, Time, bar_chart
 from support.cases import looped
 from support.command_line import Call, Result
 from support.server import DatabaseServer

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from graphile_worker.job import Job
+from graphile_worker.values.job import Job
 
 
 def as_job(found: Job | None) -> Job:

@@ -11,7 +11,7 @@ import pytest
 
 from client.comparing import as_job
 from graphile_worker.client import WorkerUtils, make_worker_utils
-from graphile_worker.job import Job
+from graphile_worker.values.job import Job
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ import pytest
 from graphile_worker.client import WorkerUtils, add_job_adhoc, make_worker_utils
 from graphile_worker.errors import JobRefusedError
 from graphile_worker.hooks import Events, Hooks
-from graphile_worker.schema_name import SchemaName
-from graphile_worker.spec import JobSpec
+from graphile_worker.values.schema_name import SchemaName
+from graphile_worker.values.spec import JobSpec
 from support.working import until
 
 

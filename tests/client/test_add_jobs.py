@@ -13,9 +13,9 @@ import pytest
 
 from client.comparing import as_job
 from graphile_worker.client import WorkerUtils, make_worker_utils
+from graphile_worker.database.statements import add_many
 from graphile_worker.errors import InvalidArgumentError
-from graphile_worker.queries import spec_chunks
-from graphile_worker.spec import JobSpec
+from graphile_worker.values.spec import JobSpec
 
 
 @pytest.mark.compat("ADDS-1")
@@ -96,7 +96,7 @@ async def test_rows_come_back_in_order_with_the_right_task_names(utils: WorkerUt
 
 
 def _all_filter() -> Any:
-    from graphile_worker.queries.inspection import JobFilter
+    from graphile_worker.database.statements.inspection import JobFilter
 
     return JobFilter(limit=100_000)
 
@@ -185,11 +185,11 @@ async def test_a_late_mistake_leaves_the_transaction_of_the_caller_usable(
 async def test_large_payloads_are_sent_in_smaller_portions(
     utils: WorkerUtils, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(spec_chunks, "CHUNK_BYTES", 1000)
+    monkeypatch.setattr(add_many, "CHUNK_BYTES", 1000)
     specs = [JobSpec("job1", "x" * size) for size in (10, 990, 5000, 1, 1, 990, 3)]
     jobs = await utils.add_jobs(specs)
     assert [len(job.payload) for job in jobs] == [10, 990, 5000, 1, 1, 990, 3]
-    portions = [columns.payloads for columns, _ in spec_chunks.chunks_of(specs, None)]
+    portions = [columns.payloads for columns, _ in add_many.chunks_of(specs, None)]
     assert [len(payloads) for payloads in portions] == [1, 1, 1, 3, 1]
 
 

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from graphile_worker.client import WorkerUtils, make_worker_utils
-from graphile_worker.queries.add_plain_job import CONTENDED_ADDS
+from graphile_worker.database.statements.add import CONTENDED_ADDS
 from support.working import PATIENCE
 
 ALL = "select * from graphile_worker.jobs order by id"

@@ -20,7 +20,7 @@ from graphile_worker.errors import (
     GraphileWorkerError,
     SchemaMissingError,
 )
-from graphile_worker.spec import JobSpec
+from graphile_worker.values.spec import JobSpec
 
 
 @pytest.fixture(autouse=True)

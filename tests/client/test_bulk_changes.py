@@ -10,12 +10,12 @@ import asyncpg
 import pytest
 
 from graphile_worker.client import WorkerUtils, make_worker_utils
+from graphile_worker.database.statements import bulk_changes
+from graphile_worker.database.statements.bulk_changes import BulkReport
+from graphile_worker.database.statements.inspection import JobFilter
 from graphile_worker.errors import InvalidArgumentError
-from graphile_worker.queries import bulk_changes
-from graphile_worker.queries.bulk_changes import BulkReport
-from graphile_worker.queries.inspection import JobFilter
-from graphile_worker.spec import JobSpec
 from graphile_worker.testing import FakeClock
+from graphile_worker.values.spec import JobSpec
 from support.cases import looped
 from support.working import Jobs, Workers, until
 

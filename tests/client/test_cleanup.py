@@ -9,10 +9,10 @@ import pytest
 
 from client.comparing import as_job
 from graphile_worker.client import WorkerUtils
+from graphile_worker.database.statements import maintenance
+from graphile_worker.database.statements.maintenance import CleanupReport
 from graphile_worker.errors import InvalidArgumentError
-from graphile_worker.queries import maintenance
-from graphile_worker.queries.maintenance import CleanupReport
-from graphile_worker.spec import JobSpec
+from graphile_worker.values.spec import JobSpec
 from support.working import SCHEMA, Workers
 
 

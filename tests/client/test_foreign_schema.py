@@ -17,8 +17,8 @@ import pytest
 from client.comparing import as_job
 from graphile_worker.client import WorkerUtils
 from graphile_worker.errors import JobNotAddedError
-from graphile_worker.job import Job
-from graphile_worker.spec import JobSpec
+from graphile_worker.values.job import Job
+from graphile_worker.values.spec import JobSpec
 
 ADD_JOBS = """
 create or replace function graphile_worker.add_jobs(

@@ -10,7 +10,7 @@ import asyncpg
 import pytest
 
 from graphile_worker.client import WorkerUtils, make_worker_utils
-from graphile_worker.db.idle_connections import IdleConnections
+from graphile_worker.database.connections.idle_connections import IdleConnections
 from support.working import PATIENCE, until
 
 SIZE = 4

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from graphile_worker.client import WorkerUtils
+from graphile_worker.database.statements import inspection as inspect
+from graphile_worker.database.statements.inspection import JobCounts, JobFilter
 from graphile_worker.errors import InvalidArgumentError
-from graphile_worker.job import Job
-from graphile_worker.queries import inspection as inspect
-from graphile_worker.queries.inspection import JobCounts, JobFilter
-from graphile_worker.spec import JobSpec
+from graphile_worker.values.job import Job
+from graphile_worker.values.spec import JobSpec
 from support.cases import looped
 
 

@@ -10,7 +10,7 @@ import pytest
 from client.comparing import as_job
 from graphile_worker.client import WorkerUtils
 from graphile_worker.errors import InvalidArgumentError
-from graphile_worker.spec import JobSpec
+from graphile_worker.values.spec import JobSpec
 from support.cases import looped
 
 

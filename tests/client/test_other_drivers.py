@@ -10,12 +10,12 @@ import psycopg
 import pytest
 from psycopg.rows import tuple_row
 
-from graphile_worker.job import Job
-from graphile_worker.queries.add import add_statement, job_from_row
-from graphile_worker.queries.add_many import add_many_steps
-from graphile_worker.queries.statement import Statement, Steps
-from graphile_worker.schema_name import SchemaName
-from graphile_worker.spec import JobSpec
+from graphile_worker.database.connections.statement import Statement, Steps
+from graphile_worker.database.statements.add import add_statement, job_from_row
+from graphile_worker.database.statements.add_many import add_many_steps
+from graphile_worker.values.job import Job
+from graphile_worker.values.schema_name import SchemaName
+from graphile_worker.values.spec import JobSpec
 
 SCHEMA = SchemaName()
 HOSTILE = "a'b\"c %s %(p1)s %% $1 $$ \\ {x} :y\n-- drop\n;select 1; --ü"

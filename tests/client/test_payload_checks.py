@@ -12,8 +12,8 @@ import pytest
 
 from graphile_worker import CronItem, JobHelpers, JobSpec, parse_cron_items, run_once, task
 from graphile_worker.client import WorkerUtils
+from graphile_worker.database.statements import add
 from graphile_worker.errors import CrontabError, InvalidArgumentError, InvalidPayloadError, PayloadError
-from graphile_worker.queries import large_payloads
 from support.cases import looped
 
 
@@ -99,9 +99,9 @@ MISFITS: list[tuple[Any, Any, str]] = [
 @looped(("annotation", "payload", "message"), MISFITS)
 def test_a_misfit_is_refused_with_its_path(annotation: Any, payload: Any, message: str) -> None:
     typed = task_for(annotation)
-    for add in (JobSpec, lambda typed, payload: typed.spec(payload)):
+    for adding in (JobSpec, lambda typed, payload: typed.spec(payload)):
         with pytest.raises(InvalidPayloadError) as caught:
-            add(typed, payload)
+            adding(typed, payload)
         assert str(caught.value).startswith("payload: ")
         assert message in str(caught.value)
         assert "'typed'" in str(caught.value)
@@ -180,7 +180,7 @@ LARGE = {"text": "x" * 2_500_000}
 
 @pytest.fixture(autouse=True)
 def _nothing_said_yet(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(large_payloads, "_warned", set())
+    monkeypatch.setattr(add, "_warned", set())
 
 
 async def test_a_large_payload_is_warned_about_once_per_task(

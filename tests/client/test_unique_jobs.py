@@ -17,10 +17,10 @@ from graphile_worker import CronItem, JobSpec, Unique, make_worker_utils, parse_
 from graphile_worker.client import WorkerUtils
 from graphile_worker.cron.due import cron_job
 from graphile_worker.cron.scheduler import CronScheduler
+from graphile_worker.database.statements.add import add_statement, job_from_row
+from graphile_worker.database.statements.schedules import CronMinute, schedule_cron_jobs
 from graphile_worker.errors import InvalidArgumentError, JobNotAddedError, TaskLoadError
-from graphile_worker.queries.add import add_statement, job_from_row
-from graphile_worker.queries.crontabs import CronMinute, schedule_cron_jobs
-from graphile_worker.schema_name import SchemaName
+from graphile_worker.values.schema_name import SchemaName
 from support.working import PATIENCE
 
 SCHEMA = SchemaName()

@@ -10,15 +10,22 @@ import pytest
 
 from graphile_worker import Events, Hooks, make_worker_utils, run, run_once
 from graphile_worker.client import api as client_api
-from graphile_worker.client.arguments import ClientArguments
+from graphile_worker.client.api import ClientArguments
 from graphile_worker.config.settings import CommandLineOptions
 from graphile_worker.cron import parse_crontab
 from graphile_worker.errors import ConfigError, CrontabError
-from graphile_worker.lane import Lane
-from graphile_worker.option_values import ClientOptionValues, OptionsWithPlugins, WorkerOptionValues
-from graphile_worker.options import CLIENT_OPTIONS, Duration, LocalQueueOptions, WorkerOptions
 from graphile_worker.runner import build
 from graphile_worker.runner.arguments import RunArguments, RunOnceArguments
+from graphile_worker.values.concurrency import Lane
+from graphile_worker.values.options import (
+    CLIENT_OPTIONS,
+    ClientOptionValues,
+    Duration,
+    LocalQueueOptions,
+    OptionsWithPlugins,
+    WorkerOptions,
+    WorkerOptionValues,
+)
 from support.cases import looped
 
 

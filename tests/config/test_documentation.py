@@ -12,7 +12,7 @@ import msgspec
 from graphile_worker.cli.main import COMMANDS, graphile_worker
 from graphile_worker.config.admin_options import AdminOptions
 from graphile_worker.config.settings import CommandLineOptions, known_settings
-from graphile_worker.options import LocalQueueOptions, RefetchDelayOptions, WorkerOptions
+from graphile_worker.values.options import LocalQueueOptions, RefetchDelayOptions, WorkerOptions
 
 DOCS = Path(__file__).parents[2] / "docs"
 ROW = re.compile(r"^\| `([a-z_.]+)` \|([^|]*)\|([^|]*)\|", re.MULTILINE)

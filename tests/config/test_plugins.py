@@ -13,7 +13,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from graphile_worker import App, WorkerOptions, make_sync_worker_utils, make_worker_utils, run_once
-from graphile_worker.cli.commands.config import _value
+from graphile_worker.cli.commands.init import _value
 from graphile_worker.config import resolve_settings
 from graphile_worker.config.plugins import GROUP, load_plugins
 from graphile_worker.errors import ConfigError

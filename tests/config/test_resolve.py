@@ -10,7 +10,7 @@ import pytest
 from graphile_worker.config import resolve, resolve_settings
 from graphile_worker.config.settings import CommandLineOptions, known_settings
 from graphile_worker.errors import ConfigError
-from graphile_worker.options import LocalQueueOptions, WorkerOptions
+from graphile_worker.values.options import LocalQueueOptions, WorkerOptions
 from support.cases import looped
 
 

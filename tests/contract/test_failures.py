@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from graphile_worker.error_parts import MAX_MESSAGE
+from graphile_worker.errors.text import MAX_MESSAGE
 from graphile_worker.hooks.events import JobCompleted, JobErrored, JobFailed, JobSucceeded
 from graphile_worker.testing.recorder import EventRecorder
 from support.working import IN_ONE_MODE, Jobs, Workers, headline

@@ -16,7 +16,7 @@ from foreign.places import url_of
 from graphile_worker import SyncWorkerUtils, run_once, task
 from graphile_worker.contrib.alembic import Operations, exclude_schema, install, uninstall
 from graphile_worker.errors import MigrationError
-from graphile_worker.schema_name import SchemaName
+from graphile_worker.values.schema_name import SchemaName
 from support.command_line import clean_environment
 
 CONFIGURE = """
@@ -270,7 +270,7 @@ def test_jobs_may_be_dropped_on_request(database_url: str) -> None:
 
 
 def test_a_schema_name_that_would_end_a_script_early_is_refused() -> None:
-    from graphile_worker.migrate.script import repeatable_sql
+    from graphile_worker.database.migrations.script import repeatable_sql
 
     with pytest.raises(MigrationError, match=r"must not contain \$graphile_worker_"):
         repeatable_sql(SchemaName("x$graphile_worker_baseline$"))

@@ -26,7 +26,7 @@ SAMPLES: dict[type, str] = {
     list: "sentry,otel",
 }
 SPECIAL = {
-    "connection_string": "postgresql://ada:secret@db/shop",
+    "connection_string": "postgresql://ada:secret@database/connections/shop",
     "history": "all",
     "recovery_grace": "60",
     "max_reset_locked_interval": "900",
@@ -84,7 +84,7 @@ def test_sources_and_their_order(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     dotenv, secrets = tmp_path / ".env", tmp_path / "secrets"
     secrets.mkdir()
     dotenv.write_text("SHOP_CONCURRENCY=5\nSHOP_GRACE=7\nSHOP_SCHEMA=from_file\nOTHER=1\n")
-    (secrets / "shop_connection_string").write_text("postgresql://shop:secret@db/shop\n")
+    (secrets / "shop_connection_string").write_text("postgresql://shop:secret@database/connections/shop\n")
     (secrets / "shop_schema").write_text("from_secrets")
     monkeypatch.setenv("SHOP_CONCURRENCY", "6")
     monkeypatch.setenv("SHOP_LOCAL_QUEUE__SIZE", "100")
@@ -98,7 +98,7 @@ def test_sources_and_their_order(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     assert options.local_queue is not None
     assert options.local_queue.size == 100
     monkeypatch.delenv("DATABASE_URL")
-    assert Shop(**read).to_options().connection_string == "postgresql://shop:secret@db/shop"
+    assert Shop(**read).to_options().connection_string == "postgresql://shop:secret@database/connections/shop"
 
     monkeypatch.setenv("GRAPHILE_WORKER_MAX_POOL_SIZE", "12")
     monkeypatch.setenv("DEBUG", "1")

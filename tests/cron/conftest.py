@@ -14,8 +14,8 @@ from cron.reference import at
 from graphile_worker.cron import CronScheduler, ParsedCronItem, parse_crontab
 from graphile_worker.hooks import Events, Hooks
 from graphile_worker.hooks.events import CronStarted, Event
-from graphile_worker.schema_name import SchemaName
 from graphile_worker.testing.fake_clock import FakeClock
+from graphile_worker.values.schema_name import SchemaName
 
 E = TypeVar("E", bound=Event)
 

@@ -13,8 +13,8 @@ import asyncpg
 from graphile_worker.cron import CronScheduler, parse_crontab
 from graphile_worker.hooks import Events, Hooks
 from graphile_worker.hooks.events import CronBackfill, CronSchedule, CronScheduled
-from graphile_worker.schema_name import SchemaName
 from graphile_worker.testing.fake_clock import FakeClock
+from graphile_worker.values.schema_name import SchemaName
 
 APPLICATION_NAME = "cron station"
 

@@ -15,7 +15,7 @@ from cron.conftest import Station
 from cron.reference import at
 from graphile_worker.errors import JobRefusedError
 from graphile_worker.hooks.events import CronBackfill, CronSchedule, CronScheduled, JobsAdded
-from graphile_worker.spec import CronJob, JobSpec
+from graphile_worker.values.spec import CronJob, JobSpec
 
 MakeStation = Callable[..., Station]
 TWO = "* * * * * a\n* * * * * b"

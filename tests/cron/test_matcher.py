@@ -12,9 +12,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from cron.reference import at, utc_minutes, zone_minutes
-from graphile_worker.cron.digest import TimestampDigest
 from graphile_worker.cron.fields import parse_pattern
-from graphile_worker.cron.matcher import FunctionMatcher, PatternMatcher
+from graphile_worker.cron.matcher import FunctionMatcher, PatternMatcher, TimestampDigest
 from support.cases import looped
 from support.properties import examples
 

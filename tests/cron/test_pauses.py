@@ -6,9 +6,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from graphile_worker import make_worker_utils
-from graphile_worker.queries.crontabs import CronMinute, schedule_cron_jobs
-from graphile_worker.schema_name import SchemaName
-from graphile_worker.spec import CronJob
+from graphile_worker.database.statements.schedules import CronMinute, schedule_cron_jobs
+from graphile_worker.values.schema_name import SchemaName
+from graphile_worker.values.spec import CronJob
 
 MINUTE = datetime(2030, 1, 1, 4, tzinfo=UTC)
 RUNS = "select job_ids from graphile_worker._private_py_schedule_runs where identifier = 'nightly'"

@@ -25,9 +25,9 @@ from graphile_worker.hooks.events import (
     CronStarted,
     CronStarting,
 )
-from graphile_worker.schema_name import SchemaName
 from graphile_worker.tasks import task as make_task
 from graphile_worker.tasks.registry import build_registry
+from graphile_worker.values.schema_name import SchemaName
 
 MakeStation = Callable[..., Station]
 FOUR_HOURLY = "0 */4 * * * my_task"

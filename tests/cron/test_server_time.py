@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from cron.conftest import Station
-from graphile_worker.cron.server_time import ServerTime
+from graphile_worker.cron.scheduler import ServerTime
 from graphile_worker.hooks.events import CronPrematureTimer
 from graphile_worker.testing.fake_clock import FakeClock
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from cron.conftest import Station
 from graphile_worker import Job, JobSpec
 from graphile_worker.hooks.events import JobsAdded
-from graphile_worker.spec import CronJob
+from graphile_worker.values.spec import CronJob
 
 
 class Watcher:

@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from graphile_worker.cron.clock_changes import clock_changes
+from graphile_worker.cron.preview import clock_changes
 from graphile_worker.cron.words import describe_pattern
 from support.cases import looped
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphile_worker.db.connection_text import NOT_SHOWN
-from graphile_worker.db.dsn import Dsn, masked
+from graphile_worker.database.connections.connection_text import NOT_SHOWN
+from graphile_worker.database.connections.dsn import Dsn, masked
 from graphile_worker.errors import ConnectionConfigError
 from support.cases import looped
 from support.properties import examples

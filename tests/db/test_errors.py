@@ -14,9 +14,9 @@ import asyncpg
 import pytest
 
 from graphile_worker.client import WorkerUtils, make_worker_utils
-from graphile_worker.db.errors import translated_error
-from graphile_worker.db.open import _keep_alive, connect, open_pool
-from graphile_worker.embedded import EmbeddedPostgres
+from graphile_worker.database.connections.errors import translated_error
+from graphile_worker.database.connections.open import _keep_alive, connect, open_pool
+from graphile_worker.database.embedded import EmbeddedPostgres
 from graphile_worker.errors import ConnectionConfigError, ConnectionFailedError, PermissionDeniedError
 from support.server import chosen_programs
 

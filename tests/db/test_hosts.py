@@ -12,8 +12,8 @@ import pytest
 
 from faults.scene import own_server
 from graphile_worker import run
-from graphile_worker.db import hosts
-from graphile_worker.db.open import connect
+from graphile_worker.database.connections import dsn
+from graphile_worker.database.connections.open import connect
 from support.working import PATIENCE, SELDOM, until
 
 
@@ -78,7 +78,7 @@ async def test_a_connection_that_is_no_longer_wanted_is_closed_in_silence(
 async def test_a_server_that_never_answers_does_not_hold_up_a_cancellation(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(hosts, "CANCEL_TIMEOUT", 0.05)
+    monkeypatch.setattr(dsn, "CANCEL_TIMEOUT", 0.05)
     mute = Mute()
     async with asyncio.timeout(PATIENCE), mute as url:
         attempt = asyncio.create_task(connect(f"{url}?connect_timeout={SELDOM:.0f}"))

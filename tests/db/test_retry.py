@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 import asyncpg
 import pytest
 
-from graphile_worker.db.retry import (
+from graphile_worker.database.connections.retry import (
     BROKEN_CONNECTION,
     CONFLICT,
     UNREACHABLE,

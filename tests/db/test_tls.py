@@ -8,8 +8,8 @@ from urllib.parse import parse_qsl, urlsplit
 import pytest
 
 from db.tls_proxy import CERTIFICATE, in_front_of
-from graphile_worker.db.dsn import Dsn
-from graphile_worker.db.open import connect
+from graphile_worker.database.connections.dsn import Dsn
+from graphile_worker.database.connections.open import connect
 from graphile_worker.errors import ConnectionFailedError
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import asyncpg
 import pytest
 
-from graphile_worker.db.watched_pool import WatchedPool
+from graphile_worker.database.connections.watched_pool import WatchedPool
 from support.working import SELDOM, until
 
 SIZE = 2
@@ -17,7 +17,7 @@ SIZE = 2
 
 @pytest.fixture
 async def pool(database_url: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[WatchedPool]:
-    monkeypatch.setattr("graphile_worker.db.watched_pool.LONG", 0.02)
+    monkeypatch.setattr("graphile_worker.database.connections.watched_pool.LONG", 0.02)
     async with asyncpg.create_pool(database_url, min_size=0, max_size=SIZE) as own:
         yield WatchedPool(own)
 
@@ -66,7 +66,7 @@ async def test_callers_that_take_turns_do_not_wait_for_long(
     pool: WatchedPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The pool looks when all connections are in use and others wait, but one has just become free."""
-    monkeypatch.setattr("graphile_worker.db.watched_pool.LONG", SELDOM)
+    monkeypatch.setattr("graphile_worker.database.connections.watched_pool.LONG", SELDOM)
     looks = 0
 
     def starved() -> None:

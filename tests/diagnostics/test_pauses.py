@@ -8,8 +8,8 @@ from graphile_worker import WorkerUtils, make_worker_utils
 from graphile_worker.config import resolve_settings
 from graphile_worker.diagnostics.examine import examine
 from graphile_worker.diagnostics.finding import Finding
-from graphile_worker.diagnostics.pause_checks import check_pauses
-from graphile_worker.pauses import Pause
+from graphile_worker.diagnostics.waiting_checks import check_pauses
+from graphile_worker.values.job import Pause
 from support.working import SCHEMA, Jobs
 
 OLD = "now() - interval '8 minutes'"

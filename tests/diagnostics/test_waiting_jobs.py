@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from graphile_worker.config import resolve_settings
+from graphile_worker.database.statements.inspection import ready_tasks
 from graphile_worker.diagnostics.examine import examine
 from graphile_worker.diagnostics.finding import Finding
-from graphile_worker.queries.ready_tasks import ready_tasks
-from graphile_worker.schema_name import SchemaName
+from graphile_worker.values.schema_name import SchemaName
 from recovery.dead import QUICK, Graveyard
 from support.working import SCHEMA, SELDOM, Gate, Jobs, Workers, until
 

@@ -15,10 +15,10 @@ from graphile_worker.config import resolve_settings
 from graphile_worker.contrib.http import HttpPlugin
 from graphile_worker.diagnostics.examine import examine
 from graphile_worker.diagnostics.finding import Finding
-from graphile_worker.recovery.worker_rows import list_workers
-from graphile_worker.schema_name import SchemaName
-from graphile_worker.service.health_file import read_health_files
-from graphile_worker.service.health_plugin import HealthFilePlugin
+from graphile_worker.process.health_file import read_health_files
+from graphile_worker.process.health_plugin import HealthFilePlugin
+from graphile_worker.recovery.registry.workers import list_workers
+from graphile_worker.values.schema_name import SchemaName
 from recovery.dead import Graveyard
 from support.working import PATIENCE, SCHEMA, Jobs, Workers, until
 
@@ -119,7 +119,7 @@ async def test_a_pool_that_fetches_nothing_is_seen_from_everywhere(
     mode: dict[str, Any],
 ) -> None:
     monkeypatch.setattr("graphile_worker.worker.pool.FETCH_MARGIN", 0.5)
-    monkeypatch.setattr("graphile_worker.service.health_plugin.WRITE_INTERVAL", 0.05)
+    monkeypatch.setattr("graphile_worker.process.health_plugin.WRITE_INTERVAL", 0.05)
     flags, http, ran = Flags(), HttpPlugin(0, "127.0.0.1"), asyncio.Event()
     health_file = str(tmp_path / "health")
 

@@ -13,9 +13,9 @@ import pytest
 
 from graphile_worker import GiveUp, Retry, RetryIn, Snooze, task
 from graphile_worker.errors import InvalidArgumentError, TaskLoadError
-from graphile_worker.outcome import Failed, Snoozed
-from graphile_worker.tasks.batch import BatchFailure
-from graphile_worker.tasks.failure_rules import FailureRules, failure_rules
+from graphile_worker.tasks.call import BatchFailure
+from graphile_worker.tasks.options import FailureRules, failure_rules
+from graphile_worker.values.outcome import Failed, Snoozed
 from graphile_worker.worker.run.outcomes import (
     GAVE_UP,
     NOT_RETRIED,

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from graphile_worker.queries.write_plan import CUT_OFF
+from graphile_worker.database.statements.write_plan import CUT_OFF
 from recovery.dead import QUICK_ENVIRONMENT
 from support.worker_process import Start, starting
 from support.working import MODES, SCHEMA, Jobs, Workers, headline, until

@@ -73,7 +73,7 @@ class Newcomer:
 
     def psql(self) -> Path:
         """The psql that came with the embedded server."""
-        script = "from graphile_worker.embedded import find_binaries; print(find_binaries().folder)"
+        script = "from graphile_worker.database.embedded import find_binaries; print(find_binaries().folder)"
         return Path(self._succeed(self.python, "-c", script).strip()) / "psql"
 
     def _succeed(self, *command: object, **environment: str) -> str:

@@ -17,7 +17,7 @@ from graphile_worker.cli.main import graphile_worker as command
 from graphile_worker.config.settings import known_settings
 from graphile_worker.hooks.events import EVENT_TYPES
 from graphile_worker.runner.arguments import RunArguments
-from graphile_worker.spec import JobOptions
+from graphile_worker.values.spec import JobOptions
 
 PAGE = ROOT / "docs" / "moving-from-node.md"
 

@@ -12,9 +12,9 @@ import pytest
 from graphile_worker import App, serve
 from graphile_worker.cli.commands.run import FLAGS
 from graphile_worker.cli.main import graphile_worker
-from graphile_worker.options import WorkerOptions
+from graphile_worker.process.serve import OWN_ARGUMENTS
 from graphile_worker.runner.arguments import RunArguments, WorkerArguments
-from graphile_worker.service.serve import OWN_ARGUMENTS
+from graphile_worker.values.options import WorkerOptions
 
 PAGE = Path(__file__).parents[2] / "docs" / "worker-program.md"
 ROW = re.compile(r"^\| `(\w+)` \| ([^|]+) \| ([^|]+) \| ([^|]+) \|$", re.MULTILINE)

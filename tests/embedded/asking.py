@@ -9,7 +9,7 @@ from pathlib import Path
 import asyncpg
 
 from embedded.participant import Participant
-from graphile_worker.embedded import EmbeddedPostgres
+from graphile_worker.database.embedded import EmbeddedPostgres
 from support.programs import needed
 
 Embed = Callable[..., EmbeddedPostgres]

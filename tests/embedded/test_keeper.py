@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 from embedded.asking import Embed, Participate, keepers, postmaster
-from graphile_worker.embedded import EmbeddedPostgres
+from graphile_worker.database.embedded import EmbeddedPostgres
 from support.programs import needed
 from support.working import until
 
 PROGRAM = """
 import sys, time
-from graphile_worker.embedded import EmbeddedPostgres
+from graphile_worker.database.embedded import EmbeddedPostgres
 
 server = EmbeddedPostgres(sys.argv[1], settings={"fsync": "off", "shared_buffers": "16MB"})
 server.start()

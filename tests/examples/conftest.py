@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from docs.blocks import ROOT, blocks_of
-from graphile_worker.embedded import find_binaries
+from graphile_worker.database.embedded import find_binaries
 from graphile_worker.errors import EmbeddedPostgresError
 from support.command_line import clean_environment
 from support.ports import unused_port

@@ -14,7 +14,7 @@ import asyncpg
 import httpx
 import pytest
 
-from graphile_worker.embedded import EmbeddedPostgres
+from graphile_worker.database.embedded import EmbeddedPostgres
 from support.ports import unused_port
 from support.working import until
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from faults.scene import Log, Ran, own_server
-from graphile_worker.embedded import EmbeddedPostgres
+from graphile_worker.database.embedded import EmbeddedPostgres
 
 
 @pytest.fixture(scope="session")

@@ -16,9 +16,9 @@ import asyncpg
 import pytest
 
 from graphile_worker import JobHelpers
-from graphile_worker.embedded import EmbeddedPostgres
-from graphile_worker.migrate import migrate
-from graphile_worker.schema_name import SchemaName
+from graphile_worker.database.embedded import EmbeddedPostgres
+from graphile_worker.database.migrations import migrate
+from graphile_worker.values.schema_name import SchemaName
 from support.scratch import scratch_folder
 from support.working import PATIENCE as PATIENCE
 from support.working import until

@@ -14,8 +14,8 @@ import asyncpg
 import pytest
 
 from faults.scene import BRIEF, PATIENCE, SETTINGS, Log, fresh_database, rate
-from graphile_worker.embedded import EmbeddedPostgres
-from graphile_worker.error_parts import MAX_MESSAGE
+from graphile_worker.database.embedded import EmbeddedPostgres
+from graphile_worker.errors.text import MAX_MESSAGE
 from graphile_worker.hooks.events import JobErrored, WorkerGetJobError
 from graphile_worker.testing.recorder import EventRecorder
 from support.programs import needed

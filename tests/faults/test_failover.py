@@ -21,9 +21,9 @@ import pytest
 
 from faults.scene import BRIEF, PATIENCE, SETTINGS, Log, Ran, fresh_database, own_server, stop_server
 from graphile_worker import make_worker_utils
-from graphile_worker.db import open as opening
-from graphile_worker.db.open import connect
-from graphile_worker.embedded import EmbeddedPostgres
+from graphile_worker.database.connections import open as opening
+from graphile_worker.database.connections.open import connect
+from graphile_worker.database.embedded import EmbeddedPostgres
 from graphile_worker.errors import ConnectionFailedError
 from graphile_worker.hooks.events import WorkerGetJobError
 from graphile_worker.testing.recorder import EventRecorder

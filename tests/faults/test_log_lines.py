@@ -10,9 +10,9 @@ import asyncpg
 import pytest
 
 from faults.scene import Log
-from graphile_worker.db.errors import explained
-from graphile_worker.schema_name import SchemaName
+from graphile_worker.database.connections.errors import explained
 from graphile_worker.testing.fake_clock import FakeClock
+from graphile_worker.values.schema_name import SchemaName
 from graphile_worker.worker.session.session import FailureLog
 
 PAGE = Path(__file__).parents[2] / "docs" / "reliability.md"

@@ -13,10 +13,10 @@ import asyncpg
 import pytest
 
 from graphile_worker import JobHelpers, JobSpec, make_worker_utils
+from graphile_worker.database.migrations import migrate
+from graphile_worker.database.sql import load
 from graphile_worker.errors import ConnectionFailedError
-from graphile_worker.migrate import migrate
-from graphile_worker.schema_name import SchemaName
-from graphile_worker.sql import load
+from graphile_worker.values.schema_name import SchemaName
 from support.server import DatabaseServer
 from support.working import PATIENCE, SCHEMA, Gate, Jobs, Workers, until, workers_of
 

@@ -10,11 +10,11 @@ import asyncpg
 import pytest
 
 from faults.scene import BRIEF, PATIENCE, Log, Ran, rate
+from graphile_worker.database.migrations import migrate
 from graphile_worker.errors import SchemaMissingError, SchemaTooNewError
 from graphile_worker.hooks.events import PoolFatalError, PoolListenSuccess, WorkerGetJobError
-from graphile_worker.migrate import migrate
-from graphile_worker.schema_name import SchemaName
 from graphile_worker.testing.recorder import EventRecorder
+from graphile_worker.values.schema_name import SchemaName
 from graphile_worker.worker import shutdown
 from support.working import SCHEMA, SELDOM, Gate, Jobs, Workers, terminate_workers, until, until_listening
 
@@ -83,7 +83,7 @@ async def test_a_schema_that_is_replaced_at_one_stroke_does_not_mix_up_tasks_or_
     )  # else another fetch comes later
     monkeypatch.setattr("graphile_worker.worker.control.watch.IDLE_INTERVAL", SELDOM)
     monkeypatch.setattr("graphile_worker.recovery.service.MAINTENANCE_AFTER", SELDOM)
-    monkeypatch.setattr("graphile_worker.recovery.unknown_tasks.FIRST_DELAY", SELDOM)
+    monkeypatch.setattr("graphile_worker.recovery.maintenance.unknown_tasks.FIRST_DELAY", SELDOM)
     monkeypatch.setattr("graphile_worker.recovery.rust_heartbeat.HEARTBEAT_INTERVAL", SELDOM)
     monkeypatch.setattr("graphile_worker.recovery.stale_locks.StaleLocks.start", lambda self: None)
     gate = Gate()
@@ -114,7 +114,7 @@ async def test_a_fetch_that_waits_for_a_new_schema_does_not_mix_up_jobs(
     """It locks a job with the id of the one that runs, before anybody has heard of the change."""
     monkeypatch.setattr("graphile_worker.worker.control.watch.IDLE_INTERVAL", SELDOM)
     monkeypatch.setattr("graphile_worker.recovery.service.MAINTENANCE_AFTER", SELDOM)
-    monkeypatch.setattr("graphile_worker.recovery.unknown_tasks.FIRST_DELAY", SELDOM)
+    monkeypatch.setattr("graphile_worker.recovery.maintenance.unknown_tasks.FIRST_DELAY", SELDOM)
     monkeypatch.setattr("graphile_worker.recovery.rust_heartbeat.HEARTBEAT_INTERVAL", SELDOM)
     monkeypatch.setattr("graphile_worker.recovery.stale_locks.StaleLocks.start", lambda self: None)
     gate = Gate()

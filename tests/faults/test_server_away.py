@@ -12,7 +12,7 @@ import asyncpg
 import pytest
 
 from faults.scene import BRIEF, PATIENCE, FastClock, Log, Ran, fresh_database, rate, set_system, stop_server
-from graphile_worker.embedded import EmbeddedPostgres
+from graphile_worker.database.embedded import EmbeddedPostgres
 from graphile_worker.hooks.events import PoolListenError, WorkerGetJobError
 from graphile_worker.testing.recorder import EventRecorder
 from support.working import Gate, Jobs, Workers, until, workers_of

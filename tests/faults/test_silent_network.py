@@ -15,8 +15,8 @@ import pytest
 
 from faults.scene import BRIEF, PATIENCE, FastClock, Log, Ran, fresh_database, rate
 from graphile_worker import make_worker_utils
-from graphile_worker.db import open as opening
-from graphile_worker.embedded import EmbeddedPostgres
+from graphile_worker.database.connections import open as opening
+from graphile_worker.database.embedded import EmbeddedPostgres
 from graphile_worker.hooks.events import PoolListenError, PoolListenSuccess, WorkerGetJobError
 from graphile_worker.recovery.lease import Lease
 from graphile_worker.runner import connection_budget

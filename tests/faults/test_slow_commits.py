@@ -9,7 +9,7 @@ import asyncpg
 
 from faults.scene import PATIENCE, fresh_database, set_system
 from graphile_worker import make_worker_utils
-from graphile_worker.embedded import EmbeddedPostgres
+from graphile_worker.database.embedded import EmbeddedPostgres
 from support.working import Jobs, until
 
 WAITING = "select count(*) from pg_stat_activity where datname = current_database() and wait_event = $1"

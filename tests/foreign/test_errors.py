@@ -14,7 +14,7 @@ import sqlalchemy.exc
 
 from foreign.places import EACH_ADAPTER, PLACES, Place
 from graphile_worker import JobSpec
-from graphile_worker.db.errors import sqlstate_of
+from graphile_worker.database.connections.errors import sqlstate_of
 from graphile_worker.errors import (
     InvalidArgumentError,
     JobNotAddedError,

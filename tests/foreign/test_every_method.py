@@ -9,11 +9,11 @@ import pytest
 
 from foreign.places import EACH_ADAPTER, Place
 from graphile_worker import JobFilter, JobSpec, WorkerUtils
-from graphile_worker.db.blocking import run_blocking
-from graphile_worker.db.connection import pause
-from graphile_worker.migrate import BREAKING_REVISIONS
-from graphile_worker.queries.inspection import JOB_ORDERS, JOB_STATES
-from graphile_worker.queries.maintenance import CLEANUP_TASKS
+from graphile_worker.database.connections.blocking import run_blocking
+from graphile_worker.database.connections.connection import pause
+from graphile_worker.database.migrations import BREAKING_REVISIONS
+from graphile_worker.database.statements.inspection import JOB_ORDERS, JOB_STATES
+from graphile_worker.database.statements.maintenance import CLEANUP_TASKS
 from migrations.earlier import go_back
 from recovery.dead import Graveyard
 

@@ -9,7 +9,7 @@ import pytest
 
 from foreign.places import Place
 from graphile_worker import JobSpec
-from graphile_worker.queries import spec_chunks
+from graphile_worker.database.statements import add_many
 
 TASKS = "select task_identifier from graphile_worker.jobs order by id"
 CHUNK = 40
@@ -18,7 +18,7 @@ MANY = 100  # more than two statements
 
 @pytest.fixture(autouse=True)
 def _small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spec_chunks, "CHUNK_SPECS", CHUNK)
+    monkeypatch.setattr(add_many, "CHUNK_SPECS", CHUNK)
 
 
 async def committed(observer: Any) -> list[str]:

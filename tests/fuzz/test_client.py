@@ -20,7 +20,7 @@ from fuzz.python_values import ANYTHING, Name, Number
 from fuzz.values import JSON_VALUES, SMALL_NUMBERS, names
 from graphile_worker import Job, JobSpec, WorkerUtils, make_worker_utils
 from graphile_worker.errors import InvalidArgumentError
-from graphile_worker.payload import encode
+from graphile_worker.values.payload import encode
 
 T = TypeVar("T")
 PRECISION = timedelta(milliseconds=1)  # instants are read as floats, which far from now are coarse

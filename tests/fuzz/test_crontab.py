@@ -22,10 +22,10 @@ from fuzz.python_values import ANYTHING
 from graphile_worker import CronItem, parse_cron_items, parse_crontab
 from graphile_worker.cron.due import cron_job
 from graphile_worker.cron.item import CronItemOptions, ParsedCronItem
+from graphile_worker.database.statements.schedules import CronMinute, schedule_cron_jobs
 from graphile_worker.errors import CrontabError
-from graphile_worker.queries.crontabs import CronMinute, schedule_cron_jobs
-from graphile_worker.schema_name import SchemaName
-from graphile_worker.text import parse_time_phrase
+from graphile_worker.values.schema_name import SchemaName
+from graphile_worker.values.text import parse_time_phrase
 from support.working import SCHEMA
 
 TASK = re.compile(r"[A-Za-z_][A-Za-z0-9_:/-]*")

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from fuzz.cases import fuzzed, tried
 from graphile_worker.errors import TaskLoadError
-from graphile_worker.tasks.load import load_tasks
+from graphile_worker.tasks.loading.load import load_tasks
 from graphile_worker.tasks.registry import TaskRegistry
 
 SOURCES = [

@@ -50,7 +50,7 @@ async def test_that_ignores_everything():
 """
 WAITS = """
 import subprocess, sys, time
-from graphile_worker.embedded import EmbeddedPostgres
+from graphile_worker.database.embedded import EmbeddedPostgres
 
 def test_that_waits(database_url, tmp_path_factory):
     subprocess.Popen([sys.executable, "-c", "import time; time.sleep(3600)"])

@@ -14,9 +14,9 @@ import asyncpg
 import pytest
 
 from graphile_worker import JobSpec, WorkerUtils
-from graphile_worker.queries import lock_waits
-from graphile_worker.queries.job_filter import JobFilter
-from graphile_worker.queries.maintenance import CleanupTask
+from graphile_worker.database.statements import manage_jobs
+from graphile_worker.database.statements.job_filter import JobFilter
+from graphile_worker.database.statements.maintenance import CleanupTask
 from support.holding import TASK, HoldingWorker
 from support.working import PATIENCE, SCHEMA, Jobs, until
 
@@ -244,7 +244,7 @@ async def test_a_cancel_by_filter_comes_back_for_held_jobs(
 async def test_a_cancel_by_filter_leaves_jobs_that_stay_held(
     holding: HoldingWorker, utils: WorkerUtils, jobs: Jobs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lock_waits, "MOST", "200ms")
+    monkeypatch.setattr(manage_jobs, "MOST", "200ms")
     await holding.start(hold=LONG)
     ids = await holding.hold()
     async with asyncio.timeout(PATIENCE):

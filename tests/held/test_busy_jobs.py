@@ -18,8 +18,8 @@ import pytest
 
 from graphile_worker import WorkerUtils, make_sync_worker_utils, make_worker_utils
 from graphile_worker.admin import admin_app, everyone_may
+from graphile_worker.database.statements import manage_jobs
 from graphile_worker.errors import JobBusyError
-from graphile_worker.queries import lock_waits
 from support.command_line import COMMAND, clean_environment
 from support.holding import HoldingWorker
 from support.working import PATIENCE, SCHEMA, Jobs, until
@@ -37,7 +37,7 @@ CALLS: dict[str, Callable[[WorkerUtils, int], Awaitable[Any]]] = {
 @pytest.fixture
 def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing ends the transactions of these tests: who waits for them need not wait for long."""
-    monkeypatch.setattr(lock_waits, "MOST", "200ms")
+    monkeypatch.setattr(manage_jobs, "MOST", "200ms")
 
 
 @asynccontextmanager
@@ -99,7 +99,7 @@ async def test_the_wait_is_long_enough_for_a_worker_that_is_not_blocked(
 async def test_a_shorter_timeout_of_the_session_applies(
     jobs: Jobs, database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lock_waits, "MOST", "10min")
+    monkeypatch.setattr(manage_jobs, "MOST", "10min")
     job_id = await jobs.add("a")
     url = impatient(database_url)
     async with make_worker_utils(connection_string=url) as utils, held(database_url, job_id):

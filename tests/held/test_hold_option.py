@@ -8,7 +8,7 @@ import pytest
 
 from graphile_worker.cli.main import run_main
 from graphile_worker.errors import ConfigError
-from graphile_worker.options import WorkerOptions
+from graphile_worker.values.options import WorkerOptions
 
 
 def test_it_takes_seconds_or_a_timedelta() -> None:

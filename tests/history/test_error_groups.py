@@ -11,8 +11,8 @@ import pytest
 
 from graphile_worker import ErrorGroup, WorkerUtils, make_worker_utils, task
 from graphile_worker.cli.main import run_main
-from graphile_worker.schema_name import SchemaName
-from graphile_worker.sql import load
+from graphile_worker.database.sql import load
+from graphile_worker.values.schema_name import SchemaName
 from support.working import SCHEMA, Jobs, Workers, until
 
 ERRORS, GROUPS = f"{SCHEMA}._private_py_errors", f"{SCHEMA}._private_py_error_groups"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from graphile_worker.history.fingerprint import fingerprint, place_in, template_of
+from graphile_worker.history.error_groups import fingerprint, place_in, template_of
 from support.cases import looped
 
 TRACEBACK = """Traceback (most recent call last):

@@ -13,9 +13,9 @@ import asyncpg
 import pytest
 
 from graphile_worker import task
+from graphile_worker.database.sql import FOLDER
 from graphile_worker.history.partitions import add_partitions, drop_expired, is_partition_missing
-from graphile_worker.schema_name import SchemaName
-from graphile_worker.sql import FOLDER
+from graphile_worker.values.schema_name import SchemaName
 from support.cases import looped
 from support.working import PATIENCE, SCHEMA, Jobs, Workers, until
 

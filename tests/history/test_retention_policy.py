@@ -8,8 +8,8 @@ import pytest
 
 from graphile_worker import WorkerOptions, task
 from graphile_worker.errors import ConfigError, InvalidArgumentError, TaskLoadError
-from graphile_worker.retention import Retention, RetentionPolicy, is_awaited, keep_flags
-from graphile_worker.tasks.keep_option import task_keep
+from graphile_worker.tasks.options import task_keep
+from graphile_worker.values.retention import Retention, RetentionPolicy, is_awaited, keep_flags
 from support.cases import looped
 
 WEEK, DAY = 604_800.0, 86_400.0

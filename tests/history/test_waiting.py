@@ -12,9 +12,9 @@ import pytest
 
 from graphile_worker import JobHandle, JobHelpers, WorkerUtils, make_worker_utils, task
 from graphile_worker.client.following import read_current_states
-from graphile_worker.embedded import EmbeddedPostgres
+from graphile_worker.database.embedded import EmbeddedPostgres
 from graphile_worker.errors import GraphileWorkerError, InvalidArgumentError, JobFailedError, JobGoneError
-from graphile_worker.schema_name import SchemaName
+from graphile_worker.values.schema_name import SchemaName
 from support.pgbouncer import pgbouncer_to
 from support.scratch import scratch_folder
 from support.server import chosen_programs

@@ -14,9 +14,9 @@ from graphile_worker import Hooks, WorkerOptions, task
 from graphile_worker.history.partitions import drop_expired
 from graphile_worker.history.upkeep import MoveFailed, history_maintenance
 from graphile_worker.hooks.events import JobFailed
-from graphile_worker.retention import Retention, RetentionPolicy
-from graphile_worker.schema_name import SchemaName
 from graphile_worker.testing.recorder import EventRecorder
+from graphile_worker.values.retention import Retention, RetentionPolicy
+from graphile_worker.values.schema_name import SchemaName
 from support.working import MODES, SCHEMA, Jobs, Workers, headline, until
 
 HISTORY, ERRORS = f"{SCHEMA}._private_py_history", f"{SCHEMA}._private_py_errors"

@@ -10,9 +10,9 @@ import pytest
 from graphile_worker import Hooks
 from graphile_worker.errors import PluginError
 from graphile_worker.hooks import WorkerContext
-from graphile_worker.hooks.plugins import Plugins
-from graphile_worker.job import Job
-from graphile_worker.options import WorkerOptions
+from graphile_worker.hooks.hooks import Plugins
+from graphile_worker.values.job import Job
+from graphile_worker.values.options import WorkerOptions
 from support.cases import looped
 from support.working import Jobs, Workers, until
 

@@ -10,7 +10,7 @@ import pytest
 from graphile_worker import Hooks, Job, run_once
 from graphile_worker.errors import ConfigError
 from graphile_worker.hooks import CallNext
-from graphile_worker.outcome import Completed, Failed, Outcome
+from graphile_worker.values.outcome import Completed, Failed, Outcome
 from support.working import Jobs
 
 where: ContextVar[str] = ContextVar("where", default="outside")

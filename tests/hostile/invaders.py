@@ -16,8 +16,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from graphile_worker.schema_name import SchemaName
-from graphile_worker.sql import FOLDER, load
+from graphile_worker.database.sql import FOLDER, load
+from graphile_worker.values.schema_name import SchemaName
 from hostile.exact_calls import PRINT_TREES
 
 ROLE = "gw_test_stranger"

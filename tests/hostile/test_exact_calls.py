@@ -9,9 +9,9 @@ from typing import Any
 import asyncpg
 import pytest
 
-from graphile_worker.db.array_types import teach_arrays
-from graphile_worker.schema_name import SchemaName
-from graphile_worker.sql import load
+from graphile_worker.database.connections.encoding import teach_arrays
+from graphile_worker.database.sql import load
+from graphile_worker.values.schema_name import SchemaName
 from hostile.exact_calls import PRINT_TREES, Reader, Watched
 from hostile.invaders import CANNOT_BE_PREPARED, paths, text_of
 from recovery.dead import Graveyard

@@ -8,9 +8,9 @@ from typing import Any
 import asyncpg
 import pytest
 
+from graphile_worker.database.sql import load
 from graphile_worker.recovery.lease import Lease
-from graphile_worker.schema_name import SchemaName
-from graphile_worker.sql import load
+from graphile_worker.values.schema_name import SchemaName
 from graphile_worker.worker.session.session import Sessions
 from hostile.invaders import (
     CANNOT_BE_PREPARED,

@@ -36,16 +36,16 @@ from graphile_worker import (
 )
 from graphile_worker.admin import admin_app, everyone_may
 from graphile_worker.admin.table import ROUTES
-from graphile_worker.embedded import EmbeddedPostgres
+from graphile_worker.database.embedded import EmbeddedPostgres
+from graphile_worker.database.migrations import migrate
+from graphile_worker.database.statements.inspection import JOB_ORDERS, JOB_STATES, JobFilter
+from graphile_worker.database.statements.maintenance import CLEANUP_TASKS
 from graphile_worker.errors import WorkerNotFoundError
 from graphile_worker.history.records import HistoryFilter
-from graphile_worker.migrate import migrate
-from graphile_worker.queries.inspection import JOB_ORDERS, JOB_STATES, JobFilter
-from graphile_worker.queries.maintenance import CLEANUP_TASKS
-from graphile_worker.schema_name import SchemaName
 from graphile_worker.testing.database import DatabaseServer
 from graphile_worker.testing.recorder import EventRecorder
 from graphile_worker.testing.scratch import scratch_folder
+from graphile_worker.values.schema_name import SchemaName
 from hostile.exact_calls import Reader
 from hostile.invaders import invade
 from hostile.server_log import SETTINGS, messages

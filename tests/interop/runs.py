@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from graphile_worker.schema_name import SchemaName
+from graphile_worker.values.schema_name import SchemaName
 from support.working import until
 
 TABLE = """

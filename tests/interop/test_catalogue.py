@@ -40,8 +40,8 @@ async def test_our_ledger_is_nodes(our_database: SharedDatabase, node_database: 
 async def test_the_catalogues_agree_in_a_schema_with_an_awkward_name(
     our_database: SharedDatabase, node_database: SharedDatabase
 ) -> None:
-    from graphile_worker.migrate import migrate
-    from graphile_worker.schema_name import SchemaName
+    from graphile_worker.database.migrations import migrate
+    from graphile_worker.values.schema_name import SchemaName
 
     name = 'Jobs of "B" & Co'
     await migrate(our_database.connection, SchemaName(name))

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from graphile_worker import FailedJob, GiveUp, RetryIn, Snooze, make_worker_utils, run_once, task
-from graphile_worker.failure_handler import FailureHandler
-from graphile_worker.recovery.other_failures import NotifyFailureHandlers
-from graphile_worker.schema_name import SchemaName
+from graphile_worker.recovery.maintenance.cancelled_jobs import NotifyFailureHandlers
+from graphile_worker.values.outcome import FailureHandler
+from graphile_worker.values.schema_name import SchemaName
 from interop.conftest import SharedDatabase
 
 pytestmark = pytest.mark.interop

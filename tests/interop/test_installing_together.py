@@ -9,8 +9,8 @@ from contextlib import AsyncExitStack, asynccontextmanager
 import asyncpg
 import pytest
 
-from graphile_worker.migrate import MigrationReport, migrate
-from graphile_worker.schema_name import SchemaName
+from graphile_worker.database.migrations import MigrationReport, migrate
+from graphile_worker.values.schema_name import SchemaName
 from interop import catalogue
 from interop.conftest import SharedDatabase, shared_database
 from interop.node import Ended

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from graphile_worker import make_worker_utils
+from graphile_worker.database.migrations import migrate
 from graphile_worker.errors import SchemaTooOldError
-from graphile_worker.migrate import migrate
-from graphile_worker.schema_name import SchemaName
+from graphile_worker.values.schema_name import SchemaName
 from interop import catalogue
 from interop.conftest import SharedDatabase
 from interop.node import Ended

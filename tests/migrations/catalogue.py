@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from graphile_worker.schema_name import SchemaName
+from graphile_worker.values.schema_name import SchemaName
 
 COLUMNS = """
 select class.relname::text, array_agg(

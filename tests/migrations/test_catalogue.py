@@ -8,8 +8,8 @@ from typing import Any
 import asyncpg
 import pytest
 
-from graphile_worker.migrate import migrate
-from graphile_worker.schema_name import SchemaName
+from graphile_worker.database.migrations import migrate
+from graphile_worker.values.schema_name import SchemaName
 from migrations.catalogue import read_catalogue
 from support.rust_port import REGISTER_NAMES
 

@@ -11,9 +11,9 @@ from urllib.parse import quote, urlsplit, urlunsplit
 import asyncpg
 import pytest
 
+from graphile_worker.database.migrations import migrate, migration_sql
 from graphile_worker.errors import MigrationError, PermissionDeniedError
-from graphile_worker.migrate import migrate, migration_sql
-from graphile_worker.schema_name import SchemaName
+from graphile_worker.values.schema_name import SchemaName
 from migrations.catalogue import read_catalogue
 from migrations.listening import heard_by
 

@@ -10,10 +10,10 @@ from typing import Any
 import asyncpg
 import pytest
 
-from graphile_worker.migrate import known_own_objects, migrate
-from graphile_worker.migrate.own_functions import EARLIER, digest
-from graphile_worker.schema_name import SchemaName
-from graphile_worker.sql import FOLDER, load
+from graphile_worker.database.migrations import known_own_objects, migrate
+from graphile_worker.database.migrations.own_functions import EARLIER, digest
+from graphile_worker.database.sql import FOLDER, load
+from graphile_worker.values.schema_name import SchemaName
 
 SCHEMA = SchemaName()
 NUMBER = 23

@@ -9,9 +9,9 @@ from typing import Any
 import asyncpg
 import pytest
 
-from graphile_worker.migrate import BREAKING_REVISIONS, migrate
-from graphile_worker.schema_name import SchemaName
-from graphile_worker.sql import load
+from graphile_worker.database.migrations import BREAKING_REVISIONS, migrate
+from graphile_worker.database.sql import load
+from graphile_worker.values.schema_name import SchemaName
 from migrations.catalogue import read_catalogue
 from migrations.waiting import is_blocked
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from graphile_worker.database.migrations import migrate
+from graphile_worker.database.migrations.refusals import check_server
+from graphile_worker.database.migrations.state import SchemaState, read_state
 from graphile_worker.errors import MigrationError, SchemaTooNewError, SchemaTooOldError
-from graphile_worker.migrate import migrate
-from graphile_worker.migrate.refusals import check_server
-from graphile_worker.migrate.state import SchemaState, read_state
-from graphile_worker.schema_name import SchemaName
+from graphile_worker.values.schema_name import SchemaName
 from migrations.catalogue import read_catalogue
 from migrations.earlier import go_back
 from support.rust_port import RustPort

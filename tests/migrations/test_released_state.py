@@ -12,8 +12,8 @@ import asyncpg
 import pytest
 
 from graphile_worker import make_worker_utils, run_migrations
-from graphile_worker.migrate import known_own_objects, migrate
-from graphile_worker.schema_name import SchemaName
+from graphile_worker.database.migrations import known_own_objects, migrate
+from graphile_worker.values.schema_name import SchemaName
 from migrations.catalogue import read_catalogue
 from migrations.released_worker import ReleasedWorker, released_schema, released_statements
 from recovery.dead import QUICK, Graveyard

@@ -8,8 +8,8 @@ from typing import Any
 import asyncpg
 import pytest
 
-from graphile_worker.migrate import migrate, migration_sql
-from graphile_worker.schema_name import SchemaName
+from graphile_worker.database.migrations import migrate, migration_sql
+from graphile_worker.values.schema_name import SchemaName
 from migrations.catalogue import read_catalogue
 
 

@@ -18,8 +18,8 @@ import click
 import pytest
 
 from graphile_worker import configure_logging
-from graphile_worker.job import current_helpers
-from graphile_worker.observability.log_format import PipeHandler
+from graphile_worker.logs.log_format import PipeHandler
+from graphile_worker.values.job import current_helpers
 from observability.test_log_plugin import make_job
 from support.process_state import restored_process
 

@@ -10,12 +10,12 @@ import pytest
 
 from graphile_worker.errors import BatchFailureError, ConfigError, PayloadError
 from graphile_worker.hooks import Events, Hooks, events
-from graphile_worker.job import Job
-from graphile_worker.observability import LogPlugin
-from graphile_worker.observability.log_format import TextFormatter
-from graphile_worker.retry import back_off
-from graphile_worker.spec import CronJob
-from graphile_worker.text import duration as waiting_time
+from graphile_worker.logs import LogPlugin
+from graphile_worker.logs.log_format import TextFormatter
+from graphile_worker.values.job import Job
+from graphile_worker.values.retry import back_off
+from graphile_worker.values.spec import CronJob
+from graphile_worker.values.text import duration as waiting_time
 
 NOW = datetime(2030, 1, 1, 12, 0, tzinfo=UTC)
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import asyncpg
 
-from graphile_worker.queries.names import register_tasks
-from graphile_worker.schema_name import SchemaName
+from graphile_worker.database.statements.fetch import register_tasks
+from graphile_worker.values.schema_name import SchemaName
 from plans.backlogs import OURS, READY, fill, jobs
 from plans.explaining import ExplainingConnection, tune
 from support.server import DatabaseServer

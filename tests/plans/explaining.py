@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
-from graphile_worker.db.server_version import sorts_within_groups
-from graphile_worker.schema_name import SchemaName
-from graphile_worker.sql import load
+from graphile_worker.database.sql import load
+from graphile_worker.database.statements.inspection import sorts_within_groups
+from graphile_worker.values.schema_name import SchemaName
 
 JOBS = "_private_jobs"
 NO_SCANS = frozenset({"ModifyTable", "LockRows"})

@@ -11,8 +11,8 @@ import pytest
 
 from graphile_worker.admin.models.jobs import ListOrder
 from graphile_worker.admin.service import counts, search
-from graphile_worker.queries.inspection import JobFilter
-from graphile_worker.sql import load
+from graphile_worker.database.sql import load
+from graphile_worker.database.statements.inspection import JobFilter
 from plans.backlogs import LATER, SIZE, jobs, queues
 from plans.desks import STATISTICS, Desk, desk_in, filled_databases
 from plans.explaining import Plan

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from graphile_worker.queries.bulk_changes import (
+from graphile_worker.database.sql import load
+from graphile_worker.database.statements.bulk_changes import (
     COMPLETE,
     READ,
     STEP,
@@ -20,8 +21,7 @@ from graphile_worker.queries.bulk_changes import (
     failure,
     new_schedule,
 )
-from graphile_worker.queries.inspection import JobFilter
-from graphile_worker.sql import load
+from graphile_worker.database.statements.inspection import JobFilter
 from plans.backlogs import EARLIER, FOREIGN, LATER, OURS, SIZE, jobs, queues
 from plans.desks import STATISTICS, Desk, desk_in, filled_databases
 from plans.explaining import Plan

@@ -11,12 +11,11 @@ from typing import Any
 
 import pytest
 
-from graphile_worker.queries.bulk_changes import READ, BulkWalk, cancellation
-from graphile_worker.queries.cancel import cancel_jobs, cancel_reasons
-from graphile_worker.queries.control import read_control_state
-from graphile_worker.queries.end_cancelled import leftover_cancels
-from graphile_worker.queries.inspection import JobFilter
-from graphile_worker.sql import load
+from graphile_worker.database.sql import load
+from graphile_worker.database.statements.bulk_changes import READ, BulkWalk, cancellation
+from graphile_worker.database.statements.control import leftover_cancels, read_control_state
+from graphile_worker.database.statements.inspection import JobFilter
+from graphile_worker.database.statements.manage_jobs import cancel_jobs, cancel_reasons
 from plans.backlogs import EARLIER, FOREIGN, LATER, SCHEMA, SIZE, jobs, queues
 from plans.desks import STATISTICS, Desk, desk_in, filled_databases
 from plans.explaining import Plan

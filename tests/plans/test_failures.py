@@ -14,13 +14,13 @@ from typing import Any
 
 import pytest
 
-from graphile_worker.job import Job
-from graphile_worker.queries.cancel import cancel_jobs
-from graphile_worker.queries.end_cancelled import CancelledJob
-from graphile_worker.queries.fetch import get_jobs
-from graphile_worker.queries.write import Written, write
-from graphile_worker.queries.write_plan import ErrorRecord, Failure, Outcomes, WritePlanner
-from graphile_worker.retention import Retention
+from graphile_worker.database.statements.control import CancelledJob
+from graphile_worker.database.statements.fetch import get_jobs
+from graphile_worker.database.statements.manage_jobs import cancel_jobs
+from graphile_worker.database.statements.write import Written, write
+from graphile_worker.database.statements.write_plan import ErrorRecord, Failure, Outcomes, WritePlanner
+from graphile_worker.values.job import Job
+from graphile_worker.values.retention import Retention
 from plans.backlogs import LATER, SCHEMA, SIZE, jobs, prepare, queues
 from plans.desks import Desk, desk_in
 from plans.explaining import ExplainingConnection

@@ -13,10 +13,9 @@ from typing import Any
 import asyncpg
 import pytest
 
-from graphile_worker.job import Job
-from graphile_worker.queries.add import add_job
-from graphile_worker.queries.add_many import add_jobs
-from graphile_worker.queries.fetch import (
+from graphile_worker.database.statements.add import add_job
+from graphile_worker.database.statements.add_many import add_jobs
+from graphile_worker.database.statements.fetch import (
     MANY_PRIORITIES,
     Ranges,
     get_announced_jobs,
@@ -27,10 +26,11 @@ from graphile_worker.queries.fetch import (
     list_priorities,
     may_queues_be_next,
 )
-from graphile_worker.queries.held_batches import ID, end_batch, get_held_jobs
-from graphile_worker.queries.write import Written, return_jobs, write
-from graphile_worker.queries.write_plan import Continuation, Failure, Outcomes, WritePlanner
-from graphile_worker.spec import JobSpec
+from graphile_worker.database.statements.held_batches import ID, end_batch, get_held_jobs
+from graphile_worker.database.statements.write import Written, return_jobs, write
+from graphile_worker.database.statements.write_plan import Continuation, Failure, Outcomes, WritePlanner
+from graphile_worker.values.job import Job
+from graphile_worker.values.spec import JobSpec
 from graphile_worker.worker.session import watermarks
 from graphile_worker.worker.session.watermarks import Watermarks, reach_of
 from plans.backlogs import (

@@ -13,6 +13,7 @@ from typing import Any
 import asyncpg
 import pytest
 
+from graphile_worker.database.sql import load
 from graphile_worker.history.error_groups import list_error_groups
 from graphile_worker.history.records import (
     HistoryFilter,
@@ -22,8 +23,7 @@ from graphile_worker.history.records import (
     list_errors,
     list_finished_jobs,
 )
-from graphile_worker.schema_name import SchemaName
-from graphile_worker.sql import load
+from graphile_worker.values.schema_name import SchemaName
 from plans.backlogs import LATER, SCHEMA, SIZE, jobs
 from plans.desks import STATEMENTS_FOR, STATISTICS, Desk, desk_in, filled_databases
 from plans.explaining import Plan

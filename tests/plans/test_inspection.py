@@ -10,12 +10,17 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
+from graphile_worker.database.statements import inspection as inspect
+from graphile_worker.database.statements.inspection import (
+    READ_JOBS,
+    JobFilter,
+    JobOrder,
+    JobState,
+    ready_tasks,
+)
+from graphile_worker.database.statements.maintenance import cleanup
 from graphile_worker.diagnostics import facts as diagnose
-from graphile_worker.queries import inspection as inspect
-from graphile_worker.queries.inspection import JobFilter, JobOrder, JobState
-from graphile_worker.queries.maintenance import cleanup
-from graphile_worker.queries.ready_tasks import READ_JOBS, ready_tasks
-from graphile_worker.recovery import worker_rows
+from graphile_worker.recovery.registry import workers
 from plans.backlogs import LATER, SIZE, jobs, queues
 from plans.desks import STATEMENTS_FOR, STATISTICS, Desk, desk_in, filled_databases
 from plans.explaining import Plan
@@ -143,8 +148,8 @@ async def test_queues_without_a_row_are_found_from_queue_to_queue(desk: Desk) ->
 async def test_workers_are_listed_without_a_scan_of_a_large_table(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(worker_rows, "SCANNED_PAGES", min(worker_rows.SCANNED_PAGES, SIZE // 1000))
-    found = await worker_rows.list_workers(desk.explaining, desk.schema)
+    monkeypatch.setattr(workers, "SCANNED_PAGES", min(workers.SCANNED_PAGES, SIZE // 1000))
+    found = await workers.list_workers(desk.explaining, desk.schema)
     assert (list(found), found.is_complete) == ([], False)
     (plan,) = desk.explaining.plans
     assert plan.touched == 0, plan.describe()
@@ -154,7 +159,7 @@ async def test_workers_are_listed_without_a_scan_of_a_large_table(
 async def test_the_doctor_checks_locks_without_a_scan_of_a_large_table(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(worker_rows, "SCANNED_PAGES", min(worker_rows.SCANNED_PAGES, SIZE // 1000))
+    monkeypatch.setattr(workers, "SCANNED_PAGES", min(workers.SCANNED_PAGES, SIZE // 1000))
     await diagnose.locks(desk.explaining, desk.schema, has_workers=True, scan=False)
     assert sum(plan.all_pages for plan in desk.explaining.plans) <= PAGES
     assert sum(plan.touched for plan in desk.explaining.plans) == 0
@@ -162,7 +167,7 @@ async def test_the_doctor_checks_locks_without_a_scan_of_a_large_table(
 
 async def test_on_request_workers_take_one_pass_over_the_table(desk: Desk) -> None:
     """No index leads to locked jobs: every plain job would pay for it."""
-    (worker,) = await worker_rows.list_workers(desk.explaining, desk.schema, scan=True)
+    (worker,) = await workers.list_workers(desk.explaining, desk.schema, scan=True)
     assert worker.job_ids == [100, 101, 102]
     (plan,) = desk.explaining.plans
     (scan,) = (scan for scan in plan.job_scans if scan["Node Type"] == "Seq Scan")

@@ -26,8 +26,8 @@ from graphile_worker.admin.hub import hubs_of
 from graphile_worker.admin.routes import Route
 from graphile_worker.admin.service.series import RANGES
 from graphile_worker.admin.table import ROUTES
-from graphile_worker.schema_name import SchemaName
-from graphile_worker.statistics.upkeep import FoldHours
+from graphile_worker.metrics.upkeep import FoldHours
+from graphile_worker.values.schema_name import SchemaName
 from support.server import DatabaseServer
 
 JOBS = int(os.environ.get("SCALE_JOBS", "40000"))

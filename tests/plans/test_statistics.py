@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from graphile_worker.queries.statistics import read_samples, read_statistics
-from graphile_worker.statistics import backlog, upkeep
-from graphile_worker.statistics.backlog import COUNTED, SCANNED_PAGES
-from graphile_worker.statistics.upkeep import DeleteOldStatistics, FoldMinutes, SampleJobs
+from graphile_worker.history.statistics import read_samples, read_statistics
+from graphile_worker.metrics import backlog, upkeep
+from graphile_worker.metrics.backlog import COUNTED, SCANNED_PAGES
+from graphile_worker.metrics.upkeep import DeleteOldStatistics, FoldMinutes, SampleJobs
 from plans.backlogs import LATER, SIZE, jobs
 from plans.desks import STATISTICS, Desk, desk_in, filled_databases
 from plans.explaining import Plan

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from graphile_worker.job import Job
-from graphile_worker.queries.fetch import get_announced_jobs, get_jobs, get_plain_jobs
-from graphile_worker.queries.names import register_tasks
-from graphile_worker.queries.write import Written, write
-from graphile_worker.queries.write_plan import Continuation, Failure, Outcomes, WritePlanner
-from graphile_worker.schema_name import SchemaName
+from graphile_worker.database.statements.fetch import (
+    get_announced_jobs,
+    get_jobs,
+    get_plain_jobs,
+    register_tasks,
+)
+from graphile_worker.database.statements.write import Written, write
+from graphile_worker.database.statements.write_plan import Continuation, Failure, Outcomes, WritePlanner
+from graphile_worker.values.job import Job
+from graphile_worker.values.schema_name import SchemaName
 
 
 class Statements:

@@ -9,10 +9,9 @@ from typing import Any
 
 import pytest
 
-from graphile_worker.db.server_version import sorts_within_groups
+from graphile_worker.database.statements.inspection import JobFilter, list_jobs, sorts_within_groups
 from graphile_worker.history.records import HistoryFilter, list_finished_jobs
-from graphile_worker.queries.inspection import JobFilter, list_jobs
-from graphile_worker.schema_name import SchemaName
+from graphile_worker.values.schema_name import SchemaName
 from plans.explaining import ExplainingConnection
 from support.working import SCHEMA
 

@@ -9,9 +9,8 @@ import asyncpg
 import pytest
 from msgspec.structs import replace
 
-from graphile_worker.job import Job
-from graphile_worker.queries.fetch import may_queues_be_next
-from graphile_worker.queries.held_batches import (
+from graphile_worker.database.statements.fetch import may_queues_be_next
+from graphile_worker.database.statements.held_batches import (
     BACKLOG,
     ID,
     RowsKeptError,
@@ -23,6 +22,7 @@ from graphile_worker.queries.held_batches import (
     settle_jobs,
     warm_up,
 )
+from graphile_worker.values.job import Job
 from plans.explaining import tune
 from queries.statements import Statements, statements_on
 from support.working import SCHEMA, Jobs

@@ -8,7 +8,7 @@ from typing import Any
 import asyncpg
 import pytest
 
-from graphile_worker.queries.held_batches import (
+from graphile_worker.database.statements.held_batches import (
     ID,
     KEYED_SHARE,
     CursorPosition,

@@ -8,14 +8,18 @@ from typing import Any
 import asyncpg
 import pytest
 
-from graphile_worker.db.array_types import teach_arrays
-from graphile_worker.job import Job
-from graphile_worker.limit import Limit
-from graphile_worker.queries.limits import LimitState, get_limited_jobs, register_limits
-from graphile_worker.queries.names import register_tasks
-from graphile_worker.queries.widths import set_tracks
-from graphile_worker.schema_name import SchemaName
-from graphile_worker.sql import load
+from graphile_worker.database.connections.encoding import teach_arrays
+from graphile_worker.database.sql import load
+from graphile_worker.database.statements.fetch import register_tasks
+from graphile_worker.database.statements.limits import (
+    LimitState,
+    get_limited_jobs,
+    register_limits,
+    set_tracks,
+)
+from graphile_worker.values.concurrency import Limit
+from graphile_worker.values.job import Job
+from graphile_worker.values.schema_name import SchemaName
 
 SCHEMA = SchemaName()
 LIMITS = "graphile_worker._private_py_limits"

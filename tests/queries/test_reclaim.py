@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from graphile_worker.recovery.reclaim import reclaim_jobs
+from graphile_worker.recovery.orphaned_jobs import reclaim_jobs
 from queries.statements import statements_on
 from support.working import SCHEMA, Jobs
 

@@ -9,7 +9,7 @@ from typing import Any
 import asyncpg
 import pytest
 
-from graphile_worker.queries.held_batches import get_held_jobs
+from graphile_worker.database.statements.held_batches import get_held_jobs
 from plans.explaining import Plan, tune
 from queries.statements import Statements, statements_on
 

@@ -7,14 +7,14 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from graphile_worker.db.sql_text import without_comments
-from graphile_worker.queries.add import add_statement, job_from_row
-from graphile_worker.queries.add_many import add_many_steps
-from graphile_worker.queries.crontabs import CronMinute, cron_statement
-from graphile_worker.queries.statement import Statement
-from graphile_worker.schema_name import SchemaName
-from graphile_worker.spec import CronJob, JobSpec
-from graphile_worker.sql import FOLDER
+from graphile_worker.database.connections.encoding import without_comments
+from graphile_worker.database.connections.statement import Statement
+from graphile_worker.database.sql import FOLDER
+from graphile_worker.database.statements.add import add_statement, job_from_row
+from graphile_worker.database.statements.add_many import add_many_steps
+from graphile_worker.database.statements.schedules import CronMinute, cron_statement
+from graphile_worker.values.schema_name import SchemaName
+from graphile_worker.values.spec import CronJob, JobSpec
 
 NOW = datetime(2026, 1, 2, 3, 4, tzinfo=UTC)
 PLAIN = (type(None), bool, int, float, str, datetime, list)

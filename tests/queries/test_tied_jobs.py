@@ -8,8 +8,8 @@ from typing import Any
 import asyncpg
 import pytest
 
-from graphile_worker.queries.fetch import Ranges
-from graphile_worker.queries.held_batches import (
+from graphile_worker.database.statements.fetch import Ranges
+from graphile_worker.database.statements.held_batches import (
     ID,
     RUN_AT,
     CursorPosition,

@@ -11,12 +11,12 @@ from typing import Any
 import asyncpg
 import pytest
 
-from graphile_worker.queries.write import Written, return_jobs
-from graphile_worker.queries.write_plan import NOTHING_KEPT, Continuation, ErrorRecord
+from graphile_worker.database.sql import load
+from graphile_worker.database.statements.write import Written, return_jobs
+from graphile_worker.database.statements.write_plan import NOTHING_KEPT, Continuation, ErrorRecord
 from graphile_worker.recovery.stale_locks import reset_locked
-from graphile_worker.retry import back_off
-from graphile_worker.schema_name import SchemaName
-from graphile_worker.sql import load
+from graphile_worker.values.retry import back_off
+from graphile_worker.values.schema_name import SchemaName
 from queries.statements import Statements, statements_on
 from support.working import SCHEMA, Jobs
 

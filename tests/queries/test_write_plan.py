@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from graphile_worker.errors import JobInterruptedError
-from graphile_worker.outcome import COMPLETED, Completed, Finished, Interrupted, failed
-from graphile_worker.queries.write_plan import (
+from graphile_worker.database.sql import FOLDER
+from graphile_worker.database.statements.write_plan import (
     MANY,
     MISSING_IDS,
     NEAR,
@@ -28,8 +27,9 @@ from graphile_worker.queries.write_plan import (
     WritePlanner,
     outcomes_of,
 )
-from graphile_worker.retention import Retention
-from graphile_worker.sql import FOLDER
+from graphile_worker.errors import JobInterruptedError
+from graphile_worker.values.outcome import COMPLETED, Completed, Finished, Interrupted, failed
+from graphile_worker.values.retention import Retention
 from support.finished import finished
 
 NEXT = Continuation(tasks={1: "step", 7: "other"})

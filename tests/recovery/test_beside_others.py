@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from graphile_worker.recovery.stale_locks import reset_locked
-from graphile_worker.schema_name import SchemaName
 from graphile_worker.testing.fake_clock import FakeClock
+from graphile_worker.values.schema_name import SchemaName
 from recovery.dead import Graveyard
 from support.working import SCHEMA, Gate, Jobs, Workers, until
 

@@ -14,10 +14,10 @@ import asyncpg
 import pytest
 
 from graphile_worker.client import WorkerUtils
-from graphile_worker.migrate import migrate
+from graphile_worker.database.migrations import migrate
 from graphile_worker.recovery import rust_heartbeat
-from graphile_worker.recovery.running_tasks import running_tasks
-from graphile_worker.schema_name import SchemaName
+from graphile_worker.recovery.registry.workers import running_tasks
+from graphile_worker.values.schema_name import SchemaName
 from migrations.catalogue import read_catalogue
 from recovery.dead import QUICK, QUICK_ENVIRONMENT, Graveyard
 from recovery.history import History

@@ -13,15 +13,14 @@ import asyncpg
 import pytest
 
 from graphile_worker.client import WorkerUtils
-from graphile_worker.clock import uptime
+from graphile_worker.database.statements.fetch import get_jobs, register_tasks
 from graphile_worker.errors import WorkerStoppedError
 from graphile_worker.hooks.events import JobCompleted, JobInterrupted, PoolEvicted
-from graphile_worker.job import Job
-from graphile_worker.queries.fetch import get_jobs
-from graphile_worker.queries.names import register_tasks
 from graphile_worker.recovery.lease import Lease
-from graphile_worker.schema_name import SchemaName
 from graphile_worker.testing.recorder import EventRecorder
+from graphile_worker.values.clock import uptime
+from graphile_worker.values.job import Job
+from graphile_worker.values.schema_name import SchemaName
 from graphile_worker.worker import shutdown
 from graphile_worker.worker.fetch.adaptive import AdaptiveSource
 from graphile_worker.worker.fetch.fetcher import Fetcher

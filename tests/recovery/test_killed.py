@@ -10,8 +10,8 @@ from typing import Any
 import asyncpg
 
 from graphile_worker import JobHelpers
-from graphile_worker.options import WorkerOptions
 from graphile_worker.recovery.sweeper import JITTER
+from graphile_worker.values.options import WorkerOptions
 from recovery.dead import QUICK_ENVIRONMENT, Graveyard
 from recovery.history import History
 from support.server import DatabaseServer

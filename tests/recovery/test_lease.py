@@ -7,8 +7,8 @@ import threading
 
 import pytest
 
-from graphile_worker.clock import uptime
 from graphile_worker.recovery.lease import Lease
+from graphile_worker.values.clock import uptime
 from support.working import PATIENCE, until
 
 

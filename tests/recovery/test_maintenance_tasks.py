@@ -10,9 +10,9 @@ from typing import Any, TypeVar
 import asyncpg
 import pytest
 
-from graphile_worker.clock import SystemClock
-from graphile_worker.recovery.maintenance_tasks import LATE, LONGEST_WAIT, MOST_STEPS, OFF_FOR, Maintenance
-from graphile_worker.schema_name import SchemaName
+from graphile_worker.recovery.maintenance.tasks import LATE, LONGEST_WAIT, MOST_STEPS, OFF_FOR, Maintenance
+from graphile_worker.values.clock import SystemClock
+from graphile_worker.values.schema_name import SchemaName
 from support.working import SCHEMA
 
 T = TypeVar("T")

@@ -7,7 +7,7 @@ from typing import Any
 
 from graphile_worker import Hooks
 from graphile_worker.recovery.sweep import Sweep
-from graphile_worker.schema_name import SchemaName
+from graphile_worker.values.schema_name import SchemaName
 from recovery.dead import Graveyard
 from support.working import Jobs
 

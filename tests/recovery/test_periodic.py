@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from graphile_worker.clock import SystemClock
-from graphile_worker.recovery.periodic import Periodic
+from graphile_worker.recovery.sweeper import Periodic
+from graphile_worker.values.clock import SystemClock
 from support.working import PATIENCE
 
 

@@ -16,15 +16,14 @@ from msgspec.structs import replace
 
 from graphile_worker import FailJob, Hooks
 from graphile_worker.client import WorkerUtils
-from graphile_worker.queries.write import return_jobs, write
-from graphile_worker.queries.write_plan import Outcomes, WritePlanner
-from graphile_worker.recovery.cancelled_jobs import end_leftover_jobs
-from graphile_worker.recovery.orphaned_jobs import renew_locks
-from graphile_worker.recovery.reclaim import reclaim_jobs
+from graphile_worker.database.statements.write import return_jobs, write
+from graphile_worker.database.statements.write_plan import Outcomes, WritePlanner
+from graphile_worker.recovery.maintenance.cancelled_jobs import end_leftover_jobs
+from graphile_worker.recovery.orphaned_jobs import reclaim_jobs, renew_locks
 from graphile_worker.recovery.stale_locks import reset_locked
 from graphile_worker.recovery.sweep import Sweep
-from graphile_worker.retention import Retention, RetentionPolicy
-from graphile_worker.schema_name import SchemaName
+from graphile_worker.values.retention import Retention, RetentionPolicy
+from graphile_worker.values.schema_name import SchemaName
 from recovery.dead import Graveyard
 from support.working import SCHEMA, Gate, Jobs, Workers, until
 

@@ -10,9 +10,9 @@ import asyncpg
 import pytest
 
 from graphile_worker.client import WorkerUtils
-from graphile_worker.recovery import worker_rows
 from graphile_worker.recovery.heartbeat import MOST_REPORTED, _with_ages
-from graphile_worker.recovery.worker_rows import JobReport, WorkerSummary
+from graphile_worker.recovery.registry import workers
+from graphile_worker.recovery.registry.workers import JobReport, WorkerSummary
 from recovery.dead import QUICK, Graveyard
 from support.working import SCHEMA, SELDOM, Gate, Jobs, Workers, until
 
@@ -22,7 +22,7 @@ OPTIONS = QUICK | {"sweep_interval": SELDOM, "concurrency": 2, "prefetch": 0}
 @pytest.fixture
 def large_table(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every jobs table counts as large."""
-    monkeypatch.setattr(worker_rows, "SCANNED_PAGES", -1)
+    monkeypatch.setattr(workers, "SCANNED_PAGES", -1)
 
 
 async def until_listed(utils: WorkerUtils, condition: Callable[[WorkerSummary], bool]) -> WorkerSummary:
@@ -135,7 +135,7 @@ async def test_a_large_table_is_scanned_only_on_request(
     job_id = await jobs.add("work")
     await graveyard.give("pool-of-node", job_id)
     assert [worker.id for worker in await utils.list_workers()] == ["pool-of-node"]
-    monkeypatch.setattr(worker_rows, "SCANNED_PAGES", -1)
+    monkeypatch.setattr(workers, "SCANNED_PAGES", -1)
     found = await utils.list_workers()
     assert (list(found), found.is_complete) == ([], False)
     found = await utils.list_workers(all=True)
@@ -169,7 +169,7 @@ async def test_the_command_says_when_the_table_was_not_scanned(
     monkeypatch.setenv("DATABASE_URL", database_url)
     assert await asyncio.to_thread(run_main, ["workers"]) == 0
     assert capsys.readouterr().err == ""
-    monkeypatch.setattr(worker_rows, "SCANNED_PAGES", -1)
+    monkeypatch.setattr(workers, "SCANNED_PAGES", -1)
     assert await asyncio.to_thread(run_main, ["workers", "--json"]) == 0
     assert "Use --all to scan it" in capsys.readouterr().err
     assert await asyncio.to_thread(run_main, ["workers", "--all"]) == 0

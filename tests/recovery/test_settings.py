@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from graphile_worker.errors import ConfigError
-from graphile_worker.options import WorkerOptions
+from graphile_worker.values.options import WorkerOptions
 
 
 def test_durations_may_be_timedeltas() -> None:

@@ -10,9 +10,9 @@ import pytest
 from graphile_worker import Events
 from graphile_worker.hooks.events import ResetLockedFailure, ResetLockedStarted, ResetLockedSuccess
 from graphile_worker.recovery.stale_locks import StaleLocks
-from graphile_worker.schema_name import SchemaName
 from graphile_worker.testing.fake_clock import FakeClock
 from graphile_worker.testing.recorder import EventRecorder
+from graphile_worker.values.schema_name import SchemaName
 from support.working import PATIENCE, SCHEMA, Jobs, Workers
 
 EVERY_MILLISECOND = {"min_reset_locked_interval": 0.001, "max_reset_locked_interval": 0.001}

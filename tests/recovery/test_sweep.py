@@ -14,12 +14,12 @@ from graphile_worker import make_worker_utils
 from graphile_worker.client import WorkerUtils
 from graphile_worker.hooks import FailJob, Hooks, LeaveLocked
 from graphile_worker.hooks.events import JobRecovered, WorkerLost, WorkerRecovered
-from graphile_worker.job import Job
 from graphile_worker.recovery.orphaned_jobs import purge_recoveries
 from graphile_worker.recovery.sweep import Sweep
-from graphile_worker.retention import Retention, RetentionPolicy
-from graphile_worker.schema_name import SchemaName
 from graphile_worker.testing.recorder import EventRecorder
+from graphile_worker.values.job import Job
+from graphile_worker.values.retention import Retention, RetentionPolicy
+from graphile_worker.values.schema_name import SchemaName
 from recovery.dead import Graveyard
 from support.trap import FAULTS
 from support.working import SCHEMA, Jobs

@@ -10,7 +10,7 @@ import asyncpg
 import pytest
 
 from graphile_worker.recovery.orphaned_jobs import RECOVERED, sweep_lock
-from graphile_worker.schema_name import SchemaName
+from graphile_worker.values.schema_name import SchemaName
 from recovery.dead import QUICK, QUICK_ENVIRONMENT, Graveyard
 from support.worker_process import TASKS, Start
 from support.working import PATIENCE, SCHEMA, Jobs, Workers, until

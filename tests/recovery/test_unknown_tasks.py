@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from graphile_worker import Runner, make_worker_utils
-from graphile_worker.recovery import unknown_tasks, worker_rows
+from graphile_worker.recovery.maintenance import unknown_tasks
 from recovery.dead import QUICK, Graveyard
 from support.working import SELDOM, Gate, Jobs, Workers, until
 
@@ -122,7 +122,7 @@ async def test_workers_of_other_runtimes_may_have_it(
 async def test_nor_is_it_sure_in_a_table_that_is_not_scanned(
     workers: Workers, jobs: Jobs, log: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(worker_rows, "SCANNED_PAGES", -1)
+    monkeypatch.setattr(workers, "SCANNED_PAGES", -1)
     await jobs.add("other")
     await workers.start({"work": Gate()}, **OPTIONS)
     await until(lambda: "which no running Python worker has." in log.text)

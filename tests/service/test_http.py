@@ -13,11 +13,11 @@ import pytest
 from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Metric
 
 from graphile_worker import Runner, run
-from graphile_worker.awaitable import AwaitableContext
+from graphile_worker.client.awaitable import AwaitableContext
 from graphile_worker.contrib.http import HttpPlugin
 from graphile_worker.errors import ConfigError
-from graphile_worker.service.http.reporting_plugin import ReportingPlugin
-from graphile_worker.service.http.worker_processes import WorkerProcesses
+from graphile_worker.process.http.reports import ReportingPlugin
+from graphile_worker.process.http.worker_processes import WorkerProcesses
 from service.probes import address_of, probe, scrape
 from service.programs import Start, write_program
 from support.programs import needed

@@ -15,7 +15,7 @@ from support.command_line import clean_environment
 
 SCRIPT = """
 import logging, os, signal, sys
-from graphile_worker.service.processes import supervise
+from graphile_worker.process.processes import supervise
 
 logging.basicConfig(level="ERROR", format="%(message)s")
 

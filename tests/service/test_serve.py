@@ -16,7 +16,7 @@ import pytest
 
 from graphile_worker import WorkerOptions, serve
 from graphile_worker.errors import ConfigError
-from graphile_worker.service.health_file import read_health_files
+from graphile_worker.process.health_file import read_health_files
 from service.programs import Start, write_program
 from support.command_line import clean_environment
 from support.programs import needed
@@ -267,7 +267,7 @@ def test_in_another_thread_it_is_refused() -> None:
 
 
 def test_importing_the_package_does_not_import_it() -> None:
-    code = "import sys, graphile_worker; print('graphile_worker.service' in sys.modules)"
+    code = "import sys, graphile_worker; print('graphile_worker.process' in sys.modules)"
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, env=clean_environment(), check=True
     )

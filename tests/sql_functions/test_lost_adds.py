@@ -10,7 +10,7 @@ from typing import Any
 import asyncpg
 import pytest
 
-from graphile_worker.sql import PLACEHOLDER
+from graphile_worker.database.sql import PLACEHOLDER
 from migrations.waiting import is_blocked
 from sql_functions.jobs import LOCKED, add_job, add_jobs, all_jobs, job_by_id, payload_of, set_job
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from graphile_worker.sql import PLACEHOLDER
+from graphile_worker.database.sql import PLACEHOLDER
 
 RACE = Path(__file__).with_name("race.py")
 UPSTREAM_SHAPE = (

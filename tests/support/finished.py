@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from graphile_worker.job import Job
-from graphile_worker.outcome import Finished, Outcome
+from graphile_worker.values.job import Job
+from graphile_worker.values.outcome import Finished, Outcome
 
 
 def a_job(job_id: int = 1, *, queue: int | None = None, payload: str = "{}") -> Job:

@@ -13,8 +13,8 @@ import pytest
 
 from graphile_worker import Runner
 from graphile_worker.hooks.events import PoolJobsFetched
-from graphile_worker.options import MOST_HOLD
 from graphile_worker.testing.recorder import EventRecorder
+from graphile_worker.values.options import MOST_HOLD
 from support.working import SCHEMA, SELDOM, Gate, Jobs, Workers, until
 
 LOAD = 900  # jobs: several fetches, for tests in which nothing is held
@@ -58,7 +58,7 @@ def never_slow(monkeypatch: pytest.MonkeyPatch) -> None:
     """
     monkeypatch.setattr("graphile_worker.worker.session.watermarks.SLOW", SELDOM)
     monkeypatch.setattr("graphile_worker.worker.held.sessions.PATIENCE", SELDOM)
-    monkeypatch.setattr("graphile_worker.queries.held_batches.LOOK", "600000")
+    monkeypatch.setattr("graphile_worker.database.statements.held_batches.LOOK", "600000")
     monkeypatch.setattr("graphile_worker.worker.fetch.adaptive.MAX_FETCH", MAX_FETCH)
     monkeypatch.setattr("graphile_worker.worker.fetch.adaptive.MAX_PREFETCH", 2 * MAX_FETCH)
     monkeypatch.setattr("graphile_worker.worker.held.policy.FIRST", MAX_FETCH)

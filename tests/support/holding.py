@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from graphile_worker.options import WorkerOptions
+from graphile_worker.values.options import WorkerOptions
 from support.held_load import Holding
 from support.working import PATIENCE, SCHEMA, Gate, until
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncpg
 
 from graphile_worker.history.partitions import add_partitions
-from graphile_worker.options import WorkerOptions
-from graphile_worker.schema_name import SchemaName
+from graphile_worker.values.options import WorkerOptions
+from graphile_worker.values.schema_name import SchemaName
 
 
 async def make_partitions(database_url: str) -> None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from graphile_worker.clock import Clock, SystemClock
 from graphile_worker.hooks import Events
-from graphile_worker.job import Job
-from graphile_worker.options import WorkerOptions
+from graphile_worker.values.clock import Clock, SystemClock
+from graphile_worker.values.job import Job
+from graphile_worker.values.options import WorkerOptions
 from graphile_worker.worker.context import PoolContext
 
 

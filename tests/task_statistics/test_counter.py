@@ -13,11 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphile_worker.histogram import bucket_of
-from graphile_worker.job import Job
-from graphile_worker.outcome import COMPLETED, Finished, Kept, Outcome, failed
-from graphile_worker.retention import Retention
-from graphile_worker.statistics.counter import (
+from graphile_worker.history.statistics import bucket_of
+from graphile_worker.metrics.counter import (
     MINUTES_KEPT,
     SAMPLED,
     MinuteStatistics,
@@ -25,6 +22,9 @@ from graphile_worker.statistics.counter import (
     TaskTotals,
     wait_of,
 )
+from graphile_worker.values.job import Job
+from graphile_worker.values.outcome import COMPLETED, Finished, Kept, Outcome, failed
+from graphile_worker.values.retention import Retention
 from support.cases import looped
 from support.finished import a_job
 from support.properties import examples

@@ -6,12 +6,12 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from graphile_worker import JobSpec, WorkerUtils
-from graphile_worker.db.connection import Connection
-from graphile_worker.schema_name import SchemaName
-from graphile_worker.statistics import queue_depths
-from graphile_worker.statistics.database_gauges import read_ready_gauges, read_table_gauges
-from graphile_worker.statistics.gauges import HELP, Gauge, labelled, written
-from graphile_worker.statistics.queue_depths import MAX_QUEUES, read_queue_depths
+from graphile_worker.database.connections.connection import Connection
+from graphile_worker.metrics import backlog
+from graphile_worker.metrics.backlog import MAX_QUEUES, read_queue_depths
+from graphile_worker.metrics.catalogue import GAUGES, Gauge, labelled, written
+from graphile_worker.metrics.database_reader import read_ready_gauges, read_table_gauges
+from graphile_worker.values.schema_name import SchemaName
 
 SCHEMA = SchemaName()
 
@@ -29,7 +29,7 @@ async def test_gauges_have_known_names_and_the_values_of_the_table(
     found = await read_ready_gauges(connection, SCHEMA) + await read_table_gauges(
         connection, SCHEMA, max_tasks=1
     )
-    assert {each.name for each in found} <= HELP.keys()
+    assert {each.name for each in found} <= GAUGES.keys()
     values = _values(found)
     assert values["ready_jobs"] == {(): 2}
     assert values["workers"] == {("alive",): 0, ("lost",): 0}
@@ -67,7 +67,7 @@ async def test_jobs_in_the_tracks_of_a_wide_queue_belong_to_it(
 async def test_a_long_queue_is_estimated(
     utils: WorkerUtils, connection: Connection, monkeypatch: Any
 ) -> None:
-    monkeypatch.setattr(queue_depths, "COUNTED", 10)
+    monkeypatch.setattr(backlog, "COUNTED", 10)
     await utils.add_jobs([JobSpec("mail", queue_name="long") for _ in range(25)])
     await utils.add_jobs([JobSpec("mail", queue_name="short") for _ in range(10)])
     assert await read_queue_depths(connection, SCHEMA) == {"long": 25, "short": 10}

@@ -10,8 +10,8 @@ import asyncpg
 import pytest
 
 from graphile_worker.client import WorkerUtils
-from graphile_worker.statistics import upkeep
-from graphile_worker.statistics.upkeep import DeleteOldStatistics, FoldHours
+from graphile_worker.metrics import upkeep
+from graphile_worker.metrics.upkeep import DeleteOldStatistics, FoldHours
 from support.working import until
 from task_statistics.tables import NAME, Tables, table_of, totals_of
 

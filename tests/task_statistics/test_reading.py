@@ -8,7 +8,7 @@ import pytest
 
 from graphile_worker.client import WorkerUtils
 from graphile_worker.errors import InvalidArgumentError
-from graphile_worker.histogram import bucket_of
+from graphile_worker.history.statistics import bucket_of
 from support.cases import looped
 from task_statistics.tables import Tables, table_of, totals_of
 

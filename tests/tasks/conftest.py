@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from graphile_worker.job import Job
 from graphile_worker.tasks import JobHelpers
+from graphile_worker.values.job import Job
 from support import working
 from support.executing import services_without_database
 from support.modules import modules_unloaded

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from graphile_worker.errors import BatchFailureError
-from graphile_worker.tasks.batch import may_be_batch, settle_batch
+from graphile_worker.tasks.call import may_be_batch, settle_batch
 from support.cases import looped
 
 THREE = '[{"a":1}, {"a": 2},{"a":3.00}]'

@@ -16,9 +16,8 @@ import pytest
 from graphile_worker import GiveUp, RetryIn, Snooze, run_once
 from graphile_worker.errors import ExecutableFailedError, JobInterruptedError
 from graphile_worker.tasks import AbortSignal, load_tasks
-from graphile_worker.tasks.child_process import ChildProcess
-from graphile_worker.tasks.executable import describe_status, job_environment, run_executable
-from graphile_worker.tasks.output_lines import MAX_LINE, OutputLines
+from graphile_worker.tasks.executables.child_process import MAX_LINE, ChildProcess, OutputLines
+from graphile_worker.tasks.executables.executable import describe_status, job_environment, run_executable
 from support.working import PATIENCE, Jobs
 
 

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
+from graphile_worker.database.statements.fetch import get_queue_names
 from graphile_worker.errors import GraphileWorkerError, InvalidArgumentError
-from graphile_worker.queries.names import get_queue_names
-from graphile_worker.schema_name import SchemaName
 from graphile_worker.tasks import queue_names as module
 from graphile_worker.tasks.queue_names import QueueNames
 from graphile_worker.testing.fake_clock import FakeClock
+from graphile_worker.values.schema_name import SchemaName
 
 DELAY = 0.05
 

@@ -11,8 +11,8 @@ import msgspec
 import pytest
 
 from graphile_worker.errors import PayloadError, TaskLoadError
-from graphile_worker.spec import JobSpec
 from graphile_worker.tasks import JobHelpers, Task, task
+from graphile_worker.values.spec import JobSpec
 from support.cases import looped
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ import asyncpg
 import pytest
 
 from graphile_worker import WorkerUtils
-from graphile_worker.schema_name import SchemaName
 from graphile_worker.testing import AddedJobs, DatabaseServer
 from graphile_worker.testing.database import url_beside
+from graphile_worker.values.schema_name import SchemaName
 from support.working import until
 
 

@@ -148,8 +148,8 @@ import sys
 def test_modules():
     ours = {name for name in sys.modules if name.startswith("graphile_worker")}
     assert ours == {
-        "graphile_worker", "graphile_worker._lazy", "graphile_worker.version", "graphile_worker.testing",
-        "graphile_worker.testing.pytest_plugin",
+        "graphile_worker", "graphile_worker.values", "graphile_worker.values.imports",
+        "graphile_worker.testing", "graphile_worker.testing.pytest_plugin",
     }
     assert not {"asyncpg", "msgspec", "click", "rich", "json5"} & set(sys.modules)
 """,
@@ -253,7 +253,7 @@ def test_without_any_postgresql_both_remedies_are_named(project: Project) -> Non
         "conftest.py",
         """
 import pytest
-from graphile_worker.embedded import cluster
+from graphile_worker.database.embedded import cluster
 from graphile_worker.errors import EmbeddedPostgresError
 
 @pytest.fixture(autouse=True, scope="session")

@@ -225,7 +225,7 @@ async def _is_unlocked(jobs: Jobs) -> bool:
 
 
 async def test_deleted_tracks_of_a_queue_in_use_are_replaced(connection: Any, utils: WorkerUtils) -> None:
-    from graphile_worker.queries.widths import set_tracks
+    from graphile_worker.database.statements.limits import set_tracks
 
     await utils.set_queue_width("q", 3)
     [home] = await connection.fetch(f"select id from {SCHEMA}._private_job_queues where queue_name = 'q'")

@@ -14,8 +14,8 @@ import pytest
 
 from graphile_worker import Completed, Failed, Hooks, Interrupted, Job, Outcome
 from graphile_worker.hooks import CallNext
-from graphile_worker.outcome import COMPLETED
 from graphile_worker.tasks import load_tasks
+from graphile_worker.values.outcome import COMPLETED
 from support.cases import Cases
 from support.executing import Attempts, headline_of
 from support.working import Gate

@@ -10,13 +10,13 @@ from typing import Any
 import asyncpg
 import pytest
 
-from graphile_worker.db.connection import Pool
-from graphile_worker.job import Job
-from graphile_worker.options import MOST_HOLD
-from graphile_worker.outcome import COMPLETED, Finished
+from graphile_worker.database.connections.connection import Pool
 from graphile_worker.recovery.lease import Lease
 from graphile_worker.runner.connection_budget import ConnectionBudget
-from graphile_worker.schema_name import SchemaName
+from graphile_worker.values.job import Job
+from graphile_worker.values.options import MOST_HOLD
+from graphile_worker.values.outcome import COMPLETED, Finished
+from graphile_worker.values.schema_name import SchemaName
 from graphile_worker.worker.held.batches import HeldBatches
 from graphile_worker.worker.held.policy import Workload
 from graphile_worker.worker.held.sessions import FEWEST_SESSIONS, SESSIONS, BatchSessions

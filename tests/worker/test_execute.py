@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from graphile_worker.faults import is_closed
+from graphile_worker.hooks.faults import is_closed
 
 
 async def runs(task: Callable[[], Awaitable[None]], seen: list[bool]) -> None:

@@ -26,10 +26,10 @@ from graphile_worker import (
     get_current_job,
     task,
 )
-from graphile_worker.error_parts import MAX_MESSAGE
 from graphile_worker.errors import BatchFailureError, JobInterruptedError
-from graphile_worker.outcome import COMPLETED, Completed, Failed, Interrupted
-from graphile_worker.spec import DEFAULT_MAX_ATTEMPTS
+from graphile_worker.errors.text import MAX_MESSAGE
+from graphile_worker.values.outcome import COMPLETED, Completed, Failed, Interrupted
+from graphile_worker.values.spec import DEFAULT_MAX_ATTEMPTS
 from support.cases import Cases
 from support.executing import Attempts, headline_of
 

@@ -6,11 +6,17 @@ from typing import Any
 
 import pytest
 
-from graphile_worker.db.encoding import server_codec
-from graphile_worker.error_parts import MAX_MESSAGE, storable
-from graphile_worker.error_text import MAX_TRACEBACK, describe, format_traceback, related
+from graphile_worker.database.connections.encoding import server_codec
 from graphile_worker.errors import BatchFailureError
-from graphile_worker.outcome import failed
+from graphile_worker.errors.text import (
+    MAX_MESSAGE,
+    MAX_TRACEBACK,
+    describe,
+    format_traceback,
+    related,
+    storable,
+)
+from graphile_worker.values.outcome import failed
 
 
 class Explosive(Exception):

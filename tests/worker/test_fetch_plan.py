@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from graphile_worker import Job
-from graphile_worker.queries.fetch import MANY_PRIORITIES, PriorityListing, Ranges
+from graphile_worker.database.statements.fetch import MANY_PRIORITIES, PriorityListing, Ranges
 from graphile_worker.worker.fetch.plan import (
     ANNOUNCED,
     EXAMINE_AGAIN_AFTER,

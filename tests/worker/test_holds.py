@@ -14,6 +14,8 @@ import asyncpg
 import pytest
 
 from graphile_worker import Hooks, Snooze, WorkerUtils, task
+from graphile_worker.database.sql import load
+from graphile_worker.database.statements.held_batches import get_keyed_jobs
 from graphile_worker.hooks.events import (
     JobCompleted,
     JobErrored,
@@ -24,11 +26,9 @@ from graphile_worker.hooks.events import (
     JobSucceeded,
     PoolOutcomesWritten,
 )
-from graphile_worker.queries.held_batches import get_keyed_jobs
-from graphile_worker.schema_name import SchemaName
-from graphile_worker.sql import load
 from graphile_worker.testing.fake_clock import FakeClock
 from graphile_worker.testing.recorder import EventRecorder
+from graphile_worker.values.schema_name import SchemaName
 from graphile_worker.worker.fetch import fetcher
 from graphile_worker.worker.held import cursor
 from graphile_worker.worker.session import watermarks

@@ -8,8 +8,8 @@ from typing import Any
 import asyncpg
 import pytest
 
-from graphile_worker.queries.held_batches import ID
-from graphile_worker.sql import load
+from graphile_worker.database.sql import load
+from graphile_worker.database.statements.held_batches import ID
 from graphile_worker.worker.held import cursor
 from graphile_worker.worker.held.cursor import IdCursor
 from graphile_worker.worker.session.watermarks import FROM_START, HIGHEST, LOWEST, ranges, ranges_up_to

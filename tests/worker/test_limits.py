@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from graphile_worker import Lane, Limit, Runner, Task, WorkerUtils, task
+from graphile_worker.database.statements.limits import LimitState
 from graphile_worker.errors import ConfigError, GraphileWorkerError
-from graphile_worker.queries.limits import LimitState
 from graphile_worker.tasks.registry import build_registry
 from graphile_worker.worker.plan import check_limits, plan_lanes
 from support.working import MODES, SCHEMA, Gate, Jobs, Workers, until, workers_of

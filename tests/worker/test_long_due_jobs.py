@@ -19,14 +19,14 @@ from typing import Any
 import asyncpg
 import pytest
 
-from graphile_worker.clock import SystemClock
+from graphile_worker.database.sql import load
+from graphile_worker.database.statements.maintenance import force_unlock_workers
+from graphile_worker.database.statements.manage_jobs import reschedule_jobs
 from graphile_worker.hooks.events import JobSucceeded
-from graphile_worker.queries.maintenance import force_unlock_workers
-from graphile_worker.queries.manage_jobs import reschedule_jobs
-from graphile_worker.recovery.reclaim import reclaim_jobs
-from graphile_worker.schema_name import SchemaName
-from graphile_worker.sql import load
+from graphile_worker.recovery.orphaned_jobs import reclaim_jobs
 from graphile_worker.testing.recorder import EventRecorder
+from graphile_worker.values.clock import SystemClock
+from graphile_worker.values.schema_name import SchemaName
 from graphile_worker.worker.session import watermarks
 from support.command_line import clean_environment
 from support.worker_process import WorkerProcess

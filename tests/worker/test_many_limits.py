@@ -13,10 +13,9 @@ import asyncpg
 import pytest
 
 from graphile_worker import Limit, Task, task
-from graphile_worker.queries.fetch import Ranges
-from graphile_worker.queries.limits import ready_tasks
-from graphile_worker.queries.names import register_tasks
-from graphile_worker.schema_name import SchemaName
+from graphile_worker.database.statements.fetch import Ranges, register_tasks
+from graphile_worker.database.statements.limits import ready_tasks
+from graphile_worker.values.schema_name import SchemaName
 from graphile_worker.worker.session.watermarks import FROM_START, ranges
 from support.working import PATIENCE, SCHEMA, SELDOM, Gate, Jobs, Workers, until
 

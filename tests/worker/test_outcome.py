@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from graphile_worker.error_parts import MAX_MESSAGE
 from graphile_worker.errors import JobInterruptedError
-from graphile_worker.outcome import Interrupted, failed
+from graphile_worker.errors.text import MAX_MESSAGE
+from graphile_worker.values.outcome import Interrupted, failed
 
 
 @pytest.mark.compat("FA4")

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from graphile_worker.database.statements.write import Written
 from graphile_worker.hooks.events import (
     JobCompleted,
     JobErrored,
@@ -18,9 +19,8 @@ from graphile_worker.hooks.events import (
     PoolCreated,
     PoolOutcomesWritten,
 )
-from graphile_worker.outcome import Finished, failed
-from graphile_worker.queries.write import Written
 from graphile_worker.testing.recorder import EventRecorder
+from graphile_worker.values.outcome import Finished, failed
 from graphile_worker.worker.write.outcome_writer import OutcomeWriter
 from support.finished import a_job
 from support.pool_parts import pool_context

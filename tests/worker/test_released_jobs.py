@@ -17,11 +17,11 @@ import asyncpg
 import pytest
 
 from graphile_worker import Job, JobHelpers, Runner, WorkerUtils
-from graphile_worker.db.retry import Delays
+from graphile_worker.database.connections.retry import Delays
 from graphile_worker.hooks.events import PoolEvicted, PoolJobsFetched, PoolJobsReturned
 from graphile_worker.recovery import blocked_batches
 from graphile_worker.recovery.orphaned_jobs import RECOVERED
-from graphile_worker.schema_name import SchemaName
+from graphile_worker.values.schema_name import SchemaName
 from support.held_load import LOAD, Holding
 from support.proxy import Proxy, proxy_to
 from support.working import PATIENCE, SCHEMA, SELDOM, Gate, Jobs, until

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from graphile_worker.migrate.state import SchemaState
+from graphile_worker.database.migrations.state import SchemaState
 from graphile_worker.testing.fake_clock import FakeClock
 from graphile_worker.worker.context import BackgroundTasks
 from graphile_worker.worker.control.announcements import MIN_INTERVAL, SchemaWatch

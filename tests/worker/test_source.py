@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from graphile_worker.database.statements.fetch import list_priorities
 from graphile_worker.hooks.events import (
     JobStarted,
     JobSucceeded,
@@ -15,7 +16,6 @@ from graphile_worker.hooks.events import (
     PoolJobsReturned,
     PoolListenNotification,
 )
-from graphile_worker.queries.fetch import list_priorities
 from graphile_worker.testing.recorder import EventRecorder
 from graphile_worker.worker.fetch import fetcher
 from graphile_worker.worker.session import watermarks

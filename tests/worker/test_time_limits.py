@@ -22,11 +22,11 @@ from graphile_worker.errors import (
 )
 from graphile_worker.hooks import CallNext
 from graphile_worker.hooks.events import JobErrored, JobFailed, JobInterrupted, JobStarted, JobSucceeded
-from graphile_worker.job import Job
-from graphile_worker.options import WorkerOptions
-from graphile_worker.outcome import Failed, Outcome
 from graphile_worker.testing.recorder import EventRecorder
-from graphile_worker.time_limit import TimeLimit
+from graphile_worker.values.deadlines import TimeLimit
+from graphile_worker.values.job import Job
+from graphile_worker.values.options import WorkerOptions
+from graphile_worker.values.outcome import Failed, Outcome
 from graphile_worker.worker.run import termination
 from graphile_worker.worker.run.slots import Slot, Slots
 from support.working import PATIENCE, Jobs, Workers, headline, until

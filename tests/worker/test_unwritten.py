@@ -7,7 +7,8 @@ import itertools
 import pytest
 
 from graphile_worker.errors import JobInterruptedError
-from graphile_worker.outcome import (
+from graphile_worker.testing import make_job
+from graphile_worker.values.outcome import (
     Cancelled,
     Completed,
     Expired,
@@ -18,8 +19,7 @@ from graphile_worker.outcome import (
     Snoozed,
     failed,
 )
-from graphile_worker.retention import Retention
-from graphile_worker.testing import make_job
+from graphile_worker.values.retention import Retention
 from graphile_worker.worker.session.watermarks import NO_CEILING
 from graphile_worker.worker.write import unwritten as module
 from graphile_worker.worker.write.unwritten import Unwritten

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from graphile_worker.job import Job
+from graphile_worker.values.job import Job
 from graphile_worker.worker.run import watchdog as module
 from graphile_worker.worker.run.watchdog import Blockage, LoopWatchdog
 from support.working import PATIENCE, until

@@ -12,7 +12,7 @@ import os
 import sys
 from pathlib import Path
 
-from graphile_worker.embedded import EmbeddedPostgres
+from graphile_worker.database.embedded import EmbeddedPostgres
 
 from .dev.processes import first_to_end, running, stop_on_signals
 from .dev.sample_data import prepare

@@ -11,7 +11,7 @@ nothing in there knows HTTP.
 
 from typing import TYPE_CHECKING
 
-from .._lazy import export_lazily
+from ..values.imports import export_lazily
 
 if TYPE_CHECKING:
     from .app import AdminApp as AdminApp

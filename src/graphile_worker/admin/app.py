@@ -19,9 +19,9 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import Message, Receive, Scope, Send
 
-from ..db.connection import AnyPool
-from ..error_text import message_of
+from ..database.connections.connection import AnyPool
 from ..errors import ConfigError
+from ..errors.text import message_of
 from .answers import Page, Problem, not_allowed
 from .auth import FailedSignIn, SignIn
 from .call import ROOT, Call

@@ -11,9 +11,9 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..db.connection import Connection
-from ..queries import audit
-from ..queries.audit import Actor
+from ..database.connections.connection import Connection
+from ..history import audit
+from ..history.audit import Actor
 
 if TYPE_CHECKING:
     from starlette.requests import Request

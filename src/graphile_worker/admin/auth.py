@@ -12,8 +12,8 @@ from datetime import UTC, datetime
 
 from starlette.requests import Request
 
-from ..clock import Clock, SystemClock
 from ..errors import ConfigError
+from ..values.clock import Clock, SystemClock
 from .identity import Identity
 from .limits import Computations, SignInAttempts
 from .passwords import check_password_hash, check_token_hash, hash_password, hash_token, new_token

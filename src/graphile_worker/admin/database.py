@@ -11,15 +11,15 @@ from typing import Any
 from msgspec.structs import replace
 
 from ..client import WorkerUtils
-from ..clock import Clock, SystemClock
-from ..db.array_types import teach_arrays
-from ..db.connection import AnyPool, Connection, Pool
-from ..db.dsn import Dsn
-from ..db.errors import is_dead_session
-from ..db.open import close_pool, open_pool, resolve_connection
+from ..database.connections.connection import AnyPool, Connection, Pool
+from ..database.connections.dsn import Dsn
+from ..database.connections.encoding import teach_arrays
+from ..database.connections.errors import is_dead_session
+from ..database.connections.open import close_pool, open_pool, resolve_connection
+from ..database.sql import load
 from ..errors import ConnectionFailedError, SchemaMissingError
-from ..schema_name import SchemaName
-from ..sql import load
+from ..values.clock import Clock, SystemClock
+from ..values.schema_name import SchemaName
 from .operations import OperationRunner
 from .service.meter import Meter
 

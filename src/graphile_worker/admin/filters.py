@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from ..database.statements.job_filter import JOB_STATES, JobFilter
 from ..errors import InvalidArgumentError
-from ..queries.job_filter import JOB_STATES, JobFilter
-from ..text import parse_time_phrase
+from ..values.text import parse_time_phrase
 from .answers import Problem
 from .redact import HIDDEN, Redactor
 

@@ -17,8 +17,8 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ..db.errors import explained
-from ..faults import is_our_end, report
+from ..database.connections.errors import explained
+from ..hooks.faults import is_our_end, report
 from .answers import Problem
 from .database import Database
 from .models.overview import Sample

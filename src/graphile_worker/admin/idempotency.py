@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from starlette.responses import Response
 
-from ..clock import Clock
+from ..values.clock import Clock
 from .answers import Problem
 
 HEADER = "idempotency-key"

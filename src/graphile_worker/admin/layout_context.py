@@ -9,9 +9,9 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Literal
 from urllib.parse import urlencode
 
-from ..db.errors import explained
-from ..pauses import Pause
-from ..sql import load
+from ..database.connections.errors import explained
+from ..database.sql import load
+from ..values.job import Pause
 from .models.common import Count
 from .models.doctor import DOCTOR, DoctorReport
 from .permissions import Permission

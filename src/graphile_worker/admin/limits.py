@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from ipaddress import IPv6Address, ip_address
 
-from ..clock import Clock
+from ..values.clock import Clock
 from .answers import Problem
 
 FREE_ATTEMPTS = 5

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from ..version import __version__
+from ..values import __version__
 from .idempotency import HEADER as IDEMPOTENCY_KEY
 from .routes import API, Route
 

@@ -15,10 +15,10 @@ import socket
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ..db.errors import explained
-from ..db.retry import is_conflict, is_retryable
-from ..queries.audit import audit_tables, purge_audit
-from ..sql import load
+from ..database.connections.errors import explained
+from ..database.connections.retry import is_conflict, is_retryable
+from ..database.sql import load
+from ..history.audit import audit_tables, purge_audit
 from .outage import is_outage
 
 if TYPE_CHECKING:

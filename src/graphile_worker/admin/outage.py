@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..db.errors import is_dead_session, sqlstate_of
+from ..database.connections.errors import is_dead_session, sqlstate_of
 from ..errors import ConnectionFailedError
 
 _CLASSES = ("08", "57P", "53300")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from .. import sqlstates
-from ..db.errors import server_message, sqlstate_of, translated_error
+from ..database.connections import sqlstates
+from ..database.connections.errors import server_message, sqlstate_of, translated_error
 from ..errors import (
     ConfigError,
     GraphileWorkerError,

@@ -6,10 +6,10 @@ from collections import deque
 from collections.abc import Collection
 from datetime import datetime
 
-from ..db.connection import Connection
-from ..sql import load
-from ..statistics.backlog import Backlog, read_backlog
-from ..statistics.database_gauges import count_pools
+from ..database.connections.connection import Connection
+from ..database.sql import load
+from ..metrics.backlog import Backlog, read_backlog
+from ..metrics.database_reader import count_pools
 from .database import Database
 from .models.common import Count
 from .models.overview import Sample

@@ -12,7 +12,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ..clock import Clock
+from ..values.clock import Clock
 from .hosts import split_host
 from .signing import Signer
 

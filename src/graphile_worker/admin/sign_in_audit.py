@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from ..error_text import message_of
-from ..queries.audit import Actor
+from ..errors.text import message_of
+from ..history.audit import Actor
 from .audit import record_alone
 from .auth import FailedSignIn
 from .database import Database

@@ -14,10 +14,9 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 from ..errors import LifespanError
-from ..faults import as_exception, is_our_end
-from ..tasks.extensions import Extensions
-from .application import App
-from .check_lifespan import open_lifespan
+from ..hooks.faults import as_exception, is_our_end
+from ..tasks.services import Extensions
+from .application import App, open_lifespan
 
 LEAVE_WITHIN = 10.0  # seconds for the lifespan to end
 CANCEL_WITHIN = 1.0  # seconds for a lifespan that was cancelled because it did not end

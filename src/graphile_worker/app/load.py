@@ -7,10 +7,9 @@ from types import ModuleType
 from typing import Any
 
 from ..errors import AppLoadError, ConfigError
-from ..tasks.target import attribute_of, import_place
+from ..tasks.loading.import_module import attribute_of, import_place
 from ..tasks.task import Task
-from .application import App
-from .check_lifespan import check_lifespan, is_context_manager, name_of
+from .application import App, check_lifespan, is_context_manager, name_of
 
 EXPECTED = "expected an App, or a function with @asynccontextmanager that yields one or its extensions"
 

@@ -30,8 +30,8 @@ COMMANDS = {
     "cancel": "jobs:cancel_command",
     "cleanup": "cleanup:cleanup_command",
     "complete": "jobs:complete_command",
-    "config": "config:config_command",
-    "crontab": "crontab:crontab_group",
+    "config": "init:config_command",
+    "crontab": "schedules:crontab_group",
     "dev": "dev:dev_command",
     "doctor": "doctor:doctor_command",
     "errors": "history:errors_command",
@@ -42,8 +42,8 @@ COMMANDS = {
     "history": "history:history_command",
     "init": "init:init_command",
     "limits": "limits:limits_command",
-    "list": "list:list_command",
-    "migrate": "migrate:migrate_command",
+    "list": "jobs:list_command",
+    "migrate": "cleanup:migrate_command",
     "pause": "pause:pause_command",
     "queues": "stats:queues_command",
     "redrive": "jobs:redrive_command",
@@ -51,12 +51,12 @@ COMMANDS = {
     "reschedule": "jobs:reschedule_command",
     "resume": "pause:resume_command",
     "schedules": "schedules:schedules_command",
-    "show": "show:show_command",
-    "stack": "stack:stack_command",
+    "show": "history:show_command",
+    "stack": "workers:stack_command",
     "stats": "stats:stats_command",
-    "stop": "stack:stop_command",
+    "stop": "workers:stop_command",
     "sweep": "workers:sweep_command",
-    "width": "width:width_command",
+    "width": "limits:width_command",
     "workers": "workers:workers_command",
 }
 """Sub-commands, each with its module in `commands` and its name there."""
@@ -123,7 +123,7 @@ class LazyGroup(click.Group):
         if re.search(r"[:=@]", args[0]):  # may contain a password, so it is not repeated
             ctx.fail("Not a command; to give a connection string, use -c/--connection.")
         if args[0] not in COMMANDS and not args[0].startswith("-"):
-            from ..text import closest
+            from ..values.text import closest
 
             near = closest(args[0], COMMANDS)
             hint = MEANT.get(args[0]) or (f"Did you mean {near!r}?" if near else "")
@@ -204,7 +204,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 def run_main(arguments: list[str] | None = None) -> int:
     """Run the command; returns 0 (done), 1 (error), 2 (wrong usage) or 57 (breaking migration)."""
-    from ..service.error_report import reported
+    from ..process.error_report import reported
 
     def run() -> int:
         status = graphile_worker.main(arguments, prog_name=PROGRAM, standalone_mode=False)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ..awaitable import AwaitableContext
 from .api import add_job_adhoc, make_worker_utils, run_migrations
+from .awaitable import AwaitableContext
 from .worker_utils import WorkerUtils
 
 __all__ = [

@@ -1,26 +1,30 @@
-"""Entry points of a program: open a client, add a single job, install the schema."""
+"""Entry points of a program: open a client, add a single job, install the schema.
+
+The arguments of `make_worker_utils` and `make_sync_worker_utils` as type checkers and editors see them.
+
+No module imports this one at run time; the reference pages are made from it.
+"""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
+from datetime import timedelta
+from typing import Any, TypeVar, Unpack, overload
 from weakref import WeakSet
 
-from ..awaitable import AwaitableContext
 from ..config.calls import call_hooks, call_options
-from ..db.connection import AnyPool, Pool
-from ..db.dsn import Dsn
-from ..db.open import open_pool, resolve_connection
-from ..hooks import Hooks, Plugin
-from ..job import Job
-from ..migrate import MigrationReport
-from ..options import CLIENT_OPTIONS, WorkerOptions
-from ..spec import JobOptions, JobSpec, TaskLike
+from ..database.connections.connection import AnyPool, Pool
+from ..database.connections.dsn import Dsn
+from ..database.connections.open import open_pool, resolve_connection
+from ..database.migrations import MigrationReport
+from ..hooks import Events, Hooks, Plugin
+from ..values.clock import Clock
+from ..values.job import Job
+from ..values.options import CLIENT_OPTIONS, ClientOptionValues, WorkerOptions
+from ..values.spec import JobOptions, JobSpec, TaskLike
+from .awaitable import AwaitableContext
 from .worker_utils import WorkerUtils
-
-if TYPE_CHECKING:
-    from .arguments import ClientArguments
 
 P = TypeVar("P")
 
@@ -101,8 +105,7 @@ def with_plugins(
     plugins = (*options.plugins, *plugins)
     if not plugins:
         return hooks
-    from ..config.plugins import load_plugins
-    from ..config.target import target_of
+    from ..config.plugins import load_plugins, target_of
 
     hooks = hooks.for_run()  # plugins must not accumulate in an object that serves several clients
     hooks._target = target_of(options.schema, database)
@@ -191,3 +194,44 @@ async def run_migrations(
         prepared_statements=prepared_statements,
     ) as utils:
         return await utils.migrate()
+
+
+class ClientArguments(ClientOptionValues, total=False):
+    """The arguments of `make_worker_utils`."""
+
+    pg_pool: AnyPool | None
+    """Your own asyncpg pool in place of `connection_string`; it stays open."""
+    events: Events | None
+    """The `Events` object to report to."""
+    hooks: Hooks | None
+    """A `Hooks` object: events and interceptors together, in place of `events`."""
+    plugins: Iterable[Plugin | str]
+    """Objects with `install(hooks)`, called when the client is opened; they serve this client only.
+
+    Names of plugins may be among them. Those of the configuration are used too.
+    """
+    clock: Clock | None
+    """The source of time; for tests."""
+    options: WorkerOptions | None
+    """A `WorkerOptions` object to start from, in place of the environment and the configuration file."""
+
+
+class SyncClientArguments(ClientOptionValues, total=False):
+    """The arguments of `make_sync_worker_utils`."""
+
+    events: Events | None
+    """The `Events` object to report to."""
+    hooks: Hooks | None
+    """A `Hooks` object: events and interceptors together, in place of `events`."""
+    plugins: Iterable[Plugin | str]
+    """Objects with `install(hooks)`; they serve this client only.
+
+    Names of plugins may be among them. Those of the configuration are used too.
+    """
+    options: WorkerOptions | None
+    """A `WorkerOptions` object to start from, in place of the environment and the configuration file."""
+    call_timeout: float | timedelta | None
+    """Seconds that a call waits for the server, 30 by default; None: without limit.
+
+    Calls that can take long by nature, such as `migrate` or a change in steps, have no limit.
+    """

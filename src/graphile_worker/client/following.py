@@ -10,11 +10,13 @@ from typing import Any, Literal, Protocol
 
 import msgspec
 
-from .. import sqlstates
-from ..db.connection import Connection
-from ..db.errors import is_schema_missing, sqlstate_of
-from ..error_text import message_of
+from ..database.connections import sqlstates
+from ..database.connections.connection import Connection
+from ..database.connections.errors import is_schema_missing, sqlstate_of
+from ..database.statements.inspection import JobDetails, JobState, get_job
+from ..database.statements.manage_jobs import cancel_reasons
 from ..errors import JobCancelledError, JobFailedError, JobGoneError
+from ..errors.text import message_of
 from ..history.progress import Progress, get_progress
 from ..history.records import (
     AttemptError,
@@ -25,10 +27,8 @@ from ..history.records import (
     errors_of_job,
     history_of_job,
 )
-from ..job import Job
-from ..queries.cancel import cancel_reasons
-from ..queries.inspection import JobDetails, JobState, get_job
-from ..schema_name import SchemaName
+from ..values.job import Job
+from ..values.schema_name import SchemaName
 from .job_waiter import JobWaiter
 
 WATCH_INTERVAL = 1.0  # seconds; workers store progress as often

@@ -4,16 +4,28 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
-from ..job import Job
+from ..values.job import Job
 
 if TYPE_CHECKING:
+    from ..database.statements.manage_jobs import CancelReport
     from ..history.progress import Progress
     from .following import JobStatus
-    from .worker_utils import WorkerUtils
+
+
+class JobFollower(Protocol):
+    """The client of a handle."""
+
+    async def wait_for(self, job: int, *, timeout: float | timedelta | None = None) -> Any: ...
+
+    async def get_job_status(self, job: int) -> JobStatus: ...
+
+    async def cancel_job(self, job: int, *, reason: str | None = None) -> CancelReport: ...
+
+    def watch(self, job: int) -> AsyncIterator[Progress]: ...
 
 
 class Followed:
@@ -23,7 +35,7 @@ class Followed:
 
     if TYPE_CHECKING:
         id: int
-        _client: WorkerUtils
+        _client: JobFollower
 
     async def result(self, *, timeout: float | timedelta | None = None) -> Any:
         """Wait for the end and return what the task returned; see `WorkerUtils.wait_for`."""
@@ -50,7 +62,7 @@ class Followed:
 class JobHandle(Followed, Job, frozen=True, kw_only=True):
     """A job that is kept when it is finished: `await handle.result()` waits for it."""
 
-    _client: WorkerUtils
+    _client: JobFollower
     _is_existing: bool = False
 
     @property
@@ -63,7 +75,7 @@ class JobReference(Followed, msgspec.Struct, frozen=True, kw_only=True):
     """The handle of a job of which only the id is known."""
 
     id: int
-    _client: WorkerUtils
+    _client: JobFollower
 
     def __repr__(self) -> str:
         return f"JobReference(id={self.id})"

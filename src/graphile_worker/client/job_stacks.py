@@ -10,12 +10,12 @@ from typing import Literal
 
 import msgspec
 
-from ..db.connection import Connection
+from ..database.connections.connection import Connection
+from ..database.statements.control import StackAnswer, ask_worker, read_answer, withdraw
+from ..database.statements.inspection import get_job
 from ..errors import StackUnavailableError, WorkerNotFoundError
-from ..queries.inspection import get_job
-from ..queries.requests import StackAnswer, ask_worker, read_answer, withdraw
-from ..recovery.worker_rows import list_workers
-from ..schema_name import SchemaName
+from ..recovery.registry.workers import list_workers
+from ..values.schema_name import SchemaName
 
 DEFAULT_TIMEOUT = 6.0  # seconds; a worker that only polls looks every five
 FIRST_WAIT = 0.02  # seconds

@@ -17,14 +17,14 @@ from typing import Any
 
 import msgspec
 
-from ..db.connection import Connection, Pool
-from ..db.errors import is_dead_session
-from ..db.retry import BROKEN_CONNECTION, Backoff, delays_for
-from ..error_text import summarize
+from ..database.connections.connection import Connection, Pool
+from ..database.connections.errors import is_dead_session
+from ..database.connections.retry import BROKEN_CONNECTION, Backoff, delays_for
+from ..database.sql import load
 from ..errors import GraphileWorkerError
+from ..errors.text import summarize
 from ..history.records import CurrentState
-from ..schema_name import SchemaName
-from ..sql import load
+from ..values.schema_name import SchemaName
 
 CHANNEL = "worker:ended"
 POLL_INTERVAL = 10.0  # seconds between lookups while announcements arrive

@@ -6,17 +6,17 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Unpack
 
 from ..config.calls import call_hooks, call_options
-from ..db.connection import Pool
-from ..db.dsn import Dsn
-from ..db.open import resolve_connection
+from ..database.connections.connection import Pool
+from ..database.connections.dsn import Dsn
+from ..database.connections.open import resolve_connection
 from ..errors import ConnectionConfigError, InvalidArgumentError
-from ..options import CLIENT_OPTIONS, WorkerOptions
+from ..values.options import CLIENT_OPTIONS, WorkerOptions
 from .api import make_worker_utils, with_plugins
 from .background import Background
 from .sync_worker_utils import SyncWorkerUtils
 
 if TYPE_CHECKING:
-    from .arguments import SyncClientArguments
+    from .api import SyncClientArguments
 
 OBJECTS = ("events", "hooks", "plugins", "options", "call_timeout")
 """Arguments of `make_sync_worker_utils` that are not options; `arguments.py` has their types."""

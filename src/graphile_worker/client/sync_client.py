@@ -17,26 +17,26 @@ from weakref import finalize
 
 from msgspec.structs import astuple
 
-from ..db.blocking import BlockingClock, run_blocking
-from ..db.bound import BoundConnection, no_connection_to_lend
-from ..db.connection import BlockingConnection
-from ..db.foreign import as_blocking_connection
+from ..database.connections.blocking import BlockingClock, run_blocking
+from ..database.connections.bound import BoundConnection, no_connection_to_lend
+from ..database.connections.connection import BlockingConnection
+from ..database.connections.foreign import as_blocking_connection
 from ..errors import ConfigError, InvalidArgumentError
 from ..hooks import Hooks
-from ..job import Job
-from ..options import WorkerOptions
-from ..schema_name import SchemaName
-from ..spec import JobSpec
+from ..values.job import Job
+from ..values.options import WorkerOptions
+from ..values.schema_name import SchemaName
+from ..values.spec import JobSpec
 from .background import Background
 from .handle import JobHandle
 from .sync_handle import SyncJobHandle, SyncJobReference
 from .worker_utils import WorkerUtils
 
 if TYPE_CHECKING:
+    from ..database.statements.bulk_changes import BulkOptions
     from ..history.progress import Progress
-    from ..queries.bulk_changes import BulkOptions
-    from .sync_connection import SyncConnection
-    from .sync_worker_utils import SyncWorkerUtils
+    from .background import SyncConnection
+    from .sync_handle import SyncJobFollower
 
 T = TypeVar("T")
 
@@ -75,7 +75,7 @@ class SyncClient:
         that are not given come from `options` if there is such an object, else from the environment and the
         configuration file.
         """
-        from .binding import bound_options
+        from .borrowing import bound_options
 
         chosen = bound_options(schema, use_local_time, options)
         return cls(chosen, hooks if hooks is not None else Hooks(), home=connection)
@@ -133,7 +133,7 @@ class SyncClient:
 
     def handle(self, job: Job | int) -> SyncJobHandle | SyncJobReference:
         """A handle for a job that was added elsewhere, or for its id, to wait for its end."""
-        client = cast("SyncWorkerUtils", self)
+        client = cast("SyncJobFollower", self)
         if isinstance(job, Job):
             fields = astuple(job)[: len(Job.__struct_fields__)]
             return SyncJobHandle(*fields, _client=client, _is_existing=job.is_existing)
@@ -166,7 +166,7 @@ class SyncClient:
     @contextmanager
     def with_pg_client(self) -> Iterator[SyncConnection]:
         """A connection of the client's own: `with utils.with_pg_client() as connection`."""
-        from .sync_connection import lend
+        from .background import lend
 
         if self._background is None:
             raise no_connection_to_lend()

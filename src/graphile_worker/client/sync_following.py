@@ -8,10 +8,10 @@ from contextlib import aclosing
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from ..db.blocking import run_blocking
+from ..database.connections.blocking import run_blocking
 from ..history.progress import Progress
 from ..history.records import CurrentState
-from ..job import Job
+from ..values.job import Job
 from .background import Background
 from .following import WATCH_INTERVAL, id_of, read_current_states, result_of, seconds_of
 from .job_waiter import FIRST_POLL, LONGEST_POLL, POLL_GROWTH

@@ -7,16 +7,28 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
-from ..job import Job
+from ..values.job import Job
 
 if TYPE_CHECKING:
+    from ..database.statements.manage_jobs import CancelReport
     from ..history.progress import Progress
     from .following import JobStatus
-    from .sync_worker_utils import SyncWorkerUtils
+
+
+class SyncJobFollower(Protocol):
+    """The client of a handle."""
+
+    def wait_for(self, job: int, *, timeout: float | timedelta | None = None) -> Any: ...
+
+    def get_job_status(self, job: int) -> JobStatus: ...
+
+    def cancel_job(self, job: int, *, reason: str | None = None) -> CancelReport: ...
+
+    def watch(self, job: int) -> Iterator[Progress]: ...
 
 
 class SyncFollowed:
@@ -26,7 +38,7 @@ class SyncFollowed:
 
     if TYPE_CHECKING:
         id: int
-        _client: SyncWorkerUtils
+        _client: SyncJobFollower
 
     def result(self, *, timeout: float | timedelta | None = None) -> Any:
         """Wait for the end and return what the task returned; see `SyncWorkerUtils.wait_for`."""
@@ -53,7 +65,7 @@ class SyncFollowed:
 class SyncJobHandle(SyncFollowed, Job, frozen=True, kw_only=True):
     """A job that is kept when it is finished: `handle.result()` waits for it."""
 
-    _client: SyncWorkerUtils
+    _client: SyncJobFollower
     _is_existing: bool = False
 
     @property
@@ -66,7 +78,7 @@ class SyncJobReference(SyncFollowed, msgspec.Struct, frozen=True, kw_only=True):
     """The handle of a job of which only the id is known."""
 
     id: int
-    _client: SyncWorkerUtils
+    _client: SyncJobFollower
 
     def __repr__(self) -> str:
         return f"SyncJobReference(id={self.id})"

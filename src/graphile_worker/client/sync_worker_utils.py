@@ -14,23 +14,22 @@ if TYPE_CHECKING:
     from datetime import datetime, timedelta
     from typing import Literal
 
-    from ..db.connection import BlockingConnection
+    from ..database.connections.connection import BlockingConnection
+    from ..database.migrations import MigrationReport
+    from ..database.statements.bulk_changes import BulkOptions, BulkReport
+    from ..database.statements.control import Deploy
+    from ..database.statements.inspection import JobDetails, JobFilter, QueueSummary, Statistics
+    from ..database.statements.limits import LimitSummary
+    from ..database.statements.maintenance import CleanupReport, CleanupTask
+    from ..database.statements.manage_jobs import CancelReport
+    from ..database.statements.schedules import Schedule
     from ..history.error_groups import ErrorGroup
     from ..history.records import AttemptError, FinishedJob, HistoryFilter
-    from ..job import Job
-    from ..migrate import MigrationReport
-    from ..pauses import Pause
-    from ..queries.bulk_changes import BulkOptions, BulkReport
-    from ..queries.cancel import CancelReport
-    from ..queries.inspection import JobDetails, JobFilter, QueueSummary, Statistics
-    from ..queries.limits import LimitSummary
-    from ..queries.maintenance import CleanupReport, CleanupTask
-    from ..queries.requests import Deploy
-    from ..queries.schedules import Schedule
-    from ..queries.statistics import BacklogSample, StatisticsGroup, StatisticsList
+    from ..history.statistics import BacklogSample, StatisticsGroup, StatisticsList
+    from ..recovery.registry.workers import WorkerList
     from ..recovery.sweep import SweepReport
-    from ..recovery.worker_rows import WorkerList
-    from ..spec import JobOptions, JobSpec, PlainJobOptions, TaskLike
+    from ..values.job import Job, Pause
+    from ..values.spec import JobOptions, JobSpec, PlainJobOptions, TaskLike
     from .following import JobRecord, JobStatus
     from .job_stacks import JobStack
     from .sync_handle import SyncJobHandle

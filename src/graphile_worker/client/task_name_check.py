@@ -12,11 +12,11 @@ from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from contextvars import Context
 
-from .. import sqlstates
-from ..db.connection import Connection
-from ..db.errors import sqlstate_of
-from ..job import Job
-from ..schema_name import SchemaName
+from ..database.connections import sqlstates
+from ..database.connections.connection import Connection
+from ..database.connections.errors import sqlstate_of
+from ..values.job import Job
+from ..values.schema_name import SchemaName
 
 CHECK_WITHIN = 10.0  # seconds
 CLOSE_WITHIN = 1.0
@@ -81,8 +81,8 @@ class TaskNameCheck:
 
 
 async def _warning(connection: Connection, schema: SchemaName, name: str, job_id: int) -> str | None:
-    from ..queries.names import known_task_names, was_task_known, worker_task_names
-    from ..queries.similar_names import did_you_mean, similar_names
+    from ..database.statements.fetch import known_task_names, was_task_known, worker_task_names
+    from ..values.text import did_you_mean, similar_names
 
     try:
         of_workers = await worker_task_names(connection, schema)

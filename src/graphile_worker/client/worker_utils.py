@@ -1,4 +1,4 @@
-"""WorkerUtils: the client. It validates, borrows a connection, and leaves the SQL to `queries/`.
+"""WorkerUtils: the client. It validates, borrows a connection, and leaves the SQL to `database/statements/`.
 
 Its methods are in `methods/`, by subject.
 """
@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Self
 
-from ..db.bound import BoundConnection
-from ..db.connection import UserConnection
-from ..db.foreign import as_connection
+from ..database.connections.bound import BoundConnection
+from ..database.connections.connection import UserConnection
+from ..database.connections.foreign import as_connection
+from ..database.migrations import MigrationReport, migrate
 from ..hooks import Hooks
-from ..migrate import MigrationReport, migrate
 from .methods.adding import AddingJobs
 from .methods.following import FollowingJobs
 from .methods.inspecting import Inspecting
@@ -23,7 +23,7 @@ from .methods.workers import ControllingWorkers
 
 if TYPE_CHECKING:
     # Methods import these when called: a worker, and a program that only adds jobs, start without them.
-    from ..options import WorkerOptions
+    from ..values.options import WorkerOptions
 
 
 class WorkerUtils(
@@ -58,7 +58,7 @@ class WorkerUtils(
         It has no pool and needs no closing, so it can be made for each request. Options that are not given
         come from `options` if there is such an object, else from the environment and the configuration file.
         """
-        from .binding import bound_options
+        from .borrowing import bound_options
 
         chosen = bound_options(schema, use_local_time, options)
         return cls(

@@ -7,7 +7,7 @@ from typing import Any
 
 from ..errors import ConfigError
 from ..hooks import Events, Hooks
-from ..options import WorkerOptions
+from ..values.options import WorkerOptions
 from .resolve import combine
 from .sources import nearest_name
 

@@ -14,7 +14,7 @@ import msgspec
 from msgspec.structs import replace
 
 from ..errors import ConfigError
-from ..options import WorkerOptions
+from ..values.options import WorkerOptions
 from .admin_options import PREFIX as ADMIN
 from .admin_options import AdminOptions
 from .settings import CommandLineOptions, known_settings

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from ..errors import ConfigError
-from ..options import WorkerOptions
+from ..values.options import WorkerOptions
 from .admin_options import PREFIX as ADMIN
 from .admin_options import SECRETS, AdminOptions
 

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from ..errors import ConfigError
-from ..text import closest
+from ..values.text import closest
 from .settings import Setting, callable_names, known_settings
 
 FILE_NAME = "graphile_worker.toml"

@@ -10,15 +10,15 @@ from collections.abc import Callable, MutableMapping
 from typing import Any, Protocol, TypeAlias
 
 from ..client.sync_worker_utils import SyncWorkerUtils
-from ..db.blocking import run_blocking
-from ..db.errors import sqlstate_of
-from ..db.foreign import as_blocking_connection
+from ..database.connections.blocking import run_blocking
+from ..database.connections.errors import sqlstate_of
+from ..database.connections.foreign import as_blocking_connection
+from ..database.connections.sqlstates import JOBS_EXIST
+from ..database.migrations import MigrationReport
+from ..database.migrations.script import repeatable_sql, uninstall_sql
 from ..errors import MigrationError
-from ..migrate import MigrationReport
-from ..migrate.script import repeatable_sql, uninstall_sql
-from ..options import WorkerOptions
-from ..schema_name import DEFAULT_SCHEMA, SchemaName
-from ..sqlstates import JOBS_EXIST
+from ..values.options import WorkerOptions
+from ..values.schema_name import DEFAULT_SCHEMA, SchemaName
 
 __all__ = ["IncludeName", "Operations", "exclude_schema", "install", "uninstall"]
 

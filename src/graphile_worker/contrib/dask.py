@@ -18,16 +18,14 @@ import msgspec
 
 from ..errors import ConfigError, ProcessDiedError
 from ..executors.call import TaskCall
-from ..executors.cluster_calls import ClusterCalls
+from ..executors.child_handle import ANSWER_WITHIN
+from ..executors.cluster import ClusterCalls, Connecting
 from ..executors.cluster_side import run_there, running_call
-from ..executors.connecting import Connecting
-from ..executors.ending import value_after_end
-from ..executors.following import follow_worker
+from ..executors.ending import follow_worker, value_after_end
 from ..executors.location import where_is
 from ..executors.messages import Body, ClusterNote
 from ..executors.run_call import value_of
-from ..executors.stack_requests import ANSWER_WITHIN
-from ..recovery.pool_state import ExecutorPlace
+from ..recovery.registry.pool_state import ExecutorPlace
 from ..tasks.stacks import TaskStack
 from ..tasks.task import AnyTask
 

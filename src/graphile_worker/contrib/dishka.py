@@ -26,10 +26,10 @@ except ModuleNotFoundError as error:
     raise ImportError("dishka is not installed: pip install 'graphile-worker[dishka]'") from error
 
 from ..app import App
-from ..job import Job
-from ..tasks.extensions import Extensions
 from ..tasks.helpers import JobHelpers
+from ..tasks.services import Extensions
 from ..tasks.task import Task
+from ..values.job import Job
 
 __all__ = ["FromDishka", "GraphileWorkerProvider", "inject", "setup_dishka"]
 

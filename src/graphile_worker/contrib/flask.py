@@ -30,8 +30,8 @@ from .web_settings import as_environment, client_arguments, options_in, worker_c
 if TYPE_CHECKING:
     from flask import Flask
 
-    from ..job import Job
-    from ..outcome import Outcome
+    from ..values.job import Job
+    from ..values.outcome import Outcome
 
 EXTENSION = "graphile_worker"
 

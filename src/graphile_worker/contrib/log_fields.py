@@ -7,9 +7,9 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from ..errors import ConfigError
-from ..observability.formatters import KEYS
-from ..observability.job_context import add_job_fields, current_job_fields
-from ..text import closest
+from ..logs.formatters import KEYS
+from ..logs.job_context import add_job_fields, current_job_fields
+from ..values.text import closest
 
 NAMES = ("task", "job_id", "attempt", "worker_id", "pool_id")
 """The fields that lines get if nothing else is chosen."""

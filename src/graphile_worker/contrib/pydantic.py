@@ -29,7 +29,7 @@ from ..config.resolve import mark_named
 from ..config.settings import known_settings
 from ..config.sources import PREFIX, from_environment
 from ..errors import ConfigError
-from ..options import _DURATIONS, LocalQueueOptions, RefetchDelayOptions, WorkerOptions
+from ..values.options import _DURATIONS, LocalQueueOptions, RefetchDelayOptions, WorkerOptions
 
 __all__ = ["LocalQueueSettings", "RefetchDelaySettings", "WorkerSettings"]
 

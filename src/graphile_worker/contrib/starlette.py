@@ -22,13 +22,13 @@ from ..client.api import OBJECTS as CLIENT_OBJECTS
 from ..client.sync_api import make_sync_worker_utils
 from ..client.sync_worker_utils import SyncWorkerUtils
 from ..config.calls import call_options, check_names
-from ..db.errors import explained
-from ..db.foreign import is_blocking
+from ..database.connections.errors import explained
+from ..database.connections.foreign import is_blocking
 from ..errors import ConfigError
-from ..faults import is_our_end
-from ..options import CLIENT_OPTIONS, WorkerOptions
+from ..hooks.faults import is_our_end
 from ..runner import run
 from ..runner.build import OBJECTS as WORKER_OBJECTS
+from ..values.options import CLIENT_OPTIONS, WorkerOptions
 
 if TYPE_CHECKING:
     from ..runner.runner import Runner

@@ -14,9 +14,9 @@ except ImportError as error:  # pragma: no cover
     ) from error
 
 from ..hooks import CallNext, Hooks
-from ..job import Job
-from ..observability.job_context import without_job
-from ..outcome import Outcome
+from ..logs.job_context import without_job
+from ..values.job import Job
+from ..values.outcome import Outcome
 from .log_fields import NAMES, checked_names, fields_of_current_job, fields_of_record
 
 Processor = Callable[[Any, str, MutableMapping[str, Any]], MutableMapping[str, Any]]

@@ -9,7 +9,7 @@ import msgspec
 
 from ..config.calls import check_names
 from ..config.sources import PREFIX
-from ..options import CLIENT_OPTIONS, WorkerOptions
+from ..values.options import CLIENT_OPTIONS, WorkerOptions
 
 if TYPE_CHECKING:
     import click

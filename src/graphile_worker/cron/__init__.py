@@ -4,10 +4,9 @@
 """
 
 from .crontab import parse_crontab, read_crontab
-from .digest import TimestampDigest
-from .from_code import parse_cron_item, parse_cron_items
 from .item import CronItem, CronItemOptions, ParsedCronItem, ParsedCronOptions
-from .load import collect_cron_items, read_crontab_file
+from .load import collect_cron_items, parse_cron_item, parse_cron_items, read_crontab_file
+from .matcher import TimestampDigest
 from .preview import UpcomingRun, upcoming_runs
 from .scheduler import CronScheduler
 

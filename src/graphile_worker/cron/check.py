@@ -17,11 +17,11 @@ from zoneinfo import ZoneInfo
 import msgspec
 
 from ..errors import CrontabError, CrontabProblem, InvalidArgumentError
-from ..payload import encode
-from ..spec import MAX_IDENTIFIER_LENGTH, JobSpec, check_job_key_mode, check_name
-from ..text import closest, parse_time_phrase
+from ..values.payload import encode
+from ..values.spec import MAX_IDENTIFIER_LENGTH, JobSpec, check_job_key_mode, check_name
+from ..values.text import closest, parse_time_phrase
 from .item import CronItemOptions, ParsedCronItem, ParsedCronOptions
-from .zone import find_zone
+from .matcher import find_zone
 
 JOB_KEY_MODES = ("replace", "preserve_run_at")
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import msgspec
 
+from ..database.statements.schedules import ScheduleDefinition
 from ..errors import InvalidArgumentError
-from ..payload import encode
-from ..queries.schedules import ScheduleDefinition
 from ..tasks.task import AnyTask
-from ..unique import Unique
+from ..values.payload import encode
+from ..values.unique import Unique
 from .item import ParsedCronItem
 from .matcher import FunctionMatcher
 from .task_side import NO_OPTIONS, job_options, options_of, payload_at

@@ -9,8 +9,8 @@ from itertools import groupby
 from operator import itemgetter
 from typing import NamedTuple
 
-from ..spec import CronJob
 from ..tasks.task import AnyTask
+from ..values.spec import CronJob
 from .item import ParsedCronItem
 from .matcher import MINUTE, round_up
 from .task_side import job_options, options_of, payload_at

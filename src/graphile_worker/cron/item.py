@@ -12,9 +12,8 @@ from typing import Any, Literal, Protocol, Self, TypedDict, Unpack, runtime_chec
 from zoneinfo import ZoneInfo
 
 from ..errors import CrontabError
-from .digest import TimestampDigest
 from .fields import FieldError, parse_pattern
-from .matcher import Matcher
+from .matcher import Matcher, TimestampDigest
 
 CronJobKeyMode = Literal["replace", "preserve_run_at"]
 

@@ -6,6 +6,11 @@ over, and adds what became due in between.
 
 Interceptors are called before the statement, while no lock is held. So every scheduler calls them for a job
 that is due, and the first to run its statement decides what is added.
+
+The time by which recurring jobs are due: the database server's, even if this machine's clock is wrong.
+
+All workers share the rows that say up to when jobs were added. A worker whose clock is ahead would claim
+minutes in the future, and no worker would add anything until then.
 """
 
 from __future__ import annotations
@@ -14,15 +19,21 @@ import logging
 import random
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import chain
 
-from ..clock import Clock, SystemClock
-from ..db.connection import Connection
-from ..db.errors import sqlstate_of
-from ..error_text import message_of
+from ..database.connections.connection import Connection
+from ..database.connections.errors import sqlstate_of
+from ..database.statements.pauses import UNAVAILABLE
+from ..database.statements.schedules import (
+    CronMinute,
+    known_crontabs,
+    register_crontabs,
+    schedule_cron_jobs,
+    server_time,
+)
 from ..errors import InvalidArgumentError, JobRefusedError
-from ..faults import is_our_end
+from ..errors.text import message_of
 from ..hooks import Hooks
 from ..hooks.events import (
     CronBackfill,
@@ -35,19 +46,12 @@ from ..hooks.events import (
     CronStarting,
     JobsAdded,
 )
-from ..payload import encode
-from ..queries.crontabs import (
-    CronMinute,
-    known_crontabs,
-    register_crontabs,
-    schedule_cron_jobs,
-    server_time,
-)
-from ..queries.pauses import UNAVAILABLE
-from ..schema_name import SchemaName
-from ..spec import CronJob
-from ..supervised import Supervised
+from ..hooks.faults import Supervised, is_our_end
 from ..tasks.task import AnyTask
+from ..values.clock import Clock, SystemClock
+from ..values.payload import encode
+from ..values.schema_name import SchemaName
+from ..values.spec import CronJob
 from .check import check_identifiers
 from .due import (
     LONGEST_CATCH_UP,
@@ -62,9 +66,48 @@ from .due import (
 )
 from .item import ParsedCronItem
 from .matcher import MINUTE, round_down
-from .server_time import ServerTime
-from .task_side import payload_problems
-from .watched import WatchedMinutes
+from .task_side import WatchedMinutes, payload_problems
+
+AGREES_WITHIN = timedelta(seconds=2)
+"""A smaller difference is ignored; then this machine's clock decides when a minute begins."""
+
+Logger = logging.Logger | logging.LoggerAdapter[logging.Logger]
+
+
+class ServerTime:
+    """This machine's clock, corrected by its difference from the server's if that is large enough."""
+
+    def __init__(self, clock: Clock, logger: Logger) -> None:
+        self._clock = clock
+        self._logger = logger
+        self._difference = timedelta(0)
+        """What has to be added to the machine's time."""
+
+    def now(self) -> datetime:
+        """The server's time."""
+        return self._clock.now() + self._difference
+
+    def compare(self, asked_at: datetime, server_time: datetime, took: float) -> None:
+        """Learn from the server's answer to a query that was sent at `asked_at` by our clock."""
+        uncertainty = timedelta(seconds=took / 2)
+        difference = server_time - (asked_at + uncertainty)
+        if abs(difference) <= AGREES_WITHIN + uncertainty:
+            difference = timedelta(0)
+        change = abs(difference - self._difference)
+        if change <= AGREES_WITHIN + uncertainty:
+            return  # each measurement differs slightly
+        self._difference = difference
+        if not difference:
+            self._logger.info("recurring jobs: the clock of this machine agrees with the server's again")
+            return
+        seconds = timedelta(seconds=round(abs(difference).total_seconds()))
+        self._logger.warning(
+            "recurring jobs: the clock of this machine is %s %s the database server's; they are added by the "
+            "server's time. Correct the clock, for example with NTP",
+            seconds,
+            "behind" if difference > timedelta(0) else "ahead of",
+        )
+
 
 Acquire = Callable[[], AbstractAsyncContextManager[Connection]]
 

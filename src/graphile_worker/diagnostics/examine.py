@@ -7,18 +7,18 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, TypeVar
 
-from ..clock import Clock, SystemClock
 from ..config import Settings
-from ..db.connection import Connection
-from ..db.errors import sqlstate_of
-from ..db.open import connect, resolve_connection
-from ..error_text import message_of
+from ..database.connections.connection import Connection
+from ..database.connections.errors import sqlstate_of
+from ..database.connections.open import connect, resolve_connection
+from ..database.migrations.own_objects import applied_numbers
+from ..database.migrations.state import SchemaState, read_state
+from ..database.statements.pauses import pauses_if_readable
 from ..errors import GraphileWorkerError, NoDatabaseError
-from ..migrate.own_objects import applied_numbers
-from ..migrate.state import SchemaState, read_state
-from ..options import WorkerOptions
-from ..queries.pauses import pauses_if_readable
-from ..recovery.worker_rows import SCANNED_PAGES
+from ..errors.text import message_of
+from ..recovery.registry.workers import SCANNED_PAGES
+from ..values.clock import Clock, SystemClock
+from ..values.options import WorkerOptions
 from . import facts
 from .connection_checks import (
     ConnectionFacts,
@@ -27,6 +27,7 @@ from .connection_checks import (
     check_pooler,
     check_server,
     check_settings,
+    probe,
 )
 from .finding import Finding, Thresholds, well
 from .job_checks import (
@@ -34,11 +35,9 @@ from .job_checks import (
     check_locks,
     check_lost_queues,
     check_queues,
+    check_workers,
     not_scanned,
 )
-from .limit_checks import check_limits
-from .pause_checks import check_pauses
-from .probes import probe
 from .schema_checks import (
     check_functions,
     check_indexes,
@@ -48,8 +47,7 @@ from .schema_checks import (
     check_sequences,
 )
 from .upkeep_checks import check_table, check_transactions
-from .waiting_checks import check_waiting
-from .worker_checks import check_workers
+from .waiting_checks import check_limits, check_pauses, check_waiting
 
 T = TypeVar("T")
 

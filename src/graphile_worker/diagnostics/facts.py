@@ -11,14 +11,13 @@ from typing import Any, ClassVar, Self
 
 import msgspec
 
-from ..db.array_types import teach_arrays
-from ..db.connection import Connection
-from ..pauses import Pause
-from ..queries.ready_tasks import READ_JOBS, ReadyTask, ready_tasks
-from ..recovery.running_tasks import RunningTasks, running_tasks
-from ..recovery.worker_rows import WorkerList, list_workers
-from ..schema_name import SchemaName
-from ..sql import load
+from ..database.connections.connection import Connection
+from ..database.connections.encoding import teach_arrays
+from ..database.sql import load
+from ..database.statements.inspection import READ_JOBS, ReadyTask, ready_tasks
+from ..recovery.registry.workers import RunningTasks, WorkerList, list_workers, running_tasks
+from ..values.job import Pause
+from ..values.schema_name import SchemaName
 
 NAMED_JOBS = 200
 

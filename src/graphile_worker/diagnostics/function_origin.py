@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Literal
 
-from ..migrate.own_functions import digest
-from ..migrate.revisions import FUNCTION_QUOTE
-from ..schema_name import SchemaName
-from ..sql import load
+from ..database.migrations.own_functions import digest
+from ..database.migrations.revisions import FUNCTION_QUOTE
+from ..database.sql import load
+from ..values.schema_name import SchemaName
 from .facts import FunctionFacts
 
 Origin = Literal["Python", "Node", "Node, before 0.18", "Rust", "Rust 0.14", "unknown"]

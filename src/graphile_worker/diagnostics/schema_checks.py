@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Sequence
 
-from ..migrate import SUPPORTED_REVISION, known_own_objects
-from ..migrate.state import SchemaState
-from ..schema_name import SchemaName
-from ..sql import load
+from ..database.migrations import SUPPORTED_REVISION, known_own_objects
+from ..database.migrations.state import SchemaState
+from ..database.sql import load
+from ..values.schema_name import SchemaName
 from .facts import FunctionFacts, IndexFacts, SequenceFacts, TableRights
 from .finding import Finding, some, well
 from .function_origin import SHARED_FUNCTIONS, Origin, has_retirements, origin_of

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ..schema_name import SchemaName
-from ..text import count
+from ..values.schema_name import SchemaName
+from ..values.text import count
 from .facts import OldTransaction, TableFacts
 from .finding import Finding, Thresholds, age, size, well
 

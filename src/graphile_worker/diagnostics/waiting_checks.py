@@ -1,15 +1,23 @@
-"""Why ready jobs are not run: one finding for each reason, with the tasks that it concerns."""
+"""Why jobs wait.
+
+Why ready jobs are not run: one finding for each reason, with the tasks that it concerns.
+
+Checks of limits: whether jobs run that no limit counts.
+
+What is paused: why jobs wait.
+"""
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime, timedelta
 
-from ..pauses import PAUSED_BY
-from ..queries.ready_tasks import ReadyTask
-from ..queries.similar_names import similar_names
-from ..recovery.running_tasks import RunningTasks
-from .facts import Waiting
+from ..database.statements.inspection import ReadyTask
+from ..recovery.registry.workers import RunningTasks
+from ..values.job import PAUSED_BY, Pause
+from ..values.text import count, similar_names
+from .facts import JobsOutsideLimit, Waiting
 from .finding import Finding, Severity, Thresholds, age, some, well
 
 Explain = Callable[[list[ReadyTask], RunningTasks], Finding]
@@ -139,3 +147,48 @@ def _finding(
 ) -> Finding:
     names = some([f"{task.task_identifier} ({task.number}, {age(task.age)})" for task in tasks])
     return Finding("waiting", severity, f"jobs {what}: {names}", meaning, advice)
+
+
+def check_limits(found: Sequence[JobsOutsideLimit]) -> Iterator[Finding]:
+    """Limited tasks that pools of Node or Rust run; nothing if there are no limits."""
+    outside = [row for row in found if row.jobs]
+    for row in outside:
+        yield Finding(
+            "limits", "warning",
+            f"{row.locked_by} runs {count(row.jobs, 'job')} of {row.task_identifier} and does not keep the "
+            f"limit {row.limit_name!r}",
+            "Only Python workers that register with the database keep limits. More jobs may run at once, and "
+            "more may start, than the limit says.",
+            f"Register the task {row.task_identifier} in Python workers only, with recovery turned on.",
+        )  # fmt: skip
+    names = {row.limit_name for row in found}
+    if names and not outside:
+        yield well("limits", f"{count(len(names), 'limit')}; no worker ignores one")
+
+
+LATE = timedelta(minutes=1)
+"""Workers end the pause of a queue within seconds."""
+
+
+def check_pauses(pauses: Sequence[Pause]) -> Iterator[Finding]:
+    """Pauses, and pauses of queues whose time is over."""
+    if not pauses:
+        yield well("pauses", "nothing is paused")
+        return
+    now = datetime.now(UTC)
+    over = [pause for pause in pauses if pause.until is not None and pause.until < now - LATE]
+    if over:
+        names = [pause.queue_name or "" for pause in over]
+        flags = " ".join(f"--queue {shlex.quote(name)}" for name in names[:5])
+        yield Finding(
+            "pauses", "warning", f"queues are still paused although their time is over: {some(names)}",
+            "A Python worker resumes a queue when its time has come, and none has done it.",
+            f"graphile-worker resume {flags}, or start a Python worker.",
+        )  # fmt: skip
+    others = [pause for pause in pauses if pause not in over]
+    if others:
+        yield Finding(
+            "pauses", "info", f"paused: {some([pause.what + pause.terms for pause in others])}",
+            "Their jobs wait, and running ones go on. Node and Rust workers obey pauses of queues only.",
+            "To resume them: `graphile-worker resume`, with `--queue NAME`, `--task TASK` or `--all`.",
+        )  # fmt: skip

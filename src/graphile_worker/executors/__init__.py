@@ -5,7 +5,7 @@ Names are imported on first use: the processes that run tasks import this packag
 
 from typing import TYPE_CHECKING
 
-from .._lazy import export_lazily
+from ..values.imports import export_lazily
 
 if TYPE_CHECKING:
     from .call import TaskCall as TaskCall

@@ -11,9 +11,9 @@ from typing import Any, Protocol
 
 import msgspec
 
-from ..job import Job
 from ..tasks.helpers import JobHelpers
 from ..tasks.stacks import TaskStack as TaskStack
+from ..values.job import Job
 from .messages import CallMessage
 
 

@@ -21,8 +21,8 @@ from ..errors import JobInterruptedError
 from ..history.progress import ProgressReport
 from ..tasks.services import WorkerServices, job_logger
 from ..tasks.stacks import stack_of_task
-from .child_memory import memory_of
-from .log_records import SendingHandler, apply_levels
+from .child_connection import SharedCounters
+from .child_handle import memory_of
 from .messages import (
     RETURNED,
     Answer,
@@ -32,14 +32,15 @@ from .messages import (
     MemoryNote,
     ProgressNote,
     ReadyNote,
+    SendingHandler,
     Setup,
     StackNote,
     StartFailure,
+    apply_levels,
     line,
 )
 from .remote_helpers import RemoteHelpers, remote_services
 from .run_call import Tasks, job_of, run_call
-from .shared_counters import SharedCounters
 from .worker_connection import WorkerConnection, die_with, end_company, end_now, one_line
 
 

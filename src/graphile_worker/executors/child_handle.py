@@ -1,20 +1,26 @@
-"""ChildHandle: the worker's end of one process that runs tasks."""
+"""ChildHandle: the worker's end of one process that runs tasks.
+
+How much memory a process uses.
+
+StackRequests: asks what a call does, and waits for the note that answers.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import os
+import sys
 import time
 from collections import deque
 from collections.abc import Callable
 from typing import Any
 
 from ..errors import JobInterruptedError
+from ..tasks.stacks import TaskStack
 from .call import TaskCall
-from .child_connection import ChildConnection
-from .messages import RETURNED, Answer, Note, Setup, line
+from .child_connection import ChildConnection, SharedCounters, new_descriptor
+from .messages import RETURNED, Answer, Note, Setup, StackNote, line
 from .run_call import value_of
-from .shared_counters import SharedCounters, new_descriptor
 
 MODULE = "graphile_worker.executors.child"
 
@@ -200,3 +206,51 @@ class ChildHandle:
 def interrupted(call: TaskCall) -> JobInterruptedError:
     """The error of a call that was not begun when the worker asked its tasks to end."""
     return JobInterruptedError(call.helpers.abort_signal.reason)
+
+
+def memory_of(pid: int | None) -> int | None:
+    """Bytes of a process, or of this one; None if the system does not say.
+
+    Where there is no /proc, this is the most that this process ever used, and nothing is known of others.
+    """
+    try:
+        with open(f"/proc/{'self' if pid is None else pid}/statm", "rb") as file:
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, IndexError, ValueError):
+        pass
+    if pid is not None or sys.platform == "win32":
+        return None
+    import resource
+
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return most if sys.platform == "darwin" else most * 1024
+
+
+ANSWER_WITHIN = 3.0
+"""Seconds; code that holds the interpreter keeps a process from answering."""
+
+
+class StackRequests:
+    """Requests without an answer, by the number of the call."""
+
+    def __init__(self) -> None:
+        self._asked: dict[int, asyncio.Future[TaskStack]] = {}
+
+    async def ask(self, number: int, send: Callable[[], object]) -> TaskStack | None:
+        """The answer to what `send` asks; None if there is none in time."""
+        answer = self._asked.get(number)
+        if answer is None:
+            answer = self._asked[number] = asyncio.get_running_loop().create_future()
+            send()
+        try:
+            done, _ = await asyncio.wait((answer,), timeout=ANSWER_WITHIN)
+        finally:
+            if self._asked.get(number) is answer:
+                del self._asked[number]
+        return answer.result() if done else None
+
+    def answered(self, note: StackNote) -> None:
+        """An answer has arrived."""
+        answer = self._asked.get(note.number)
+        if answer is not None and not answer.done():
+            answer.set_result(note.stack)

@@ -15,9 +15,8 @@ import msgspec
 
 from ..history.progress import ProgressReport
 from ..tasks.stacks import TaskStack, stack_of_task
-from .child_memory import memory_of
-from .log_records import SendingHandler
-from .messages import CallMessage, ClusterNote, LogNote, MemoryNote, ProgressNote, StartedNote
+from .child_handle import memory_of
+from .messages import CallMessage, ClusterNote, LogNote, MemoryNote, ProgressNote, SendingHandler, StartedNote
 from .remote_helpers import RemoteHelpers, remote_services
 from .run_call import Tasks, job_of, run_call
 

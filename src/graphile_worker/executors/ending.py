@@ -1,4 +1,9 @@
-"""Ends a call step by step: it is asked, then interrupted, then killed."""
+"""Ending a call that runs elsewhere.
+
+Ends a call step by step: it is asked, then interrupted, then killed.
+
+Passes the worker's request to end on to tasks that run elsewhere.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +13,7 @@ from contextlib import suppress
 from typing import Any
 
 from ..errors import ConfigError, JobInterruptedError
-from ..tasks.process_group import SHUTDOWN_LIMIT
+from ..tasks.executables.process_group import SHUTDOWN_LIMIT
 from .call import TaskCall
 
 KILL_LIMIT = 5.0  # seconds to wait after the last step
@@ -65,3 +70,18 @@ async def _wait_uninterrupted(future: asyncio.Future[Any]) -> None:
     while not future.done() and (left := deadline - loop.time()) > 0:
         with suppress(asyncio.CancelledError):
             await asyncio.wait((future,), timeout=left)
+
+
+def follow_worker(call: TaskCall, abort: Callable[[str], object]) -> Callable[[], None]:
+    """When the worker of this call asks its tasks to end, call `abort` in this event loop, with the reason.
+
+    Returns a function that ends this.
+    """
+    worker = call.helpers._services.abort_signal
+    loop = asyncio.get_running_loop()
+
+    def pass_on() -> None:
+        with suppress(RuntimeError):  # the loop is closed
+            loop.call_soon_threadsafe(abort, worker.reason)
+
+    return worker.on_set(pass_on)

@@ -19,9 +19,8 @@ from typing import Any
 
 from ..errors import TaskLoadError
 from ..tasks.decorator import as_task
-from ..tasks.import_module import TaskFolder, import_file, import_name
+from ..tasks.loading.import_module import TaskFolder, attribute_of, import_file, import_name
 from ..tasks.signature import load_error
-from ..tasks.target import attribute_of
 from ..tasks.task import AnyTask, Task
 
 SEPARATOR = "//"

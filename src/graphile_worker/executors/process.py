@@ -10,17 +10,14 @@ from functools import partial
 from typing import Any
 
 from ..errors import ConfigError
-from ..recovery.pool_state import ExecutorPlace
+from ..recovery.registry.pool_state import ExecutorPlace
 from ..tasks.task import AnyTask
 from .call import TaskCall
 from .child_connection import search_path
-from .child_handle import Work
-from .child_memory import memory_of
-from .ending import checked_seconds, end_call, value_after_end
-from .following import follow_worker
+from .child_handle import Work, memory_of
+from .ending import checked_seconds, end_call, follow_worker, value_after_end
 from .location import where_is
-from .log_records import levels
-from .messages import Ask, Setup
+from .messages import Ask, Setup, levels
 from .process_pool import ProcessPool
 
 KILL_AFTER = 5.0

@@ -2,6 +2,11 @@
 
 Decides which process gets which calls, starts processes when they are needed, and replaces those that end.
 The death of a process fails the call it ran, and nothing else: calls that it had not begun run elsewhere.
+
+Pace: how long tasks run, so that short calls are sent several at a time.
+
+A round trip costs more than a short task. Calls are sent ahead for as long as they will probably take
+together, a few milliseconds; a task that is not known yet gets a process for itself.
 """
 
 from __future__ import annotations
@@ -15,13 +20,12 @@ from collections.abc import Callable
 from contextvars import copy_context
 from typing import Any
 
-from ..error_text import message_of
 from ..errors import ProcessDiedError
-from ..signal_names import signal_name
-from ..supervised import logged
+from ..errors.text import message_of
+from ..hooks.faults import logged
 from ..tasks.stacks import TaskStack
-from .child_handle import ChildHandle, Work, interrupted
-from .log_records import log_again
+from ..values.text import signal_name
+from .child_handle import ChildHandle, StackRequests, Work, interrupted
 from .messages import (
     RETURNED,
     Answer,
@@ -33,9 +37,38 @@ from .messages import (
     Setup,
     StackNote,
     StartFailure,
+    log_again,
 )
-from .pace import AHEAD, MOST, PATIENCE, UNKNOWN, ProcessPace
-from .stack_requests import StackRequests
+
+AHEAD = 0.002
+"""Seconds of work in a process, beyond which it gets no further call."""
+MOST = 64
+"""Calls in a process."""
+UNKNOWN = 1.0
+"""Seconds to expect of a task that has not run yet."""
+PATIENCE = 0.01
+"""Seconds after which the calls behind a slow one are taken back."""
+OVERHEAD = 0.00002
+"""Seconds that each call costs a process."""
+
+
+class ProcessPace:
+    """The usual run time of each task, by identifier."""
+
+    def __init__(self) -> None:
+        self._seconds: dict[str, float] = {}
+
+    def expected(self, identifier: str) -> float:
+        """Seconds that a call will probably take."""
+        return self._seconds.get(identifier, UNKNOWN)
+
+    def ran(self, identifier: str, seconds: float) -> None:
+        """Learn from a call; slower ones count for more, because others wait behind them."""
+        seconds += OVERHEAD
+        known = self._seconds.get(identifier, seconds)
+        share = 0.5 if seconds > known else 0.1
+        self._seconds[identifier] = known + share * (seconds - known)
+
 
 START_LIMIT = 60.0  # seconds for a process to load its tasks
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 30.0  # seconds after a process could not start

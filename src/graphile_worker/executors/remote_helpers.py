@@ -13,11 +13,9 @@ from typing import Any, NoReturn, TypeVar, cast
 
 from ..errors import JobError
 from ..history.progress import ProgressReport
-from ..tasks.extensions import Extensions
 from ..tasks.helpers import JobHelpers
-from ..tasks.progress_sink import ProgressSink
 from ..tasks.queue_names import QueueNames
-from ..tasks.services import WorkerServices
+from ..tasks.services import Extensions, ProgressSink, WorkerServices
 from ..tasks.sync_helpers import SyncHelpers
 
 T = TypeVar("T")

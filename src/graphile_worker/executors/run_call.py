@@ -15,13 +15,12 @@ from typing import Any
 import msgspec
 
 from ..errors import InvalidArgumentError, JobError, JobInterruptedError
-from ..job import Job, current_helpers
-from ..payload import encode
-from ..tasks.batch import may_be_batch
+from ..tasks.call import may_be_batch
 from ..tasks.task import AnyTask
-from .error_messages import error_message, error_of
+from ..values.job import Job, current_helpers
+from ..values.payload import encode
 from .location import find_function, find_task
-from .messages import Body, CallMessage, ErrorMessage
+from .messages import Body, CallMessage, ErrorMessage, error_message, error_of
 from .remote_helpers import RemoteHelpers
 
 Await = Callable[[Awaitable[Any]], Any]

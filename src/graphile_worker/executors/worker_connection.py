@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any, NoReturn
 
-from ..tasks.process_group import members
+from ..tasks.executables.process_group import members
 from .messages import Ask, Lines
 
 CHUNK = 256 * 1024

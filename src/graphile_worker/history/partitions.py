@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from .. import sqlstates
-from ..db.connection import Connection
-from ..db.errors import sqlstate_of
-from ..schema_name import SchemaName
-from ..sql import load
+from ..database.connections import sqlstates
+from ..database.connections.connection import Connection
+from ..database.connections.errors import sqlstate_of
+from ..database.sql import load
+from ..values.schema_name import SchemaName
 
 HISTORY, ERRORS = "_private_py_history", "_private_py_errors"
 DAYS_AHEAD = 3

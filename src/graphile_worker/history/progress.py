@@ -9,13 +9,13 @@ from typing import Any
 
 import msgspec
 
-from ..db.connection import Connection
-from ..db.encoding import fit_to_server
-from ..error_parts import storable
+from ..database.connections.connection import Connection
+from ..database.connections.encoding import fit_to_server
+from ..database.sql import load
 from ..errors import InvalidArgumentError
-from ..payload import encode
-from ..schema_name import SchemaName
-from ..sql import load
+from ..errors.text import storable
+from ..values.payload import encode
+from ..values.schema_name import SchemaName
 
 MAX_NOTE = 500
 """Characters."""

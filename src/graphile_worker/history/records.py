@@ -9,12 +9,12 @@ from typing import Any, Literal, get_args
 
 import msgspec
 
-from ..db.connection import Connection
-from ..db.server_version import sorts_within_groups
+from ..database.connections.connection import Connection
+from ..database.connections.statement import with_planner_settings
+from ..database.sql import load
+from ..database.statements.inspection import sorts_within_groups
 from ..errors import InvalidArgumentError
-from ..queries.planner_settings import with_planner_settings
-from ..schema_name import SchemaName
-from ..sql import load
+from ..values.schema_name import SchemaName
 
 FinishedState = Literal["completed", "failed", "cancelled", "expired"]
 """How a job ended."""

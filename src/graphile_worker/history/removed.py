@@ -1,4 +1,9 @@
-"""Keeps jobs that a client removes from the queue or fails, if the jobs ask for that."""
+"""Records of jobs that no worker finished: removed by a client, or failed by a sweep.
+
+Keeps jobs that a client removes from the queue or fails, if the jobs ask for that.
+
+Keeps jobs that were failed by a sweep, because their workers died too often.
+"""
 
 from __future__ import annotations
 
@@ -7,15 +12,16 @@ from collections.abc import Sequence
 
 import msgspec
 
-from .. import sqlstates
-from ..db.connection import Connection
-from ..db.errors import sqlstate_of
-from ..error_text import message_of
+from ..database.connections import sqlstates
+from ..database.connections.connection import Connection
+from ..database.connections.encoding import teach_arrays
+from ..database.connections.errors import sqlstate_of
+from ..database.sql import load
+from ..errors.text import message_of
 from ..hooks.redaction import Redactor, redacted_json, redacted_text
-from ..job import Job
-from ..retention import Retention, RetentionPolicy, is_awaited
-from ..schema_name import SchemaName
-from ..sql import load
+from ..values.job import Job
+from ..values.retention import Retention, RetentionPolicy, is_awaited
+from ..values.schema_name import SchemaName
 from .partitions import add_partitions, is_partition_missing
 from .records import FinishedState
 
@@ -115,3 +121,36 @@ def _error(job: Job, outcome: ManualOutcome, redactors: Sequence[Redactor]) -> s
     if text is None or not redactors:
         return text
     return redacted_text(redactors, job.task_identifier, text)
+
+
+async def keep_recovered(
+    connection: Connection,
+    schema: SchemaName,
+    jobs: Sequence[Job],
+    retention_policy: RetentionPolicy,
+    error_retention: float,
+) -> None:
+    """Keep what these jobs ended with; call it in the transaction that ended them.
+
+    Like a failure, but without the payload: redactors belong to the worker that runs the task.
+    `error_retention`: seconds to keep the errors, 0 not to keep them.
+    """
+    retentions = [retention_policy.for_failed(job.task_identifier, job.raw_flags) for job in jobs]
+    seconds = [None if retention is None else retention.seconds for retention in retentions]
+    if not error_retention and not any(retentions):
+        return
+    await add_partitions(
+        connection,
+        schema,
+        history={each for each in seconds if each is not None},
+        errors=[error_retention] if error_retention else [],
+        days_ahead=0,
+    )
+    teach_arrays(connection)
+    await connection.fetch(
+        load("history/keep_recovered", schema),
+        [job.id for job in jobs],
+        seconds,
+        error_retention or None,
+        schema.name,
+    )

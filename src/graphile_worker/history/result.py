@@ -8,10 +8,10 @@ import msgspec
 
 from ..errors import InvalidArgumentError, ResultError
 from ..hooks.redaction import Redactor, redacted_json
-from ..job import Job
-from ..outcome import Kept
-from ..payload import encode
-from ..retention import Retention, is_awaited
+from ..values.job import Job
+from ..values.outcome import Kept
+from ..values.payload import encode
+from ..values.retention import Retention, is_awaited
 
 MAX_RESULT = 64 * 1024
 """Bytes of JSON."""

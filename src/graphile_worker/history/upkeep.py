@@ -1,16 +1,16 @@
 """What one pool does for all: partitions ahead, dropping those that have expired, moving failed jobs here.
 
-Each class is a maintenance task: see `recovery/maintenance_tasks.py`.
+Each class is a maintenance task: see `recovery/maintenance/tasks.py`.
 """
 
 from __future__ import annotations
 
-from ..db.connection import Connection
-from ..options import WorkerOptions
-from ..queries.audit import purge_audit
-from ..retention import RetentionPolicy
-from ..schema_name import SchemaName
-from ..sql import load
+from ..database.connections.connection import Connection
+from ..database.sql import load
+from ..values.options import WorkerOptions
+from ..values.retention import RetentionPolicy
+from ..values.schema_name import SchemaName
+from .audit import purge_audit
 from .error_groups import purge_error_groups
 from .partitions import add_partitions, drop_expired
 from .progress import purge_progress

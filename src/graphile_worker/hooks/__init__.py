@@ -3,9 +3,8 @@
 The event classes are in `graphile_worker.hooks.events`.
 """
 
-from .add_watchers import AddWatcher
 from .emitter import Events
-from .hooks import Hooks
+from .hooks import Hooks, LivePool, Plugin, PluginWithLifecycle, WorkerContext
 from .interceptors import (
     AfterRun,
     AroundRun,
@@ -17,9 +16,8 @@ from .interceptors import (
     OnRecovery,
     SkipJob,
 )
-from .plugins import LivePool, Plugin, PluginWithLifecycle, WorkerContext
 from .redaction import KeptPart, Redactor
-from .run_watchers import RunWatcher
+from .watchers import AddWatcher, RunWatcher
 
 __all__ = [
     "AddWatcher",

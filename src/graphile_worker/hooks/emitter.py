@@ -15,9 +15,9 @@ from typing import Any, TypeVar, overload
 from weakref import WeakSet
 
 from ..errors import ConfigError
-from ..faults import is_our_end, report
-from ..job import Job
+from ..values.job import Job
 from .events import EVENT_TYPES, Event
+from .faults import is_our_end, report
 
 E = TypeVar("E", bound=Event)
 Handler = Callable[[E], Any]

@@ -12,10 +12,9 @@ from typing import Any, ClassVar, Literal
 
 import msgspec
 
-from ..job import Job
-from ..outcome import Finished
-from ..pauses import Pause
-from ..spec import CronJob, JobSpec
+from ..values.job import Job, Pause
+from ..values.outcome import Finished
+from ..values.spec import CronJob, JobSpec
 
 AddSource = Literal["client", "worker", "crontab"]
 

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ..faults import as_exception, is_our_end
-from ..job import Job
-from ..outcome import Outcome
+from ..values.job import Job
+from ..values.outcome import Outcome
+from .faults import as_exception, is_our_end
 
 if TYPE_CHECKING:
-    from ..spec import JobSpec
+    from ..values.spec import JobSpec
 
 
 class SkipJob(msgspec.Struct, frozen=True):

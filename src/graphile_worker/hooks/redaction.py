@@ -14,9 +14,9 @@ from typing import Any, Literal
 
 import msgspec
 
-from ..error_parts import place_of, type_name
 from ..errors import ConfigError
-from ..payload import encode
+from ..errors.text import place_of, type_name
+from ..values.payload import encode
 
 KeptPart = Literal["payload", "result", "error"]
 """What a redactor gets: a payload, a result, or the text of an error (message or traceback)."""

@@ -1,15 +1,24 @@
-"""Counts what the workers of this process do, in plain numbers: a lock and a call for each job cost too much.
+"""What the workers and clients of this process do, in plain numbers.
+
+Counts what the workers of this process do, in plain numbers: a lock and a call for each job cost too much.
 
 Successful jobs, which may be tens of thousands a second, are counted by written batch. Everything else is
 rare enough for an event each. All of it happens on the event loop; scrapes read from another thread.
+
+AddedJobs: counts the jobs that clients and workers of this process add.
+
+Bounds the values of the label `task`: every value is a time series that Prometheus keeps.
 """
 
 from __future__ import annotations
 
+import logging
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Generic, TypeVar
 
+from ..errors import JobRefusedError
 from ..hooks import LivePool, WorkerContext
 from ..hooks.events import (
     JobCancelled,
@@ -31,10 +40,38 @@ from ..hooks.events import (
     WorkerGetJobError,
     WorkerRecovered,
 )
-from ..job import Job
-from ..outcome import Completed, Finished
-from ..statistics.counter import wait_of, waits_of
-from .task_labels import ByTask
+from ..values.job import Job
+from ..values.outcome import Completed, Finished
+from ..values.spec import CronJob, JobSpec
+from .catalogue import OTHER
+from .counter import wait_of, waits_of
+
+T = TypeVar("T")
+
+logger = logging.getLogger("graphile_worker.metrics")
+
+
+class ByTask(dict[str, T], Generic[T]):
+    """Something for each task, and one for all tasks beyond the bound. Use `found[name]`."""
+
+    def __init__(self, make: Callable[[], T], max_tasks: int) -> None:
+        super().__init__()
+        self._make = make
+        self._max_tasks = max_tasks
+
+    def __missing__(self, name: str) -> T:
+        if len(self) >= self._max_tasks:
+            if OTHER not in self:
+                logger.warning(
+                    "there are more than %d tasks; the metrics of further ones have the label task=%r",
+                    self._max_tasks,
+                    OTHER,
+                )
+                self[OTHER] = self._make()
+            return self[OTHER]
+        made = self[name] = self._make()
+        return made
+
 
 FEW = 20  # jobs that are counted one by one
 
@@ -204,3 +241,23 @@ def _by_task(finished: Sequence[Finished]) -> Mapping[str, Sequence[Finished]]:
     for each in finished:
         parts[each.job.task_identifier].append(each)
     return parts
+
+
+class AddedJobCounts:
+    """Watches adds. One of a transaction that is rolled back later is counted, too."""
+
+    def __init__(self, counts: WorkerCounts) -> None:
+        self.counts = counts
+
+    def before(self, specs: Sequence[JobSpec]) -> tuple[Sequence[JobSpec], object]:
+        """Keep the specs for `after`."""
+        return specs, specs
+
+    def after(self, state: object, jobs: Sequence[Job] | None, error: BaseException | None) -> None:
+        """Count what became of them; `jobs` is empty if another worker was first with a recurring job."""
+        result = "added" if error is None else "refused" if isinstance(error, JobRefusedError) else "error"
+        for spec in state if isinstance(state, Sequence) else ():
+            if not isinstance(spec, CronJob):
+                self.counts.added[spec.task_identifier][result] += 1
+            elif error is None and (jobs is None or jobs):
+                self.counts.cron_jobs[spec.task_identifier]["added"] += 1

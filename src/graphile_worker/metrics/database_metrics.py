@@ -8,11 +8,10 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from ..client import make_worker_utils
-from ..db.connection import Connection
+from ..database.connections.connection import Connection
 from ..errors import ConfigError
-from ..options import WorkerOptions
-from ..statistics.database_gauges import MAX_TASKS
-from ..statistics.gauges import PREFIX, Gauge
+from ..values.options import WorkerOptions
+from .catalogue import MAX_TASKS, PREFIX, Gauge
 from .client_library import REGISTRY, ClientMetric, GaugeMetricFamily
 from .database_reader import DatabaseReader
 

@@ -1,16 +1,21 @@
-"""Families of metrics as plain values, which worker processes send to the process that serves all of them.
+"""Metrics as plain values, and as text for Prometheus.
+
+Families of metrics as plain values, which worker processes send to the process that serves all of them.
 
 Counters and histograms of all processes are added up. Gauges of this package know how they are merged; those
 of the application get the label `pid`. What a process counted stays when it ends; its gauges vanish.
+
+Reads the registry of a process as plain values, and writes such values as text for Prometheus.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
 from .catalogue import ALL_METRICS
+from .client_library import ClientMetric, CollectorRegistry, rendered
 
 ADDED_UP = ("counter", "histogram", "summary")
 MERGED = {metric.full_name: metric.merge for metric in ALL_METRICS if metric.kind == "gauge"}
@@ -77,3 +82,43 @@ class _Merged:
         first = self._first
         samples = [SampleValue(name, labels, value) for (name, labels), value in self._values.items()]
         return Family(first.name, first.kind, first.help, samples)
+
+
+def families_of(registry: CollectorRegistry) -> list[Family]:
+    """Everything in the registry, also the metrics of the application."""
+    return [
+        Family(
+            metric.name,
+            metric.type,
+            metric.documentation,
+            [
+                SampleValue(sample.name, tuple(sample.labels.items()), float(sample.value))
+                for sample in metric.samples
+            ],
+        )
+        for metric in registry.collect()
+    ]
+
+
+def text_of(families: Sequence[Family]) -> bytes:
+    """The text that Prometheus reads."""
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_Fixed(families))
+    return rendered(registry)
+
+
+class _Fixed:
+    """A collector of values that are known already."""
+
+    def __init__(self, families: Sequence[Family]) -> None:
+        self._families = families
+
+    def describe(self) -> Sequence[ClientMetric]:
+        return []
+
+    def collect(self) -> Iterator[ClientMetric]:
+        for family in self._families:
+            metric = ClientMetric(family.name, family.help, family.kind)
+            for sample in family.samples:
+                metric.add_sample(sample.name, dict(sample.labels), sample.value)
+            yield metric

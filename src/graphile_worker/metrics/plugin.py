@@ -7,11 +7,9 @@ from typing import TYPE_CHECKING
 
 from ..errors import ConfigError
 from ..hooks import Hooks, WorkerContext
-from ..statistics.gauges import PREFIX
-from .added_jobs import AddedJobCounts
-from .catalogue import DURATION_BUCKETS, MAX_TASKS, WAIT_BUCKETS
+from .catalogue import DURATION_BUCKETS, MAX_TASKS, PREFIX, WAIT_BUCKETS
 from .client_library import REGISTRY
-from .counts import WorkerCounts
+from .counts import AddedJobCounts, WorkerCounts
 from .worker_collector import shared_collector
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from weakref import WeakKeyDictionary
 
-from ..version import __version__
+from ..values import __version__
 from . import catalogue as names
 from .client_library import (
     ClientMetric,

@@ -20,11 +20,11 @@ from datetime import datetime
 
 import msgspec
 
-from ..db.borrowed import is_gone
-from ..db.connection import Connection
-from ..db.errors import explained
-from ..schema_name import SchemaName
-from ..sql import load
+from ..database.connections.bound import is_gone
+from ..database.connections.connection import Connection
+from ..database.connections.errors import explained
+from ..database.sql import load
+from ..values.schema_name import SchemaName
 
 MOST_WAIT = "500"  # milliseconds for a lock: heartbeats wait meanwhile
 MOST_TIME = "2000"  # milliseconds for a statement

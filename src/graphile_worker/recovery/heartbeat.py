@@ -5,6 +5,8 @@ sees the connection close; a busy one keeps it. Behind a pooler a lock would not
 time of the last heartbeat counts. In both cases each heartbeat renews the pool's lease on its jobs, and
 reports what the pool runs, and what blocks its event loop, if that has changed. It works on any event loop;
 in a thread of its own it survives a task that blocks the worker's loop.
+
+Connections for heartbeats: one of the worker's own, or one of the caller's pool.
 """
 
 from __future__ import annotations
@@ -13,26 +15,25 @@ import asyncio
 import logging
 import threading
 import time
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from datetime import datetime
 from heapq import nsmallest
 
-from .. import sqlstates
-from ..clock import uptime
-from ..db.borrowed import is_gone
-from ..db.connection import Connection
-from ..db.errors import explained, sqlstate_of
-from ..db.retry import Backoff, Delays
-from ..faults import is_our_end
-from ..schema_name import SchemaName
+from ..database.connections import sqlstates
+from ..database.connections.bound import give_back, is_gone, throw_away
+from ..database.connections.connection import Connection, Pool
+from ..database.connections.dsn import Dsn
+from ..database.connections.errors import explained, sqlstate_of
+from ..database.connections.open import connect
+from ..database.connections.retry import Backoff, Delays
+from ..hooks.faults import is_our_end
+from ..values.clock import uptime
+from ..values.schema_name import SchemaName
 from .blocked_batches import BlockedBatches, OpenBatch
-from .blocked_loop import BlockageReporter, LoopBlockage
-from .connections import OpenConnection
-from .describe import Description, describe_worker
-from .pool_state import GetPlaces, StateReporter
-from .rust_heartbeat import RustHeartbeat
-from .worker_rows import (
+from .registry.blocked_loop import BlockageReporter, LoopBlockage
+from .registry.pool_state import Description, GetPlaces, StateReporter, describe_worker
+from .registry.workers import (
     JobReport,
     Liveness,
     Registration,
@@ -45,6 +46,47 @@ from .worker_rows import (
     tune_heartbeat_session,
     unlock_worker,
 )
+from .rust_heartbeat import RustHeartbeat
+
+CONNECT_TIMEOUT = 5.0  # seconds
+CLOSE_TIMEOUT = 2.0
+
+OpenConnection = Callable[[], AbstractAsyncContextManager[Connection]]
+"""Opens a connection for one `async with` block."""
+
+
+def from_dsn(dsn: Dsn, *, prepared_statements: bool) -> OpenConnection:
+    """A connection of its own, on any event loop."""
+
+    @asynccontextmanager
+    async def open_() -> AsyncIterator[Connection]:
+        async with asyncio.timeout(CONNECT_TIMEOUT):
+            connection = await connect(dsn, prepared_statements=prepared_statements)
+        try:
+            yield connection
+            await connection.close(timeout=CLOSE_TIMEOUT)
+        finally:
+            connection.terminate()
+
+    return open_
+
+
+def from_pool(pool: Pool) -> OpenConnection:
+    """One of the pool's connections, reset before it is returned; on the pool's event loop."""
+
+    @asynccontextmanager
+    async def open_() -> AsyncIterator[Connection]:
+        connection: Connection = await pool.acquire(timeout=CONNECT_TIMEOUT)
+        try:
+            yield connection
+            await connection.reset(timeout=CLOSE_TIMEOUT)
+        except BaseException:
+            await throw_away(pool, connection)
+            raise
+        await give_back(pool, connection)
+
+    return open_
+
 
 WHILE_BLOCKED = 1.0  # seconds between two heartbeats while the pool's event loop is blocked
 SOON = 1.0  # seconds; what is due so shortly before a heartbeat is sent with it

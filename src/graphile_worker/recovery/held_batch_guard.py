@@ -13,11 +13,11 @@ import os
 import socket
 from typing import NamedTuple, Protocol
 
-from .. import sqlstates
-from ..db.connection import Connection
-from ..db.errors import explained, sqlstate_of
-from ..schema_name import SchemaName
-from ..sql import load
+from ..database.connections import sqlstates
+from ..database.connections.connection import Connection
+from ..database.connections.errors import explained, sqlstate_of
+from ..database.sql import load
+from ..values.schema_name import SchemaName
 from .sweep import StatementRunner
 
 FRESH = 60.0  # seconds after its sweep for which a death counts

@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 
-from ..clock import uptime
+from ..values.clock import uptime
 
 
 class Lease:

@@ -1,4 +1,7 @@
-"""Statements about orphaned jobs, and about the locks of pools that are alive."""
+"""Statements about orphaned jobs, and about the locks of pools that are alive.
+
+Reclaiming: return jobs that a pool has locked without knowing it, once no statement of it is in flight.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +12,12 @@ from typing import Literal
 
 import msgspec
 
-from ..db.array_types import teach_arrays
-from ..db.connection import Connection
-from ..db.encoding import fit_to_server
-from ..job import Job
-from ..schema_name import SchemaName
-from ..sql import load
+from ..database.connections.connection import Connection
+from ..database.connections.encoding import fit_to_server, teach_arrays
+from ..database.sql import load
+from ..database.statements.write import delete_retired
+from ..values.job import Job
+from ..values.schema_name import SchemaName
 
 RECOVERED = "Job recovered after worker interruption"
 """The last error of a recovered job; the Rust port writes the same."""
@@ -194,3 +197,20 @@ async def renew_locks(
     statement = load("recovery/renew_locks", schema)
     count: int = await connection.fetchval(statement, pool_id, list(job_ids), now)
     return count
+
+
+async def reclaim_jobs(
+    connection: Connection, schema: SchemaName, pool_id: str, known: Sequence[int]
+) -> list[int]:
+    """Unlock the pool's jobs that are not `known` to it, and its queues without a job; return the job ids."""
+    async with connection.transaction():
+        rows = await connection.fetch(load("recovery/reclaim_jobs", schema), pool_id, list(known))
+        if retired := [row["id"] for row in rows if row["is_retired"]]:
+            await delete_retired(connection, schema, retired)
+    return [row["id"] for row in rows]
+
+
+async def end_lost_sessions(connection: Connection, schema: SchemaName, pids: Sequence[int]) -> list[int]:
+    """Terminate these abandoned sessions of ours; return those that were still alive."""
+    rows = await connection.fetch(load("recovery/end_lost_sessions", schema), list(pids))
+    return [row[0] for row in rows]

@@ -10,13 +10,13 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from .. import sqlstates
-from ..clock import uptime
-from ..db.connection import Connection
-from ..db.errors import sqlstate_of
-from ..db.retry import is_retryable
-from ..schema_name import SchemaName
-from .worker_rows import deregister_rust_workers, may_use_rust_workers, send_rust_heartbeat
+from ..database.connections import sqlstates
+from ..database.connections.connection import Connection
+from ..database.connections.errors import sqlstate_of
+from ..database.connections.retry import is_retryable
+from ..values.clock import uptime
+from ..values.schema_name import SchemaName
+from .registry.workers import deregister_rust_workers, may_use_rust_workers, send_rust_heartbeat
 
 HEARTBEAT_INTERVAL = 20.0  # seconds at most; the Rust port expects one every 30
 MAY_TAKE = "Rust workers with recovery may take jobs that this worker runs"

@@ -19,36 +19,32 @@ from contextvars import copy_context
 from datetime import datetime
 from typing import Protocol, TypeVar
 
-from ..clock import Clock, uptime
-from ..db.connection import Connection, Pool
-from ..db.dsn import Dsn
-from ..db.errors import sqlstate_of
-from ..failure_handler import FailureHandler
-from ..faults import report
+from ..database.connections.connection import Connection, Pool
+from ..database.connections.dsn import Dsn
+from ..database.connections.errors import sqlstate_of
+from ..database.statements.maintenance import own_session
 from ..hooks import Hooks
-from ..job import Job
-from ..observability.job_context import job_fields
-from ..options import SMALLEST_POOL_FOR_RECOVERY, WorkerOptions
-from ..queries.own_session import own_session
-from ..retention import RetentionPolicy
-from ..supervised import Supervised
-from ..version import __version__
+from ..hooks.faults import Supervised, report
+from ..logs.job_context import job_fields
+from ..values import __version__
+from ..values.clock import Clock, uptime
+from ..values.job import Job
+from ..values.options import SMALLEST_POOL_FOR_RECOVERY, WorkerOptions
+from ..values.outcome import FailureHandler
+from ..values.retention import RetentionPolicy
 from .blocked_batches import OpenBatch
-from .blocked_loop import LoopBlockage
-from .connections import from_dsn, from_pool
-from .describe import Description, describe_worker
-from .heartbeat import UNAVAILABLE, Heartbeat
+from .heartbeat import UNAVAILABLE, Heartbeat, from_dsn, from_pool
 from .held_batch_guard import PROVEN_AFTER, HoldGuard
 from .lease import Lease
-from .maintenance_tasks import Maintenance, MaintenanceTask
+from .maintenance.tasks import Maintenance, MaintenanceTask
+from .maintenance.unknown_tasks import UnknownTasks
 from .orphaned_jobs import note_rerun, renew_locks
-from .periodic import Periodic
-from .pool_state import GetPlaces
+from .registry.blocked_loop import LoopBlockage
+from .registry.pool_state import Description, GetPlaces, describe_worker
+from .registry.workers import JobReport, Registration, deregister_worker, register_worker
 from .rust_heartbeat import RustHeartbeat
 from .sweep import StatementRunner
-from .sweeper import Sweeper
-from .unknown_tasks import UnknownTasks
-from .worker_rows import JobReport, Registration, deregister_worker, register_worker
+from .sweeper import Periodic, Sweeper
 
 LEASE_SHARE = 2 / 3  # of the grace: the lease ends well before other workers may recover the jobs
 MAINTENANCE_AFTER = 3.0  # seconds after the start

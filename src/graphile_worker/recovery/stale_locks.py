@@ -10,16 +10,16 @@ import random
 from collections.abc import Callable
 from datetime import datetime
 
-from ..clock import Clock
-from ..db.connection import Connection, Pool
+from ..database.connections.connection import Connection, Pool
+from ..database.sql import load
+from ..database.statements.maintenance import own_session
+from ..database.statements.write import delete_retired
 from ..hooks import Events
 from ..hooks.events import ResetLockedFailure, ResetLockedStarted, ResetLockedSuccess
-from ..queries.own_session import own_session
-from ..queries.retired import delete_retired
-from ..schema_name import SchemaName
-from ..sql import load
-from .periodic import Periodic
-from .worker_rows import delete_old_rust_workers
+from ..values.clock import Clock
+from ..values.schema_name import SchemaName
+from .registry.workers import delete_old_rust_workers
+from .sweeper import Periodic
 
 FIRST_WITHIN = 60.0  # seconds after the start
 TIMEOUT = 120.0  # seconds

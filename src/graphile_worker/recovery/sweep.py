@@ -14,26 +14,23 @@ from typing import Any, Protocol, TypeVar
 
 from msgspec.structs import replace
 
-from .. import sqlstates
-from ..db.connection import Connection
-from ..db.errors import sqlstate_of
-from ..db.retry import is_refusal
-from ..error_parts import storable
-from ..error_text import message_of
-from ..failure_handler import FailureHandler
-from ..history.recovered import keep_recovered
-from ..history.removed import CANNOT_KEEP
+from ..database.connections import sqlstates
+from ..database.connections.connection import Connection
+from ..database.connections.errors import sqlstate_of
+from ..database.connections.retry import is_refusal
+from ..database.sql import load
+from ..database.statements.add_many import add_jobs
+from ..database.statements.write import delete_retired, mark_notified
+from ..errors.text import message_of, storable
+from ..history.removed import CANNOT_KEEP, keep_recovered
 from ..hooks import FailJob, Hooks, LeaveLocked
 from ..hooks.events import JobRecovered, WorkerLost, WorkerRecovered
 from ..hooks.interceptors import call
-from ..job import Job
-from ..queries.add_many import add_jobs
-from ..queries.notified_failures import mark_notified
-from ..queries.retired import delete_retired
-from ..retention import RetentionPolicy
-from ..schema_name import SchemaName
-from ..sql import load
-from .cancelled_jobs import cancel_retired, end_cancelled_jobs
+from ..values.job import Job
+from ..values.outcome import FailureHandler
+from ..values.retention import RetentionPolicy
+from ..values.schema_name import SchemaName
+from .maintenance.cancelled_jobs import cancel_retired, end_cancelled_jobs
 from .orphaned_jobs import (
     RECOVERED,
     Decision,
@@ -47,7 +44,7 @@ from .orphaned_jobs import (
     silent_sweeper,
     sweep_lock,
 )
-from .worker_rows import (
+from .registry.workers import (
     UnreachablePool,
     deregister_rust_workers,
     end_held_batches,

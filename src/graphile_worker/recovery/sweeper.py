@@ -1,22 +1,97 @@
-"""Sweeper: sweeps every few seconds.
+"""Sweeper: sweeps every few seconds; and Periodic, for that and for other regular work of a worker.
+
+Sweeper: sweeps every few seconds.
 
 Every worker has one; an advisory lock lets only one sweep at a time. The interval has jitter, so that workers
 do not sweep in lockstep, and ends early when an unreachable worker is about to be declared dead.
+
+Periodic: calls a function on the worker's event loop at intervals.
 """
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 
-from ..clock import Clock
-from ..failure_handler import FailureHandler
+from ..database.connections.errors import explained
 from ..hooks import Hooks
-from ..options import WorkerOptions
-from ..retention import RetentionPolicy
+from ..hooks.faults import Supervised, is_our_end
+from ..values.clock import Clock
+from ..values.options import WorkerOptions
+from ..values.outcome import FailureHandler
+from ..values.retention import RetentionPolicy
 from .orphaned_jobs import purge_recoveries
-from .periodic import Periodic
 from .sweep import StatementRunner, Sweep
+
+STOP_TIMEOUT = 2.0  # seconds for a call in progress
+
+logger = logging.getLogger("graphile_worker.recovery")
+
+
+class Periodic:
+    """One loop. An error is logged once until a call succeeds again."""
+
+    def __init__(
+        self,
+        what: str,
+        function: Callable[[], Awaitable[float]],
+        clock: Clock,
+        *,
+        first_after: float,
+        stop_timeout: float | None = STOP_TIMEOUT,
+    ) -> None:
+        """`function` returns the seconds until its next call; `what` names it in log lines.
+
+        `stop_timeout`: how long `stop` waits for a call in progress before it cancels it; None for no limit.
+        """
+        self._what = what
+        self._function = function
+        self._clock = clock
+        self._delay = first_after
+        self._stop_timeout = stop_timeout
+        self._is_failing = False
+        self._sleep: asyncio.Future[None] | None = None
+        self._stop_requested = asyncio.Event()
+        self._loop = Supervised(self._run, what, is_over=self._stop_requested.is_set)
+
+    def start(self) -> None:
+        """Start the loop; the first call comes after `first_after`."""
+        self._loop.start()
+
+    def begin_to_stop(self) -> None:
+        """Start no further call."""
+        self._stop_requested.set()
+        if self._sleep is not None:
+            self._sleep.cancel()
+
+    async def stop(self) -> None:
+        """End the loop after a call in progress."""
+        self.begin_to_stop()
+        await self._loop.end(within=self._stop_timeout)
+
+    async def _run(self) -> None:
+        while not self._stop_requested.is_set():
+            self._sleep = asyncio.ensure_future(self._clock.sleep(self._delay))
+            try:
+                await asyncio.wait((self._sleep,))
+            finally:
+                self._sleep.cancel()
+            if self._stop_requested.is_set():
+                return
+            try:
+                self._delay = await self._function()
+                self._is_failing = False
+            except BaseException as error:
+                if is_our_end(error):
+                    raise
+                if self._stop_requested.is_set():
+                    return
+                if not self._is_failing:
+                    logger.warning("%s failed: %s; retrying", self._what, explained(error))
+                self._is_failing = True
+
 
 JITTER = 0.2  # of the interval, either way
 MARGIN = 0.05  # seconds after a worker is due to be declared dead

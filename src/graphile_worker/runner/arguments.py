@@ -10,13 +10,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from ..app.application import App, Lifespan
-from ..clock import Clock
 from ..cron import ParsedCronItem
-from ..db.connection import AnyConnection, AnyPool
+from ..database.connections.connection import AnyConnection, AnyPool
 from ..hooks import Events, Hooks, Plugin
-from ..option_values import WorkerOptionValues
-from ..options import WorkerOptions
 from ..tasks.registry import TaskList
+from ..values.clock import Clock
+from ..values.options import WorkerOptions, WorkerOptionValues
 from ..worker.plan import FlagSource
 
 

@@ -11,45 +11,43 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..clock import Clock, SystemClock, is_led
 from ..config.calls import call_hooks, call_options
-from ..config.target import target_of
-from ..db.connection import Pool
-from ..db.dsn import Dsn
-from ..db.errors import translate_errors
-from ..db.open import close_pool, open_pool, resolve_connection
-from ..db.single import SingleConnection, is_connection
+from ..config.plugins import target_of
+from ..database.connections.connection import Pool
+from ..database.connections.dsn import Dsn
+from ..database.connections.errors import translate_errors
+from ..database.connections.open import close_pool, open_pool, resolve_connection
+from ..database.connections.single import SingleConnection, is_connection
+from ..database.migrations.run import migrate
+from ..database.statements.fetch import is_anything_waiting
 from ..errors import ConfigError
-from ..executor_settings import executors_of
 from ..hooks import Events, Plugin, WorkerContext
-from ..lane import lanes_of, merged_lanes
-from ..migrate.run import migrate
-from ..observability.log_plugin import LogPlugin
-from ..options import WorkerOptions
-from ..queries.names import is_anything_waiting
-from ..retention import Retention, RetentionPolicy
-from ..tasks.extensions import Extensions
-from ..tasks.group_guard import guard
+from ..logs.log_plugin import LogPlugin
+from ..tasks.executables.group_guard import guard
 from ..tasks.injection import check_extensions
-from ..tasks.overrides import Overrides, overrides_of
 from ..tasks.registry import TaskRegistry, build_registry
-from ..version import __version__
+from ..tasks.services import Extensions, Overrides, overrides_of
+from ..values import __version__
+from ..values.clock import Clock, SystemClock, is_led
+from ..values.component_options import executors_of
+from ..values.concurrency import lanes_of, merged_lanes
+from ..values.options import WorkerOptions
+from ..values.retention import Retention, RetentionPolicy
 from ..worker.plan import LanePlan, PoolPlan, check_limits, plan_lanes
-from .guarded_clock import GuardedClock
-from .pool_size import pool_size
+from .services import GuardedClock, pool_size
 
 if TYPE_CHECKING:
     from ..app.application import App
     from ..app.lifespan import EnteredApp
     from ..client import WorkerUtils
     from ..cron import CronScheduler, ParsedCronItem
-    from ..failure_handler import FailureHandler
-    from ..queries.schedules import ScheduleDefinition
-    from ..recovery.describe import Description
-    from ..recovery.maintenance_tasks import MaintenanceTask
+    from ..database.statements.schedules import ScheduleDefinition
+    from ..recovery.maintenance.tasks import MaintenanceTask
+    from ..recovery.registry.pool_state import Description
     from ..recovery.service import Recovery
     from ..recovery.stale_locks import StaleLocks
     from ..tasks.task import AnyTask
+    from ..values.outcome import FailureHandler
     from ..worker.plan import FlagSource
     from ..worker.pool import WorkerPool
     from .arguments import RunArguments, RunOnceArguments
@@ -273,13 +271,13 @@ class WorkerBuilder:
     def _load_tasks(self) -> TaskRegistry:
         task_list = self._arguments.get("task_list")
         if self._app is not None:
-            from ..app.tasks import tasks_of
+            from ..app.application import tasks_of
 
             is_named = True if self._arguments.get("task_directory") is not None else None
             return tasks_of(self._app, self.options, task_list=task_list, is_named=is_named)
         if task_list is not None:
             return build_registry(task_list)
-        from ..tasks.load import load_tasks
+        from ..tasks.loading.load import load_tasks
 
         return load_tasks(self.options.task_directory)
 
@@ -407,7 +405,7 @@ class WorkerBuilder:
         given = self._arguments.get("forbidden_flags")
         if self._app is None:
             return given
-        from ..app.flags import joined_flags
+        from ..app.application import joined_flags
 
         return joined_flags(self._app.forbidden_flags, given)
 
@@ -421,8 +419,8 @@ class WorkerBuilder:
         return RetentionPolicy(options.history, default=Retention(retention), tasks=tasks)
 
     def make_recovery(self, pool: WorkerPool) -> Recovery:
+        from ..metrics.write import StatisticsWriter
         from ..recovery.service import Recovery
-        from ..statistics.write import StatisticsWriter
 
         options = self.options
         statistics = None
@@ -452,7 +450,7 @@ class WorkerBuilder:
         """What this worker says about itself; a short run says nothing."""
         if self.once:
             return None
-        from ..recovery.describe import Description, LaneDescription
+        from ..recovery.registry.pool_state import Description, LaneDescription
 
         lanes = [
             LaneDescription(name=lane.name, slots=lane.concurrency, tasks=sorted(lane.tasks))
@@ -492,7 +490,7 @@ class WorkerBuilder:
     def _maintenance_tasks(self, pool: WorkerPool) -> list[MaintenanceTask]:
         """Regular work that one pool does for all."""
         from ..history.upkeep import history_maintenance
-        from ..statistics.upkeep import statistics_maintenance
+        from ..metrics.upkeep import statistics_maintenance
 
         options = self.options
         maintenance_tasks: list[MaintenanceTask] = []
@@ -501,7 +499,7 @@ class WorkerBuilder:
         if self.has_history:
             maintenance_tasks += history_maintenance(options, self._retention_policy)
         if self._handlers and self.has_failure_handlers:
-            from ..recovery.other_failures import NotifyFailureHandlers
+            from ..recovery.maintenance.cancelled_jobs import NotifyFailureHandlers
 
             maintenance_tasks.append(NotifyFailureHandlers(options.schema_name, self._handlers))
         return maintenance_tasks

@@ -10,10 +10,10 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
-from ..db.connection import Connection, Pool
-from ..db.open import lend
-from ..db.watched_pool import WatchedPool
-from ..queries.own_session import own_session
+from ..database.connections.connection import Connection, Pool
+from ..database.connections.open import lend
+from ..database.connections.watched_pool import WatchedPool
+from ..database.statements.maintenance import own_session
 from ..worker.session.session import SESSIONS_WITH_LISTENER
 
 CRON_TIMEOUT = 120.0  # seconds after which the cron scheduler gives a connection up

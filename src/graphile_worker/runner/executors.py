@@ -10,13 +10,13 @@ from importlib import import_module
 from typing import Any
 
 from ..errors import ConfigError
-from ..executor_settings import KINDS, PROCESS, settings_by_name
 from ..executors.bind import bind_tasks, tasks_of_executors
 from ..executors.call import TaskExecutor
 from ..executors.process import ProcessExecutor, processor_count
 from ..hooks.hooks import Carrier
-from ..recovery.pool_state import ExecutorPlace
+from ..recovery.registry.pool_state import ExecutorPlace
 from ..tasks.task import AnyTask
+from ..values.component_options import KINDS, PROCESS, settings_by_name
 
 MOST_PLACES = 200
 """Processes and machines that a worker reports."""

@@ -8,17 +8,17 @@ from contextlib import suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, overload
 
-from ..db.connection import UserConnection
-from ..db.errors import translate_errors
+from ..database.connections.connection import UserConnection
+from ..database.connections.errors import translate_errors
 from ..errors import WorkerStoppedError
 from ..hooks import Events
 from ..hooks.events import Stopped
-from ..job import Job
 from ..recovery.stale_locks import StaleLocks
-from ..spec import JobOptions, JobSpec, PlainJobOptions, TaskLike
+from ..values.job import Job
+from ..values.spec import JobOptions, JobSpec, PlainJobOptions, TaskLike
 from ..worker.pool import WorkerPool
 from .build import CLOSE_WITHIN, WorkerBuilder
-from .engine_context import EngineContext
+from .services import EngineContext
 from .signals import signal_handling
 
 if TYPE_CHECKING:

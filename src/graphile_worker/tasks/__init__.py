@@ -1,11 +1,11 @@
 """Tasks: how they are defined and loaded, what they get, and how they are called."""
 
 from .abort_signal import AbortSignal
-from .extensions import Extensions
 from .helpers import JobHelpers, get_current_helpers, get_current_job
 from .injection import Depends
-from .load import load_tasks
+from .loading.load import load_tasks
 from .registry import TaskList, TaskRegistry
+from .services import Extensions
 from .sync_helpers import SyncHelpers
 from .task import Task, TaskOptions
 

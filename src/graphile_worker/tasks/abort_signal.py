@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Any
 from weakref import WeakSet
 
-from ..job import current_helpers
+from ..values.job import current_helpers
 
 logger = logging.getLogger("graphile_worker.tasks")
 

@@ -20,10 +20,9 @@ from typing import Any
 import msgspec
 
 from ..errors import ConfigError, ExtensionMissingError, TaskLoadError
-from ..job import Job
-from .extensions import Extensions
+from ..values.job import Job
 from .helpers import JobHelpers
-from .overrides import Function, Overrides
+from .services import Extensions, Function, Overrides
 
 VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 
+from ..database.statements.inspection import MAX_SCHEMA_LENGTH, MAX_TYPE_LENGTH, TaskDescription
 from ..errors import TaskLoadError
-from ..queries.task_descriptions import MAX_SCHEMA_LENGTH, MAX_TYPE_LENGTH, TaskDescription
 from .task import AnyTask
 
 _MODULES = re.compile(r"""(?<![\w.'"])(?:[A-Za-z_<][\w<>]*\.)+""")

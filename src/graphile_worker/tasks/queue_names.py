@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
-from ..clock import Clock, SystemClock
 from ..errors import GraphileWorkerError, InvalidArgumentError
+from ..values.clock import Clock, SystemClock
 
 LookUp = Callable[[Sequence[int]], Awaitable[Sequence[str | None]]]
 """Returns names in the order of the ids, None for unknown ids."""

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from ..error_parts import PACKAGE_FOLDER, cut
+from ..errors.text import PACKAGE_FOLDER, cut
 
 MAX_STACK = 16_000  # characters
 MAX_FRAMES = 60

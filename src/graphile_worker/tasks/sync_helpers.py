@@ -9,9 +9,9 @@ import asyncio
 from collections.abc import Coroutine, Iterable, Sequence
 from typing import Any, Protocol, TypeVar, Unpack, overload
 
-from ..db.connection import Row
-from ..job import Job
-from ..spec import JobOptions, JobSpec, TaskLike
+from ..database.connections.connection import Row
+from ..values.job import Job
+from ..values.spec import JobOptions, JobSpec, TaskLike
 
 T = TypeVar("T")
 P = TypeVar("P")

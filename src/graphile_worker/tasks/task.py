@@ -15,29 +15,41 @@ from typing import Any, Generic, Literal, ParamSpec, TypedDict, TypeVar, Unpack,
 import msgspec
 
 from ..errors import InvalidArgumentError, InvalidPayloadError, PayloadError, TaskLoadError
-from ..limit import Limit
-from ..payload import EMPTY, decode_plain, decoder_for, encode, types_that_fit
-from ..retry import Retry
-from ..spec import MAX_IDENTIFIER_LENGTH, JobKeyMode, JobOptions, JobSpec, TaskLike, check_name
-from ..time_limit import TimeLimit
-from ..trace_member import MARK as TRACE_MARK
-from ..trace_member import without_trace
-from ..unique import Unique, check_unique
-from .contact_options import OPTIONS as CONTACT_OPTIONS
-from .contact_options import owner_of, runbook_of
-from .expiry import OPTION as EXPIRY_OPTION
-from .expiry import check_expiry_first, expires_after
-from .failure_rules import OPTIONS as FAILURE_OPTIONS
-from .failure_rules import FailureRules, failure_rules
-from .flow_options import OPTIONS as FLOW_OPTIONS
-from .flow_options import executor_of, lane_of, limits_of
+from ..values.concurrency import Limit
+from ..values.deadlines import TimeLimit
+from ..values.payload import EMPTY, decode_plain, decoder_for, encode, types_that_fit, without_trace
+from ..values.payload import MARK as TRACE_MARK
+from ..values.retry import Retry
+from ..values.spec import MAX_IDENTIFIER_LENGTH, JobKeyMode, JobOptions, JobSpec, TaskLike, check_name
+from ..values.unique import Unique, check_unique
 from .helpers import JobHelpers
 from .injection import Injection
-from .keep_option import OPTIONS as KEEP_OPTIONS
-from .keep_option import TaskKeep, task_keep
-from .queue_name_option import OPTION as QUEUE_NAME
-from .queue_name_option import WIDTH as QUEUE_WIDTH
-from .queue_name_option import QueueNameFunction, check_queue_name_function, queue_names_by, queue_width_of
+from .options import (
+    CONTACT_OPTIONS,
+    EXPIRY_OPTION,
+    FAILURE_OPTIONS,
+    FLOW_OPTIONS,
+    KEEP_OPTIONS,
+    QUEUE_NAME,
+    TIMEOUT_OPTIONS,
+    FailureRules,
+    QueueNameFunction,
+    TaskKeep,
+    check_expiry_first,
+    check_queue_name_function,
+    executor_of,
+    expires_after,
+    failure_rules,
+    lane_of,
+    limits_of,
+    owner_of,
+    queue_names_by,
+    queue_width_of,
+    runbook_of,
+    task_keep,
+    task_time_limit,
+)
+from .options import WIDTH as QUEUE_WIDTH
 from .signature import (
     CallSignature,
     load_error,
@@ -47,8 +59,6 @@ from .signature import (
     resolve_annotation,
     unresolved,
 )
-from .timeout_option import OPTIONS as TIMEOUT_OPTIONS
-from .timeout_option import task_time_limit
 
 P = TypeVar("P")
 R = TypeVar("R")

@@ -7,7 +7,7 @@ every project that has it installed.
 
 from typing import TYPE_CHECKING
 
-from .._lazy import export_lazily
+from ..values.imports import export_lazily
 
 if TYPE_CHECKING:
     from .database import DatabaseServer as DatabaseServer

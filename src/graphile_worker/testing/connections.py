@@ -10,9 +10,9 @@ from collections.abc import Generator
 from types import TracebackType
 from typing import Any
 
-from ..db.connection import AcquireContext, Connection
-from ..db.dsn import Dsn
-from ..db.open import connect
+from ..database.connections.connection import AcquireContext, Connection
+from ..database.connections.dsn import Dsn
+from ..database.connections.open import connect
 
 
 class ConnectionPerUse:

@@ -15,14 +15,14 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
-from ..db.dsn import Dsn
-from ..db.errors import sqlstate_of, translate_errors
-from ..db.open import connect
+from ..database.connections.dsn import Dsn
+from ..database.connections.errors import sqlstate_of, translate_errors
+from ..database.connections.open import connect
+from ..database.connections.sqlstates import OBJECT_IN_USE
+from ..database.migrations import migrate
+from ..database.sql import load
 from ..errors import PermissionDeniedError
-from ..migrate import migrate
-from ..schema_name import SchemaName
-from ..sql import load
-from ..sqlstates import OBJECT_IN_USE
+from ..values.schema_name import SchemaName
 
 Result = TypeVar("Result")
 Prepare = Callable[[str], Any]

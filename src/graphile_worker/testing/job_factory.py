@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 
-from ..job import Job
-from ..payload import encode
+from ..values.job import Job
+from ..values.payload import encode
 
 
 def make_job(

@@ -10,30 +10,28 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Unpack
 
 from ..app import App, as_app
-from ..app.application import Lifespan
+from ..app.application import Lifespan, tasks_of
 from ..app.lifespan import entered
-from ..app.tasks import tasks_of
 from ..client import WorkerUtils
-from ..clock import SystemClock
 from ..config import combine
 from ..config.calls import check_names
 from ..cron.check import check_identifiers
 from ..cron.load import collect_cron_items
-from ..db.connection import Pool, UserConnection
-from ..db.open import close_pool, open_pool
+from ..database.connections.connection import Pool, UserConnection
+from ..database.connections.open import close_pool, open_pool
+from ..database.sql import load
+from ..database.statements.inspection import MAX_LIMIT, JobFilter, ready_tasks
 from ..errors import ConfigError
 from ..hooks import Events, Plugin
-from ..job import Job
-from ..options import WorkerOptions
-from ..queries.inspection import MAX_LIMIT, JobFilter
-from ..queries.ready_tasks import ready_tasks
-from ..queries.similar_names import similar_names
 from ..runner import run_once
-from ..schema_name import SchemaName
-from ..sql import load
 from ..tasks.decorator import declared_tasks
-from ..tasks.load import load_tasks
+from ..tasks.loading.load import load_tasks
 from ..tasks.registry import TaskList, TaskRegistry, build_registry
+from ..values.clock import SystemClock
+from ..values.job import Job
+from ..values.options import WorkerOptions
+from ..values.schema_name import SchemaName
+from ..values.text import similar_names
 from ..worker.plan import FlagSource
 from .fake_clock import FakeClock
 from .results import JobsRun, Observed, UnknownTask, identifier_of
@@ -41,7 +39,7 @@ from .schedule import Schedule
 
 if TYPE_CHECKING:
     from ..cron import ParsedCronItem
-    from ..option_values import WorkerOptionValues
+    from ..values.options import WorkerOptionValues
 
 PATIENCE = 60.0
 CLOSE_WITHIN = 5.0

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from ..embedded import EmbeddedPostgres
+from ..database.embedded import EmbeddedPostgres
 from ..errors import EmbeddedPostgresError
 
 DATA = "data"

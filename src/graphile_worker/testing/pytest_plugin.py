@@ -24,7 +24,7 @@ import pytest
 if TYPE_CHECKING:
     from ..app import App
     from ..client import WorkerUtils
-    from ..options import WorkerOptions
+    from ..values.options import WorkerOptions
     from .database import DatabaseServer
     from .fake_clock import FakeClock
     from .jobs import AddedJobs, RunJobs
@@ -121,7 +121,7 @@ def graphile_worker_database(
 @pytest.fixture
 def graphile_worker_clock(graphile_worker_database: str) -> FakeClock:
     """A clock that starts at the server's time and stands still until the test moves it."""
-    from ..sql import load
+    from ..database.sql import load
     from .database import DatabaseServer
     from .fake_clock import FakeClock
 

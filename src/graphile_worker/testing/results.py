@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self, overload
 
-from ..error_text import related
 from ..errors import UnknownTaskError
+from ..errors.text import related
 from ..hooks import Hooks
 from ..hooks.events import (
     JobCancelled,
@@ -19,10 +19,9 @@ from ..hooks.events import (
     JobSnoozed,
     JobStarted,
 )
-from ..job import Job
-from ..outcome import Outcome
-from ..queries.similar_names import did_you_mean
-from ..text import count
+from ..values.job import Job
+from ..values.outcome import Outcome
+from ..values.text import count, did_you_mean
 
 
 @dataclass(frozen=True, slots=True)

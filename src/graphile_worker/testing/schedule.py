@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 from ..cron.due import DueMinute, cron_job, due_between
 from ..cron.matcher import MINUTE
-from ..db.connection import Pool
+from ..database.connections.connection import Pool
+from ..database.sql import load
+from ..database.statements.schedules import CronMinute, register_crontabs, schedule_cron_jobs
 from ..errors import InvalidArgumentError
-from ..queries.crontabs import CronMinute, register_crontabs, schedule_cron_jobs
-from ..schema_name import SchemaName
-from ..spec import CronJob
-from ..sql import load
 from ..tasks.task import AnyTask
+from ..values.schema_name import SchemaName
+from ..values.spec import CronJob
 from .fake_clock import FakeClock
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from ..embedded import EmbeddedPostgres
+from ..database.embedded import EmbeddedPostgres
 from .keeper import DATA, clean_up, kept
 
 PREFIX = "graphile-worker-test-"

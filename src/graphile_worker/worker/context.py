@@ -13,12 +13,12 @@ from typing import Any, Protocol
 
 import msgspec
 
-from ..clock import Clock
 from ..hooks import Events
-from ..job import Job
-from ..options import WorkerOptions
-from ..schema_name import SchemaName
-from ..supervised import Supervised, Work, logged
+from ..hooks.faults import Supervised, Work, logged
+from ..values.clock import Clock
+from ..values.job import Job
+from ..values.options import WorkerOptions
+from ..values.schema_name import SchemaName
 
 REFRESH_TASKS = 60.0  # seconds; another process may have deleted a task's row and added it again
 

@@ -12,10 +12,10 @@ from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from typing import Protocol
 
-from ..db.retry import Delays, with_retries
+from ..database.connections.retry import Delays, with_retries
 from ..hooks.events import PoolEvicted
-from ..job import Job
 from ..recovery.orphaned_jobs import gone_jobs, still_ours
+from ..values.job import Job
 from .context import PoolContext
 from .session.locked_jobs import LockedJobs
 from .session.session import Sessions, Statement

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from ..job import Job
-from ..lane import FAIR
-from ..outcome import Finished
-from ..queries.limits import register_limits
-from ..queries.names import register_tasks
-from ..queries.write_plan import Continuation
+from ..database.statements.fetch import register_tasks
+from ..database.statements.limits import register_limits
+from ..database.statements.write_plan import Continuation
+from ..values.concurrency import FAIR
+from ..values.job import Job
+from ..values.outcome import Finished
 from .context import PoolContext
 from .fetch.adaptive import AdaptiveSource
 from .fetch.fetcher import Fetcher

@@ -13,11 +13,10 @@ from typing import Any
 import msgspec
 
 from ..errors import ConfigError
-from ..lane import FAIR, MAIN, Lane, Order
-from ..limit import Limit, unique_limits
-from ..options import WorkerOptions
-from ..retention import RetentionPolicy
 from ..tasks.task import AnyTask
+from ..values.concurrency import FAIR, MAIN, Lane, Limit, Order, unique_limits
+from ..values.options import WorkerOptions
+from ..values.retention import RetentionPolicy
 
 MANY_LANES = 10  # each lane makes a fetch of its own for each announced job
 

@@ -13,22 +13,22 @@ from contextlib import suppress
 from functools import partial
 from typing import TypeVar
 
-from ..clock import Clock
-from ..db.connection import Pool
-from ..db.errors import is_schema_missing, translated_error
-from ..error_text import describe
+from ..database.connections.connection import Pool
+from ..database.connections.errors import is_schema_missing, translated_error
 from ..errors import ConfigError, WorkerStoppedError
+from ..errors.text import describe
 from ..hooks import Hooks
 from ..hooks.events import PoolCreated, PoolFatalError, PoolLoopBlocked, WorkerGetJobError
-from ..job import Job
+from ..metrics.counter import StatisticsCounter
 from ..recovery.blocked_batches import OpenBatch
-from ..recovery.blocked_loop import LoopBlockage
 from ..recovery.lease import Lease
-from ..recovery.worker_rows import add_worker_tasks
-from ..statistics.counter import StatisticsCounter
+from ..recovery.registry.blocked_loop import LoopBlockage
+from ..recovery.registry.workers import add_worker_tasks
 from ..tasks.services import WorkerServices
 from ..tasks.task import AnyTask
 from ..tasks.threads import TaskThreads
+from ..values.clock import Clock
+from ..values.job import Job
 from .context import BackgroundTasks, PoolContext, poll, refresh_tasks
 from .control.announcements import Announcements, SchemaWatch
 from .control.commands import Cancellations, OperatorCommands, PauseWatch

@@ -14,10 +14,9 @@ from collections.abc import Awaitable, Callable, Coroutine
 from contextvars import copy_context
 from typing import Any
 
-from ..db.retry import Delays, is_refusal, with_retries
-from ..error_text import message_of
+from ..database.connections.retry import Delays, is_refusal, with_retries
 from ..errors import JobInterruptedError, LeakedTasksError, WorkerStoppedError
-from ..faults import is_our_end
+from ..errors.text import message_of
 from ..hooks.events import (
     PoolForcefulShutdown,
     PoolForcefulShutdownComplete,
@@ -28,8 +27,9 @@ from ..hooks.events import (
     PoolGracefulShutdownWorkerError,
     PoolReleased,
 )
-from ..job import Job
+from ..hooks.faults import is_our_end
 from ..tasks.services import WorkerServices
+from ..values.job import Job
 from .context import BackgroundTasks, PoolContext
 from .fetch.listener import Listener
 from .lanes import Lanes

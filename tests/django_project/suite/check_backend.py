@@ -20,7 +20,7 @@ from django.utils import timezone
 
 import shop
 from graphile_worker import run
-from graphile_worker.contrib.django import aadd_job, add_job, later_tasks, utils
+from graphile_worker.contrib.django import aadd_job, add_job, running, utils
 from graphile_worker.contrib.django.compat import (
     InvalidTask,
     TaskResultDoesNotExist,
@@ -427,7 +427,7 @@ class Run(BackendCase):
         with (
             TemporaryDirectory() as folder,
             mock.patch.object(shop, "__path__", [*shop.__path__, folder]),
-            mock.patch.object(later_tasks, "INTERVAL", 0.05),
+            mock.patch.object(running, "INTERVAL", 0.05),
         ):
             async with asyncio.timeout(60), run(app=app, options=options, handle_signals=False) as runner:
                 Path(folder, "deployed.py").write_text(DEPLOYED)

@@ -14,9 +14,9 @@ import re
 import subprocess
 from pathlib import Path
 
-from graphile_worker.migrate import migration_sql
-from graphile_worker.schema_name import SchemaName
-from graphile_worker.sql import FOLDER, load
+from graphile_worker.database.migrations import migration_sql
+from graphile_worker.database.sql import FOLDER, load
+from graphile_worker.values.schema_name import SchemaName
 
 HERE = Path(__file__).parent
 SUBJECTS = (

@@ -7,7 +7,7 @@ from typing import Annotated
 import msgspec
 from starlette.responses import Response
 
-from ...queries.job_filter import JobFilter
+from ...database.statements.job_filter import JobFilter
 from ..answers import Problem
 from ..call import Call
 from ..filters import Filter

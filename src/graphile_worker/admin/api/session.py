@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from ...version import __version__
+from ...values import __version__
 from ..call import Call
 from ..routes import API, Route
 

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from ...json_shapes import pause_as_json
+from ...diagnostics.json_shapes import pause_as_json
 from ..answers import not_found
 from ..audit import actor_of
 from ..call import Call

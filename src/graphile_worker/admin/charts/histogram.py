@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from markupsafe import Markup
 
-from ...histogram import limits_of
+from ...history.statistics import limits_of
 from .series import Colour
 
 HEIGHT = 120
@@ -14,7 +14,7 @@ AXIS = 18  # pixels below the columns
 
 
 def histogram(counts: Sequence[int], *, label: str, colour: Colour = "c1") -> Markup:
-    """Columns for the buckets of `graphile_worker.histogram` that are in use, with times below them."""
+    """Columns for the buckets of `history.statistics` that are in use, with times below them."""
     used = [bucket for bucket, count in enumerate(counts) if count]
     if not used:
         return Markup("")

@@ -7,8 +7,8 @@ from typing import Any, Literal
 
 import msgspec
 
+from ...database.statements.job_filter import JobState
 from ...history.records import FinishedState
-from ...queries.job_filter import JobState
 
 JobViewState = JobState | FinishedState | Literal["gone"]
 

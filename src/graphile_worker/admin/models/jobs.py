@@ -7,7 +7,7 @@ from typing import Literal
 
 import msgspec
 
-from ...queries.job_filter import JobState
+from ...database.statements.job_filter import JobState
 from .common import Count
 
 ListOrder = Literal["newest", "oldest", "run_order"]

@@ -7,7 +7,7 @@ from typing import Literal
 
 import msgspec
 
-from ...pauses import Pause
+from ...values.job import Pause
 from ..service.meter import Cost
 from .common import Count
 from .tasks import RunningLine, TaskRow

@@ -6,7 +6,7 @@ from datetime import datetime
 
 import msgspec
 
-from ...pauses import Pause
+from ...values.job import Pause
 from .common import Count
 from .series import Points
 
@@ -124,7 +124,7 @@ class TaskDetails(msgspec.Struct, frozen=True, kw_only=True):
     task: TaskRow
     worker_ids: list[str]
     run_times: list[int]
-    """Attempts by run time, in the buckets of `graphile_worker.histogram`."""
+    """Attempts by run time, in the buckets of `graphile_worker.history.statistics`."""
     wait_times: list[int]
     slowest: list[SlowRun] = []
     """Of the jobs that are kept; empty if the task keeps none."""

@@ -7,7 +7,7 @@ from typing import Literal
 
 import msgspec
 
-from ...recovery.pool_state import ExecutorPlace
+from ...recovery.registry.pool_state import ExecutorPlace
 
 WorkerState = Literal["alive", "quiet", "stopping", "late", "dead", "unknown"]
 

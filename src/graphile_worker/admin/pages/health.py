@@ -6,7 +6,7 @@ import logging
 
 from starlette.responses import PlainTextResponse, Response
 
-from ...error_text import message_of
+from ...errors.text import message_of
 from ..call import Call
 from ..routes import Route
 

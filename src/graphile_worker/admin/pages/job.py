@@ -10,7 +10,7 @@ from urllib.parse import quote
 import msgspec
 
 from ...client.following import JobRecord
-from ...trace_member import traces_in, without_trace
+from ...values.payload import traces_in, without_trace
 from .. import audit as audit_records
 from .. import plain
 from ..answers import Page, Problem, Redirect

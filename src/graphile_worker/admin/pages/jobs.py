@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...queries.job_filter import JOB_STATES
+from ...database.statements.job_filter import JOB_STATES
 from .. import plain
 from ..answers import Page, Problem
 from ..api.jobs import ExportQuery, JobsQuery, export_jobs, filter_of, job_filter_of, redactor_of

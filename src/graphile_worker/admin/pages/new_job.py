@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from ...trace_member import without_trace
+from ...values.payload import without_trace
 from ..answers import Page, Problem, Redirect
 from ..api.jobs import redactor_of
 from ..audit import actor_of

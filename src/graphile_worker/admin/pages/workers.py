@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from urllib.parse import urlencode
 
-from ...text import duration
+from ...values.text import duration
 from .. import plain
 from ..answers import Page, Redirect
 from ..api.workers import TOPICS

@@ -5,10 +5,10 @@ from __future__ import annotations
 import platform
 from collections.abc import Mapping
 
-from ...migrate.own_objects import applied_numbers, known_own_objects
-from ...migrate.state import read_state
-from ...sql import load
-from ...version import __version__
+from ...database.migrations.own_objects import applied_numbers, known_own_objects
+from ...database.migrations.state import read_state
+from ...database.sql import load
+from ...values import __version__
 from ..database import Database
 from ..identity import Identity
 from ..models.doctor import About, OwnObject, OwnTable

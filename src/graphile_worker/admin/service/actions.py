@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from ...db.connection import Connection
-from ...queries.audit import Actor, complete_record, record
-from ...text import count
+from ...database.connections.connection import Connection
+from ...history.audit import Actor, complete_record, record
+from ...values.text import count
 from ..answers import Problem
 from ..database import Database
 from ..models.actions import ActionAnswer, ActionName, ActionRequest, ActionValues, Skipped

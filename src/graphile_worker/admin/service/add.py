@@ -7,14 +7,12 @@ from typing import Any
 
 import msgspec
 
-from ...db.connection import Connection
-from ...queries.audit import Actor, complete_record, record
-from ...queries.inspection import JobDetails
-from ...queries.undo_snapshots import finalize_snapshot, snapshot_jobs
-from ...recovery.running_tasks import running_tasks
-from ...recovery.worker_rows import list_workers
-from ...spec import JobSpec
-from ...sql import load
+from ...database.connections.connection import Connection
+from ...database.sql import load
+from ...database.statements.inspection import JobDetails
+from ...history.audit import Actor, complete_record, finalize_snapshot, record, snapshot_jobs
+from ...recovery.registry.workers import list_workers, running_tasks
+from ...values.spec import JobSpec
 from ..answers import Problem, not_found
 from ..database import Database
 from ..models.job import JobEdit, NewJob

@@ -6,9 +6,9 @@ from typing import Any
 
 import msgspec
 
-from ...db.connection import Connection, Row
-from ...queries.audit import audit_tables
-from ...sql import load
+from ...database.connections.connection import Connection, Row
+from ...database.sql import load
+from ...history.audit import audit_tables
 from ..database import Database
 from ..models.audit import AuditQuery, Entry
 from ..models.common import Listing

@@ -13,18 +13,18 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ... import sqlstates
-from ...db.connection import Connection
-from ...db.errors import sqlstate_of
-from ...expiry import EXPIRES_FLAG
-from ...queries.undo_snapshots import finalize_snapshot, snapshot_added, snapshot_jobs
-from ...spec import SMALLINT_MAX, JobSpec
-from ...sql import load
+from ...database.connections import sqlstates
+from ...database.connections.connection import Connection
+from ...database.connections.errors import sqlstate_of
+from ...database.sql import load
+from ...history.audit import finalize_snapshot, snapshot_added, snapshot_jobs
+from ...values.deadlines import EXPIRES_FLAG
+from ...values.spec import SMALLINT_MAX, JobSpec
 from ..models.actions import ActionName, ActionValues
 
 if TYPE_CHECKING:
     from ...client import WorkerUtils
-    from ...queries.cancel import CancelReport
+    from ...database.statements.manage_jobs import CancelReport
 
 WAKING: tuple[ActionName, ...] = ("run_now", "retry", "reschedule")
 """Actions after which jobs may be ready: workers are told."""

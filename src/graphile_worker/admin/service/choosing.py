@@ -10,11 +10,11 @@ from typing import Any
 
 import msgspec
 
-from ...db.connection import Connection
-from ...queries.bulk_changes import BulkChange, BulkOptions, BulkWalk
-from ...queries.job_filter import JobFilter
-from ...schema_name import SchemaName
-from ...sql import load
+from ...database.connections.connection import Connection
+from ...database.sql import load
+from ...database.statements.bulk_changes import BulkChange, BulkOptions, BulkWalk
+from ...database.statements.job_filter import JobFilter
+from ...values.schema_name import SchemaName
 from ..filters import Filter
 from ..models.actions import ActionName
 from ..models.operations import Chosen

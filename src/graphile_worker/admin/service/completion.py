@@ -6,10 +6,10 @@ from typing import Literal
 
 import msgspec
 
-from ...db.connection import Connection
-from ...queries.job_filter import JOB_STATES
-from ...schema_name import SchemaName
-from ...sql import load
+from ...database.connections.connection import Connection
+from ...database.sql import load
+from ...database.statements.job_filter import JOB_STATES
+from ...values.schema_name import SchemaName
 from ..database import Database
 from ..filters import Filter
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import msgspec
 
-from ...db.connection import Connection
-from ...queries.job_filter import JobFilter
-from ...schema_name import SchemaName
-from ...sql import load
+from ...database.connections.connection import Connection
+from ...database.sql import load
+from ...database.statements.job_filter import JobFilter
+from ...values.schema_name import SchemaName
 from ..models.common import Count
 
 BOUND = 1_000

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from contextlib import AsyncExitStack
 
+from ...database.migrations.own_objects import applied_numbers, known_own_objects
+from ...database.migrations.revisions import SUPPORTED_REVISION
+from ...database.migrations.state import read_state
+from ...database.sql import load
 from ...diagnostics.examine import examine_on
 from ...diagnostics.facts import Depth
 from ...diagnostics.finding import SEVERITIES, Finding
-from ...migrate.own_objects import applied_numbers, known_own_objects
-from ...migrate.revisions import SUPPORTED_REVISION
-from ...migrate.state import read_state
-from ...options import WorkerOptions
-from ...queries.audit import Actor, record
-from ...sql import load
-from ...text import count
+from ...history.audit import Actor, record
+from ...values.options import WorkerOptions
+from ...values.text import count
 from ..database import CONNECTION_WITHIN, STEP_WITHIN, Database
 from ..models.doctor import DoctorReport, FindingView, MaintenanceAnswer, Remedy
 from ..redact import Redactor

@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 
-from ...queries.bulk_changes import COMPLETE, BulkReport, BulkWalk
-from ...queries.job_filter import JobFilter
-from ...sql import load
+from ...database.sql import load
+from ...database.statements.bulk_changes import COMPLETE, BulkReport, BulkWalk
+from ...database.statements.job_filter import JobFilter
 from ..database import Database
 
 LONGEST = 10.0  # seconds

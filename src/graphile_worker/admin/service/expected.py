@@ -11,10 +11,10 @@ from typing import Any
 
 import msgspec
 
-from ...db.connection import Connection
-from ...queries.task_descriptions import TaskDescription, get_task_description
-from ...schema_name import SchemaName
-from ...trace_member import without_trace
+from ...database.connections.connection import Connection
+from ...database.statements.inspection import TaskDescription, get_task_description
+from ...values.payload import without_trace
+from ...values.schema_name import SchemaName
 from ..models.tasks import ExpectedGroup, ExpectedMember, TaskNotes
 from .explanation_facts import if_readable
 

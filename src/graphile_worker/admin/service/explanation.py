@@ -6,12 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from ...pauses import PAUSED_BY, Pause
-from ...queries.inspection import JobDetails
-from ...queries.limits import LimitSummary
-from ...queries.similar_names import did_you_mean, similar_names
-from ...recovery.worker_rows import WorkerSummary
-from ...text import count
+from ...database.statements.inspection import JobDetails
+from ...database.statements.limits import LimitSummary
+from ...recovery.registry.workers import WorkerSummary
+from ...values.job import PAUSED_BY, Pause
+from ...values.text import count, did_you_mean, similar_names
 from ..models.common import Count
 from ..models.explanation import Explanation, Remedy
 from ..times import duration

@@ -6,19 +6,18 @@ from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
-from ... import sqlstates
-from ...db.connection import Connection
-from ...db.errors import sqlstate_of
-from ...queries.cancel import cancel_reasons
-from ...queries.inspection import JobDetails, get_job
-from ...queries.limits import list_limits
-from ...queries.pauses import pauses_if_readable
-from ...queries.requests import list_requests
-from ...queries.statistics import read_statistics
-from ...recovery.running_tasks import running_tasks
-from ...recovery.worker_rows import WorkerList, list_workers
-from ...schema_name import SchemaName
-from ...sql import load
+from ...database.connections import sqlstates
+from ...database.connections.connection import Connection
+from ...database.connections.errors import sqlstate_of
+from ...database.sql import load
+from ...database.statements.control import list_requests
+from ...database.statements.inspection import JobDetails, get_job
+from ...database.statements.limits import list_limits
+from ...database.statements.manage_jobs import cancel_reasons
+from ...database.statements.pauses import pauses_if_readable
+from ...history.statistics import read_statistics
+from ...recovery.registry.workers import WorkerList, list_workers, running_tasks
+from ...values.schema_name import SchemaName
 from ..database import Database
 from ..models.common import Count
 from ..models.explanation import Explanation

@@ -8,7 +8,7 @@ from typing import Literal
 
 import msgspec
 
-from ...queries.job_filter import JobFilter
+from ...database.statements.job_filter import JobFilter
 from ..database import Database
 from ..models.jobs import JobRow, ListOrder
 from ..redact import Redactor

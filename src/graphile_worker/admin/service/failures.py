@@ -8,12 +8,12 @@ from datetime import UTC, datetime, timedelta
 
 import msgspec
 
-from ...db.connection import Connection, Row
+from ...database.connections.connection import Connection, Row
+from ...database.sql import load
+from ...history.audit import Actor, audit_tables, record
 from ...history.error_groups import ErrorGroup, list_error_groups
 from ...history.records import list_errors
-from ...queries.audit import Actor, audit_tables, record
-from ...schema_name import SchemaName
-from ...sql import load
+from ...values.schema_name import SchemaName
 from ..answers import Problem, not_found
 from ..database import Database
 from ..models.actions import ActionName, ActionValues

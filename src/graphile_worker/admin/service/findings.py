@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from ...history.error_groups import ErrorGroup
-from ...pauses import Pause
-from ...text import count
+from ...values.job import Pause
+from ...values.text import count
 from ..models.overview import Forecast, Level, OverviewFinding, Rates, Sample
 from ..models.series import Marker
 from ..models.tasks import RunningLine, TaskRow

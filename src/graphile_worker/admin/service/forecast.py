@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import ceil
 
-from ...text import count
+from ...values.text import count
 from ..models.overview import Forecast
 from ..times import coarse
 

@@ -8,11 +8,11 @@ from typing import Any
 import msgspec
 
 from ...client.following import JobRecord, read_record
-from ...db.connection import Connection
+from ...database.connections.connection import Connection
+from ...database.sql import load
+from ...database.statements.inspection import JobDetails
 from ...history.records import AttemptError, FinishedJob
-from ...queries.inspection import JobDetails
-from ...schema_name import SchemaName
-from ...sql import load
+from ...values.schema_name import SchemaName
 from ..answers import Problem, not_found
 from ..database import Database
 from ..models.job import Attempt, FinishedView, JobView, ProgressView, Revealed

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from ... import sqlstates
-from ...db.connection import Connection, Row
-from ...db.errors import sqlstate_of
-from ...queries.job_filter import JobFilter
-from ...recovery.worker_rows import list_workers
-from ...schema_name import SchemaName
-from ...sql import load
+from ...database.connections import sqlstates
+from ...database.connections.connection import Connection, Row
+from ...database.connections.errors import sqlstate_of
+from ...database.sql import load
+from ...database.statements.job_filter import JobFilter
+from ...recovery.registry.workers import list_workers
+from ...values.schema_name import SchemaName
 from ..answers import Problem
 from ..cursors import bad_cursor, checked_id, checked_priority, decode_cursor, encode_cursor
 from ..database import Database

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 
-from ...db.connection import Connection, Row
-from ...pauses import Pause
-from ...queries.requests import list_deploys
-from ...schema_name import SchemaName
-from ...sql import load
+from ...database.connections.connection import Connection, Row
+from ...database.sql import load
+from ...database.statements.control import list_deploys
+from ...values.job import Pause
+from ...values.schema_name import SchemaName
 from ..models.series import Marker
 
 AUDIT = "_private_py_audit"

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from ...db.connection import Connection
+from ...database.connections.connection import Connection
 
 PERIOD = 60.0  # seconds
 

@@ -6,10 +6,10 @@ import logging
 import time
 from collections.abc import Sequence
 
-from ...db.errors import explained
-from ...statistics.database_gauges import pool_gauges, read_table_gauges, ready_gauges
-from ...statistics.gauges import Gauge, gauge, labelled, written
-from ...version import __version__
+from ...database.connections.errors import explained
+from ...metrics.catalogue import Gauge, gauge, labelled, written
+from ...metrics.database_reader import pool_gauges, read_table_gauges, ready_gauges
+from ...values import __version__
 from ..hub import Hub
 from ..models.overview import Sample
 

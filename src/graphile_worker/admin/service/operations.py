@@ -6,11 +6,10 @@ from typing import Any
 
 import msgspec
 
-from ...db.connection import Connection, Row
-from ...queries.audit import Actor, audit_tables, record
-from ...queries.bulk_changes import READ, BulkChange
-from ...queries.undo_snapshots import MAX_KEPT
-from ...sql import load
+from ...database.connections.connection import Connection, Row
+from ...database.sql import load
+from ...database.statements.bulk_changes import READ, BulkChange
+from ...history.audit import MAX_KEPT, Actor, audit_tables, record
 from ..answers import Problem, not_found
 from ..database import Database
 from ..filters import Filter

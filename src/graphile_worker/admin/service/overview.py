@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from ...db.connection import Connection
+from ...database.connections.connection import Connection
+from ...database.sql import load
 from ...history.error_groups import ErrorGroup, list_error_groups
-from ...recovery.worker_rows import WorkerSummary
-from ...sql import load
+from ...recovery.registry.workers import WorkerSummary
 from ..hub import Hub
 from ..models.overview import ErrorLine, Forecast, Overview, Rates, Sample, ScheduleLine, WorkerLine
 from ..models.series import Marker, RangeName

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ...db.connection import Connection
-from ...schema_name import SchemaName
-from ...sql import load
+from ...database.connections.connection import Connection
+from ...database.sql import load
+from ...values.schema_name import SchemaName
 
 WORKERS = "_private_py_workers"
 STATISTICS = frozenset({"_private_py_minutes", "_private_py_hours", "_private_py_samples"})

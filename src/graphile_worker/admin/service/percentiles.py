@@ -6,9 +6,9 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from ...db.connection import Connection
-from ...histogram import BUCKETS, percentile
-from ...schema_name import SchemaName
+from ...database.connections.connection import Connection
+from ...history.statistics import BUCKETS, percentile
+from ...values.schema_name import SchemaName
 from ..models.series import Points
 from .series import Timeline, read_steps
 

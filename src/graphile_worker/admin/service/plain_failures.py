@@ -9,12 +9,12 @@ from typing import Any
 
 import msgspec
 
-from ...db.connection import Connection, Row
-from ...history.fingerprint import fingerprint, place_in
-from ...job import instant
-from ...queries.bulk_changes import FAILED_INDEX
-from ...schema_name import SchemaName
-from ...sql import load
+from ...database.connections.connection import Connection, Row
+from ...database.sql import load
+from ...database.statements.bulk_changes import FAILED_INDEX
+from ...history.error_groups import fingerprint, place_in
+from ...values.job import instant
+from ...values.schema_name import SchemaName
 from ..models.common import Count
 from ..models.failures import FailureGroup
 from ..redact import Redactor

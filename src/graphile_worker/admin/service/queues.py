@@ -8,15 +8,14 @@ from typing import Any
 
 import msgspec
 
-from ...db.connection import Connection, Row
+from ...database.connections.connection import Connection, Row
+from ...database.sql import load
+from ...database.statements.limits import track_names
+from ...database.statements.pauses import pauses_if_readable
 from ...errors import InvalidArgumentError
-from ...job import instant
-from ...pauses import PAUSED_BY, Pause
-from ...queries.audit import Actor, record
-from ...queries.pauses import pauses_if_readable
-from ...queries.widths import track_names
-from ...spec import home_name, is_track_name
-from ...sql import load
+from ...history.audit import Actor, record
+from ...values.job import PAUSED_BY, Pause, instant
+from ...values.spec import home_name, is_track_name
 from ..answers import Problem, not_found
 from ..database import Database
 from ..models.common import Count

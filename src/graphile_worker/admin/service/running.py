@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from ...db.connection import Connection
-from ...job import instant
-from ...recovery.worker_rows import WorkerSummary
-from ...schema_name import SchemaName
-from ...sql import load
+from ...database.connections.connection import Connection
+from ...database.sql import load
+from ...recovery.registry.workers import WorkerSummary
+from ...values.job import instant
+from ...values.schema_name import SchemaName
 from ..models.tasks import RunningLine
 
 MOST_JOBS = 30

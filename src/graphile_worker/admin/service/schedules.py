@@ -10,17 +10,16 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 
-from ...cron.clock_changes import clock_changes
 from ...cron.fields import FieldError, parse_pattern
-from ...cron.matcher import PatternMatcher
+from ...cron.matcher import PatternMatcher, find_zone
+from ...cron.preview import clock_changes
 from ...cron.words import describe_pattern
-from ...cron.zone import find_zone
-from ...db.connection import Connection
+from ...database.connections.connection import Connection
+from ...database.sql import load
+from ...database.statements.schedules import RegisteredSchedule, Schedule, ScheduleRun
 from ...errors import CrontabError
-from ...job import instant
-from ...queries.audit import Actor, record
-from ...queries.schedules import RegisteredSchedule, Schedule, ScheduleRun
-from ...sql import load
+from ...history.audit import Actor, record
+from ...values.job import instant
 from ..answers import not_found
 from ..database import Database
 from ..models.schedules import (

@@ -12,11 +12,11 @@ from typing import Any
 
 import msgspec
 
-from ...db.connection import Connection, Row
-from ...job import instant
-from ...queries.job_filter import JobFilter, with_conditions, with_parts
-from ...schema_name import SchemaName
-from ...sql import load
+from ...database.connections.connection import Connection, Row
+from ...database.sql import load
+from ...database.statements.job_filter import JobFilter, with_conditions, with_parts
+from ...values.job import instant
+from ...values.schema_name import SchemaName
 from ..models.jobs import JobRow, ListOrder
 from ..redact import Redactor
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Literal
 
-from ...db.connection import Connection, Row
-from ...schema_name import SchemaName
-from ...sql import load
+from ...database.connections.connection import Connection, Row
+from ...database.sql import load
+from ...values.schema_name import SchemaName
 from ..models.overview import Sample
 from ..models.series import Points, RangeName
 from .own_tables import DAYS, STATISTICS

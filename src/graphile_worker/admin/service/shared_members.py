@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from ...trace_member import without_trace
+from ...values.payload import without_trace
 from ..models.failures import SharedMember
 from ..redact import HIDDEN
 

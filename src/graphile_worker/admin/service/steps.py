@@ -11,10 +11,9 @@ from typing import Any
 
 import msgspec
 
-from ...db.connection import Connection, Row
-from ...queries.audit import Actor, complete_record
-from ...queries.undo_snapshots import MAX_KEPT
-from ...sql import load
+from ...database.connections.connection import Connection, Row
+from ...database.sql import load
+from ...history.audit import MAX_KEPT, Actor, complete_record
 from ..database import STEP_WITHIN, Database
 from ..models.operations import Chosen
 from . import undo

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta, tzinfo
 
 from ...history.error_groups import ErrorGroup, list_error_groups
-from ...pauses import Pause
-from ...text import count
+from ...values.job import Pause
+from ...values.text import count
 from ..hub import Hub
 from ..models.overview import Overview
 from ..models.series import Marker

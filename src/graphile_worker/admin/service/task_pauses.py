@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from ...pauses import Pause
-from ...queries import audit
-from ...queries.audit import Actor
+from ...history import audit
+from ...history.audit import Actor
+from ...values.job import Pause
 from ..database import Database
 
 

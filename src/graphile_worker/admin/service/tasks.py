@@ -8,17 +8,16 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from ...cron.words import describe_pattern
-from ...db.connection import Connection
+from ...database.connections.connection import Connection
+from ...database.sql import load
+from ...database.statements.inspection import count_by_task
+from ...database.statements.pauses import list_pauses
 from ...history.records import HistoryFilter
-from ...pauses import Pause
-from ...queries.inspection import count_by_task
-from ...queries.pauses import list_pauses
-from ...queries.statistics import StatisticsList, TaskStatistics, read_statistics
-from ...recovery.running_tasks import RunningTasks, running_tasks
-from ...recovery.worker_rows import WorkerList, list_workers
-from ...schema_name import SchemaName
-from ...sql import load
-from ...statistics.database_gauges import COUNTED_PAGES
+from ...history.statistics import StatisticsList, TaskStatistics, read_statistics
+from ...metrics.database_reader import COUNTED_PAGES
+from ...recovery.registry.workers import RunningTasks, WorkerList, list_workers, running_tasks
+from ...values.job import Pause
+from ...values.schema_name import SchemaName
 from ..hub import Hub
 from ..models.common import Count
 from ..models.tasks import Percentiles, SlowRun, TaskDetails, TaskRow, TaskSchedule

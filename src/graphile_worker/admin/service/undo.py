@@ -6,13 +6,12 @@ from typing import Any
 
 import msgspec
 
-from ...db.connection import Connection
-from ...queries.audit import Actor, complete_record, record
-from ...queries.manage_jobs import complete_jobs
-from ...queries.undo_snapshots import MAX_KEPT
-from ...schema_name import SchemaName
-from ...sql import load
-from ...text import count
+from ...database.connections.connection import Connection
+from ...database.sql import load
+from ...database.statements.manage_jobs import complete_jobs
+from ...history.audit import MAX_KEPT, Actor, complete_record, record
+from ...values.schema_name import SchemaName
+from ...values.text import count
 from ..answers import Problem, not_found
 from ..database import Database
 from ..models.actions import PERMISSION_FOR, ActionValues, Skipped

@@ -7,15 +7,15 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from ...db.connection import Connection
+from ...database.connections.connection import Connection
+from ...database.sql import load
+from ...database.statements.control import StateRequest, list_requests
 from ...errors import WorkerNotFoundError
-from ...job import instant
-from ...queries.audit import Actor, record
-from ...queries.requests import StateRequest, list_requests
-from ...queries.statistics import TaskStatistics
-from ...recovery.worker_rows import SCANNED_PAGES, WorkerList, WorkerSummary
-from ...sql import load
-from ...text import duration
+from ...history.audit import Actor, record
+from ...history.statistics import TaskStatistics
+from ...recovery.registry.workers import SCANNED_PAGES, WorkerList, WorkerSummary
+from ...values.job import instant
+from ...values.text import duration
 from ..answers import Problem, not_found
 from ..database import Database
 from ..models.workers import (

@@ -6,7 +6,7 @@ import time
 from collections.abc import Awaitable, Callable
 
 from ...client import WorkerUtils, make_worker_utils
-from ...spec import JobSpec
+from ...values.spec import JobSpec
 from .results import Adding, Rate
 from .scratch import TASK
 from .workbench import Step, Workbench

@@ -11,10 +11,10 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from ...options import WorkerOptions
-from ...service.run_worker import fast_loop
-from ...version import __version__
-from ..support.progress import progress_bar
+from ...process.run_worker import fast_loop
+from ...values import __version__
+from ...values.options import WorkerOptions
+from ..support.bulk_change import progress_bar
 from . import adding, growth, latency, throughput
 from .results import BenchReport
 from .scratch import Scratch, scratch_schema

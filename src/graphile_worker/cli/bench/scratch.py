@@ -11,16 +11,16 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 
-from ...db.connection import Connection
-from ...db.dsn import Dsn
-from ...db.errors import translate_errors
-from ...db.open import connect, resolve_connection
+from ...database.connections.connection import Connection
+from ...database.connections.dsn import Dsn
+from ...database.connections.errors import translate_errors
+from ...database.connections.open import connect, resolve_connection
+from ...database.migrations import migrate
+from ...database.sql import load
+from ...database.statements.fetch import register_tasks
 from ...errors import DatabaseError
-from ...migrate import migrate
-from ...options import WorkerOptions
-from ...queries.names import register_tasks
-from ...schema_name import SchemaName
-from ...sql import load
+from ...values.options import WorkerOptions
+from ...values.schema_name import SchemaName
 
 PREFIX = "graphile_worker_bench_"
 TASK, FOREIGN, PROBE, LOAD = "bench", "bench_foreign", "bench_probe", "bench_load"

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from ...options import WorkerOptions
+from ...values.options import WorkerOptions
 from .scratch import Scratch
 
 Step = Callable[[str], None]

@@ -21,9 +21,9 @@ from typing import Any
 import msgspec
 
 from ...client import make_worker_utils
-from ...options import WorkerOptions
+from ...process.run_worker import fast_loop
 from ...runner import run, run_once
-from ...service.run_worker import fast_loop
+from ...values.options import WorkerOptions
 from .scratch import LOAD, PROBE, TASK
 
 KILOBYTES_PER_MAXRSS = 1024 if sys.platform == "darwin" else 1

@@ -12,7 +12,7 @@ from typing import IO, Any
 import msgspec
 
 from ...errors import GraphileWorkerError
-from ...options import WorkerOptions
+from ...values.options import WorkerOptions
 
 END_WITHIN = 5.0  # seconds for a process to end after its input is closed
 

@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 import click
 
 from ...config import Settings
+from ...diagnostics.json_shapes import job_as_json
 from ...errors import InvalidArgumentError
-from ...job import Job
-from ...json_shapes import job_as_json
-from ...spec import JOB_KEY_MODES, JobSpec
-from ...text import count
+from ...values.job import Job
+from ...values.spec import JOB_KEY_MODES, JobSpec
+from ...values.text import count
 from ..support.bulk_input import add_from
 from ..support.client import run_async, utils_for, with_app
 from ..support.command import Output, command
@@ -30,8 +30,7 @@ from ..support.parameters import Period, When
 
 if TYPE_CHECKING:
     from ...client import WorkerUtils
-    from ..support.local_tasks import LocalTasks
-    from ..support.task_names import TaskNames
+    from ..support.task_names import LocalTasks, TaskNames
     from ..support.wait import Waited
 
 STDIN = "-"
@@ -142,7 +141,7 @@ def add_command(
 
 
 def _local_tasks(settings: Settings) -> LocalTasks:
-    from ..support.local_tasks import load_local_tasks
+    from ..support.task_names import load_local_tasks
 
     settings, app = with_app(settings)
     local = load_local_tasks(settings.worker, app)

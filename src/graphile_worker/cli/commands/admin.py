@@ -13,8 +13,8 @@ import click
 from ...config import Settings
 from ...config.admin_options import AUTH_KINDS, split_address
 from ...errors import ConfigError
-from ...service.logs import start_logging
-from ...service.signals import end_by_signal
+from ...process.logs import start_logging
+from ...process.signals import end_by_signal
 from ..support.client import load_settings, utils_for, with_app, with_database
 from ..support.output import print_json
 from ..support.parameters import APP_OPTION, CONFIG_OPTION, CONNECTION_OPTION, JSON_OPTION, SCHEMA_OPTION

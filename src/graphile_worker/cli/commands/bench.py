@@ -15,8 +15,8 @@ import click
 
 from ...config import Settings
 from ...errors import ConnectionConfigError
-from ...options import WorkerOptions
-from ...service.logs import start_logging
+from ...process.logs import start_logging
+from ...values.options import WorkerOptions
 from ..support.client import load_settings, run_async, with_database
 from ..support.output import print_json
 from ..support.parameters import CONFIG_OPTION, CONNECTION_OPTION, JSON_OPTION, Names
@@ -156,7 +156,7 @@ async def _measure(options: WorkerOptions, scale: Scale, only: tuple[str, ...]) 
 def _database(settings: Settings, *, embedded: bool) -> Iterator[WorkerOptions]:
     """The options with a connection to the user's database or to a temporary server."""
     if not embedded:
-        from ...db.open import resolve_connection
+        from ...database.connections.open import resolve_connection
 
         options = with_database(settings).worker
         try:
@@ -165,7 +165,7 @@ def _database(settings: Settings, *, embedded: bool) -> Iterator[WorkerOptions]:
             raise ConnectionConfigError(f"{error}; or use a temporary server with --embedded") from error
         yield options
         return
-    from ...embedded import EmbeddedPostgres
+    from ...database.embedded import EmbeddedPostgres
 
     with (
         tempfile.TemporaryDirectory(prefix="graphile-worker-bench-", ignore_cleanup_errors=True) as directory,

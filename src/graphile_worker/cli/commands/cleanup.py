@@ -1,4 +1,9 @@
-"""`graphile-worker cleanup` and `force-unlock`, and Node's flag `--cleanup`."""
+"""`graphile-worker migrate`, `cleanup` and `force-unlock`, and Node's flags for them.
+
+`graphile-worker cleanup` and `force-unlock`, and Node's flag `--cleanup`.
+
+`graphile-worker migrate`, and Node's flag `--schema-only` for the same purpose.
+"""
 
 from __future__ import annotations
 
@@ -9,17 +14,17 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ...config import Settings
-from ...json_shapes import cleanup_as_json
-from ...text import count
-from ..support.audit import record_command
+from ...database.migrations import MigrationReport, migration_sql
+from ...diagnostics.json_shapes import cleanup_as_json, migration_as_json
+from ...values.text import count
+from ..support.bulk_change import progress_bar
 from ..support.client import run_async, utils_for, with_app
-from ..support.command import Output, client_command, command
+from ..support.command import Output, client_command, command, record_command
 from ..support.parameters import CLEANUP_TASKS, Names
-from ..support.progress import progress_bar
 
 if TYPE_CHECKING:
     from ...client import WorkerUtils
-    from ...queries.maintenance import CleanupReport
+    from ...database.statements.maintenance import CleanupReport
 
 
 @command("cleanup", database=True, flags={"tasks": "task_directory", "app": "app"})
@@ -64,7 +69,7 @@ async def _cleanup(settings: Settings, names: list[str]) -> CleanupReport:
 
 async def _cleanup_with_bar(utils: WorkerUtils, wanted: Any, keep: list[str]) -> CleanupReport:
     """The same with a progress bar: deleting a million jobs takes a while."""
-    from ...queries.maintenance import DELETE_BATCH, cleanup
+    from ...database.statements.maintenance import DELETE_BATCH, cleanup
 
     failed = (await utils.statistics()).jobs.failed
     with progress_bar("deleting failed jobs", total=failed, wanted=failed >= DELETE_BATCH) as bar:
@@ -85,7 +90,7 @@ def _local_tasks(settings: Settings) -> list[str]:
     own = [] if app is None else list(app.tasks)
     if "task_directory" not in settings.places and (own or not os.path.exists(directory)):
         return own
-    from ...tasks.load import load_tasks
+    from ...tasks.loading.load import load_tasks
 
     return [*own, *load_tasks(directory)]
 
@@ -116,3 +121,39 @@ async def force_unlock_command(utils: WorkerUtils, worker_ids: tuple[str, ...]) 
         lambda: {"unlocked_workers": list(worker_ids)},
         lambda: click.echo(f"Unlocked everything of {count(len(worker_ids), 'worker pool')}."),
     )
+
+
+@command("migrate", database=True)
+@click.option("--sql", is_flag=True, help="Print the SQL of a new installation; needs no database.")
+def migrate_command(settings: Settings, sql: bool) -> Output:
+    """Install or upgrade the schema.
+
+    \b
+    graphile-worker migrate -c postgres:///my_db
+    graphile-worker migrate --sql -s my_schema > install.sql
+    """
+    if sql:
+        script = migration_sql(settings.worker.schema_name)
+        return Output(
+            lambda: {"schema": settings.worker.schema, "sql": script}, lambda: click.echo(script, nl=False)
+        )
+    report = run_async(migrate_schema(settings))
+    return Output(lambda: migration_as_json(report), lambda: click.echo(describe_report(report)))
+
+
+async def migrate_schema(settings: Settings) -> MigrationReport:
+    """Install or upgrade the schema that the settings name."""
+    async with utils_for(settings) as utils:
+        return await utils.migrate()
+
+
+def describe_report(report: MigrationReport) -> str:
+    """What was done, on one line."""
+    schema = report.schema.quoted
+    if report.found_revision is None:
+        return f"Schema {schema} installed (revision {report.revision})."
+    if report.applied_revisions:
+        return f"Schema {schema} upgraded from revision {report.found_revision} to {report.revision}."
+    if report.changed:
+        return f"Schema {schema} (revision {report.revision}): Python-only objects added."
+    return f"Schema {schema} is up to date (revision {report.revision})."

@@ -14,14 +14,12 @@ import click
 
 from ...config import Settings
 from ...errors import ConfigError
-from ...observability.log_format import configure_logging
-from ...service.logs import start_logging
-from ...service.signals import end_by_signal
-from ..dev.dashboard import dev_dashboard
+from ...logs.log_format import configure_logging
+from ...process.logs import start_logging
+from ...process.signals import end_by_signal
 from ..dev.database import DevDatabase, embedded_database, existing_database
-from ..dev.display import Display, LiveDisplay, LogDisplay
-from ..dev.no_worker import NoWorker
-from ..dev.worker import DevWorker
+from ..dev.display import Display, LiveDisplay, LogDisplay, dev_dashboard
+from ..dev.worker import DevWorker, NoWorker
 from ..support.client import load_settings, with_app
 from ..support.parameters import APP_OPTION, CONFIG_OPTION, JOBS_OPTION, SCHEMA_OPTION, TASKS_OPTION
 from .init import create_project, lacks_tasks

@@ -10,8 +10,8 @@ import click
 
 from ...config import Settings
 from ...diagnostics.finding import SEVERITIES, Finding, Severity, Thresholds
-from ...json_shapes import findings_as_json
-from ...text import count
+from ...diagnostics.json_shapes import findings_as_json
+from ...values.text import count
 from ..support.client import run_async, with_database
 from ..support.command import Output, command
 from ..support.parameters import When
@@ -53,7 +53,7 @@ def doctor_command(
     graphile-worker doctor --lock-age 10m
     """
     from ...diagnostics.examine import examine
-    from ...service.hints import database_hint
+    from ...process.error_report import database_hint
 
     thresholds = Thresholds(
         lock_age=_seconds(lock_age, "--lock-age"),

@@ -10,8 +10,8 @@ import click
 
 from ...config import Settings
 from ...errors import ConfigError
-from ...service.logs import start_logging
-from ...service.signals import end_by_signal
+from ...process.logs import start_logging
+from ...process.signals import end_by_signal
 from ..support.client import load_settings, run_async, utils_for, with_app, with_database
 from ..support.output import print_json
 from ..support.parameters import APP_OPTION, CONFIG_OPTION, CONNECTION_OPTION, JSON_OPTION, SCHEMA_OPTION
@@ -94,7 +94,7 @@ def exporter_command(
     if options.http_port is None:
         raise click.UsageError("Give --http-port, the port to serve on.", ctx)
     try:
-        from ...service.exporter import export
+        from ...process.exporter import export
     except ImportError as error:
         raise ConfigError(str(error)) from error
     number = run_async(
@@ -112,7 +112,7 @@ def exporter_command(
 
 async def _read(settings: Settings, queues: Collection[str], max_tasks: int) -> dict[str, Any]:
     """The gauges by name, each with its values and their labels."""
-    from ...statistics.database_gauges import read_ready_gauges, read_table_gauges
+    from ...metrics.database_reader import read_ready_gauges, read_table_gauges
 
     async with utils_for(settings) as utils, utils.pool.acquire() as connection:
         ready = await read_ready_gauges(connection, utils.schema)

@@ -13,7 +13,7 @@ import click
 
 from ...config import Settings
 from ...errors import ConfigError
-from ...service.health_file import HealthRecord, read_health_files
+from ...process.health_file import HealthRecord, read_health_files
 from ..support.command import Output, command
 
 LISTEN_INTERVAL = 45.0

@@ -1,6 +1,10 @@
-"""`graphile-worker init`: the first files of a project. Existing files are never overwritten.
+"""`graphile-worker init` and `config`: the files and the options of a project.
+
+`graphile-worker init`: the first files of a project. Existing files are never overwritten.
 
 `dev` uses the same functions, after asking.
+
+`graphile-worker config`: every option, its value and its source; passwords are masked.
 """
 
 from __future__ import annotations
@@ -8,13 +12,22 @@ from __future__ import annotations
 import re
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import click
 
 from ...config import Settings
+from ...config.admin_options import AdminOptions
+from ...config.settings import known_settings
+from ...database.connections.connection_text import HIDDEN
+from ...database.connections.dsn import masked
 from ...errors import ConfigError
-from ...service.dev_database import DATA_DIRECTORY
+from ...process.dev_database import DATA_DIRECTORY
+from ...values.component_options import shown_options
+from ...values.options import WorkerOptions
+from ..support.client import with_database
 from ..support.command import Output, command
+from ..support.output import print_table
 
 EXAMPLE_TASK = '''\
 """The task "hello". To add a job for it: graphile-worker add hello '{"name": "Ada"}'"""
@@ -130,3 +143,47 @@ def _write(path: Path, text: str, project: Path, report: InitReport) -> None:
 
 def _name(path: Path, project: Path) -> str:
     return str(path.relative_to(project)) if path.is_relative_to(project) else str(path)
+
+
+@command("config", database=True)
+def config_command(settings: Settings) -> Output:
+    """Show every option, its value, and where the value comes from.
+
+    \b
+    graphile-worker config
+    GRAPHILE_WORKER_CONCURRENCY=4 graphile-worker config --json | jq .concurrency
+    """
+    settings = with_database(settings, quiet=True)
+    rows = [(name, _value(settings, name), source) for name, source in settings.provenance.items()]
+    return Output(
+        lambda: {name: {"value": value, "source": source} for name, value, source in rows},
+        lambda: print_table(
+            ("option", "value", "source"), [(name, _shown(value), source) for name, value, source in rows]
+        ),
+    )
+
+
+def _value(settings: Settings, name: str) -> Any:
+    setting = known_settings()[name]
+    value: Any = settings if setting.owner is AdminOptions else settings.command_line
+    value = settings.worker if setting.owner is WorkerOptions else value
+    for part in name.split("."):
+        value = getattr(value, part)
+    if name == "plugin_options":
+        return shown_options(value, HIDDEN)
+    if not setting.is_secret or not value:
+        return value
+    if isinstance(value, dict):
+        return dict.fromkeys(value, HIDDEN)
+    return masked(value) if name == "connection_string" else HIDDEN
+
+
+def _shown(value: Any) -> str:
+    """A value as a configuration file would have it."""
+    if value is None or value in ({}, []):
+        return "(not set)"
+    if isinstance(value, list):
+        return ", ".join(map(str, value))
+    if isinstance(value, dict):
+        return ", ".join(f"{name}={each}" for name, each in value.items())
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,7 +1,11 @@
-"""`graphile-worker complete`, `fail`, `reschedule`, `redrive`, `cancel` and `remove`.
+"""`graphile-worker list`, and the commands that change jobs.
+
+`graphile-worker complete`, `fail`, `reschedule`, `redrive`, `cancel` and `remove`.
 
 Jobs are named by id, or by key with `--key`, or chosen by filters. Each command lists the named jobs that it
 could not change, and why; the exit status is 0 only if there were none.
+
+`graphile-worker list`.
 """
 
 from __future__ import annotations
@@ -15,21 +19,21 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from ...job import Job
-from ...json_shapes import job_as_json
-from ...text import count
+from ...diagnostics.json_shapes import details_as_json, job_as_json
+from ...values.job import Job
+from ...values.text import count
 from ..support.bulk_change import Words, change_matching
-from ..support.command import Output, client_command
-from ..support.given_command import given_command
-from ..support.job_filter import selection_flags, selection_from
-from ..support.output import cell
-from ..support.parameters import When
+from ..support.command import Output, client_command, given_command
+from ..support.job_filter import filter_flags, filter_from, selection_flags, selection_from
+from ..support.output import cell, print_table
+from ..support.parameters import When, limit_option
 
 if TYPE_CHECKING:
     from ...client import WorkerUtils
-    from ...queries.bulk_changes import BulkReport
-    from ...queries.cancel import CancelReport
-    from ...queries.inspection import JobDetails
+    from ...database.statements.bulk_changes import BulkReport
+    from ...database.statements.inspection import JobDetails
+    from ...database.statements.manage_jobs import CancelReport
+
 
 Change = Callable[[list[int]], Awaitable[list[Job]]]
 
@@ -229,7 +233,7 @@ async def _cancel_named(
         reports.append(report)
         if not (report.removed or report.asked or report.running):
             missing.append(key)
-    from ...queries.cancel import joined
+    from ...database.statements.manage_jobs import joined
 
     return joined(reports), missing
 
@@ -317,7 +321,7 @@ async def _change(
 
 async def _named(utils: WorkerUtils, ids: Sequence[int], keys: Sequence[str]) -> tuple[list[int], list[str]]:
     """The ids of the named jobs, and the keys that no job has."""
-    from ...queries.job_filter import JobFilter
+    from ...database.statements.job_filter import JobFilter
 
     missing: list[str] = []
     chosen = dict.fromkeys(ids)
@@ -349,3 +353,65 @@ def _about_failed(report: BulkReport, *, keeps_attempts: bool, keeps_run_at: boo
             "Failed jobs keep their run_at, which may be hours away; add --run-at now to run them at once."
         ]
     return []
+
+
+ORDERS = {"oldest": "oldest", "newest": "newest", "run": "run_order"}
+
+
+@client_command("list")
+@click.option("--key", metavar="KEY", help="Only the job with this key.")
+@filter_flags
+@click.option(
+    "--order",
+    type=click.Choice(list(ORDERS)),
+    default="oldest",
+    show_default=True,
+    help="By age, or in the order in which workers take them.",
+)
+@limit_option("jobs", default=50)
+@click.option("--payload", is_flag=True, help="Include the payload.")
+async def list_command(
+    utils: WorkerUtils, key: str | None, order: str, limit: int, payload: bool, **flags: Any
+) -> Output:
+    """List jobs.
+
+    \b
+    States: ready (can run now), scheduled (for later), locked (taken by a worker),
+    failed (permanently: no attempts left).
+
+    A short job looks ready while it runs in the transaction that fetched it.
+
+    \b
+    graphile-worker list
+    graphile-worker list --state failed --task send_email --limit 200
+    graphile-worker list --failed-since 2h --error timeout
+    """
+    chosen: Any = ORDERS[order]
+    found = await utils.list_jobs(filter_from(flags, job_key=key, order=chosen, limit=limit))
+    return Output(
+        lambda: [details_as_json(details) for details in found],
+        lambda: _print_jobs(found, limit, with_payload=payload),
+    )
+
+
+def _print_jobs(found: list[JobDetails], limit: int, *, with_payload: bool) -> None:
+    # When a failed job would run next means nothing.
+    are_failed = all(details.state == "failed" for details in found)
+    time = "failed at" if are_failed else "run at"
+    columns = ["id", "task", "state", "attempts", "priority", time, "queue", "key", "last error"]
+    rows = [
+        _row(details, details.failed_at if are_failed else details.run_at)
+        + ([details.to_dict()["payload"]] if with_payload else [])
+        for details in found
+    ]
+    print_table([*columns, "payload"] if with_payload else columns, rows, empty="No jobs.")
+    if len(found) == limit:
+        click.echo(f"Only the first {limit} jobs are shown; use --limit for more.", err=True)
+
+
+def _row(job: JobDetails, time: datetime | None) -> list[Any]:
+    attempts = f"{job.attempts}/{job.max_attempts}"
+    return [
+        job.id, job.task_identifier, job.state, attempts, job.priority, time, job.queue_name, job.key,
+        job.last_error,
+    ]  # fmt: skip

@@ -1,4 +1,9 @@
-"""`graphile-worker limits`: show limits, and change their bounds while workers run."""
+"""`graphile-worker limits` and `width`: how many jobs may run at once.
+
+`graphile-worker limits`: show limits, and change their bounds while workers run.
+
+`graphile-worker width`: how many jobs of a named queue may run at once.
+"""
 
 from __future__ import annotations
 
@@ -7,16 +12,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ...json_shapes import limit_as_json
-from ...limit import MOST
-from ...text import parse_time_phrase
+from ...diagnostics.json_shapes import limit_as_json
+from ...values.concurrency import MOST
+from ...values.text import count, parse_time_phrase
 from ..support.command import Output, client_command
-from ..support.output import print_table
+from ..support.output import cell, print_table
 from ..support.parameters import _ParamType
 
 if TYPE_CHECKING:
     from ...client import WorkerUtils
-    from ...queries.limits import LimitSummary
+    from ...database.statements.limits import LimitSummary
+
 
 ACTIONS = ("list", "set", "reset")
 COLUMNS = ("limit", "concurrency", "rate", "burst", "running", "set by hand", "tasks")
@@ -120,3 +126,30 @@ def _period(period: timedelta) -> str:
         if seconds >= length and seconds % length == 0:
             return f"{int(seconds // length)} {unit}"
     return f"{seconds:g} s"
+
+
+def _check_width(queue: str, width: int | None, reset: bool) -> None:
+    if (width is None) is not reset:
+        raise click.UsageError("Give the WIDTH, or --reset.")
+
+
+@client_command("width", check=_check_width, audit="set_queue_width")
+@click.argument("queue")
+@click.argument("width", type=int, required=False)
+@click.option("--reset", is_flag=True, help="Forget the width that was set; that of the task counts again.")
+async def width_command(utils: WorkerUtils, queue: str, width: int | None, reset: bool) -> Output:
+    """Let up to WIDTH jobs of the named queue QUEUE run at once.
+
+    \b
+    graphile-worker width tenant:7 10
+    graphile-worker width tenant:7 --reset
+
+    It takes effect at once and survives restarts. Jobs that run when a queue gets narrower go on.
+    """
+    await utils.set_queue_width(queue, width)
+    text = (
+        f"The width of {cell(queue)} is that of its tasks again."
+        if width is None
+        else f"Up to {count(width, 'job')} of {cell(queue)} may run at once."
+    )
+    return Output(lambda: {"queue_name": queue, "width": width}, lambda: click.echo(text))

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ...json_shapes import pause_as_json
-from ...pauses import Pause
+from ...diagnostics.json_shapes import pause_as_json
+from ...values.job import Pause
 from ..support.command import Output, client_command
 from ..support.output import cell, print_table
 from ..support.parameters import Period, When
@@ -225,8 +225,8 @@ async def _about_names(utils: WorkerUtils, tasks: Sequence[str]) -> list[str]:
     """A line about each task that the database has never seen; its name may be misspelt."""
     if not tasks:
         return []
-    from ...queries.names import known_task_names
-    from ...queries.similar_names import did_you_mean, similar_names
+    from ...database.statements.fetch import known_task_names
+    from ...values.text import did_you_mean, similar_names
 
     async with utils.with_pg_client() as connection:
         known = await known_task_names(connection, utils.schema)

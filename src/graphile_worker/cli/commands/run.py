@@ -7,9 +7,9 @@ from typing import Any
 import click
 
 from ...config import Settings
-from ...observability.log_format import PipeHandler
-from ...service.logs import start_early_logging, start_logging
-from ...service.parent import ParentProcess
+from ...logs.log_format import PipeHandler
+from ...process.logs import start_early_logging, start_logging
+from ...process.signals import ParentProcess
 from ..support.client import load_settings, with_app, with_database
 from ..support.parameters import ARGUMENTS
 
@@ -52,7 +52,7 @@ def run_command(ctx: click.Context, flags: dict[str, Any]) -> int:
 
 def _run(settings: Settings, handler: PipeHandler, *, once: bool) -> int:
     """Run a worker in this process, or several."""
-    from ...service.run_service import Service, run_service
+    from ...process.run_service import Service, run_service
 
     parent = ParentProcess()
 
@@ -83,8 +83,8 @@ def _run(settings: Settings, handler: PipeHandler, *, once: bool) -> int:
 
 
 def _watch(ctx: click.Context, options: dict[str, Any]) -> int:
-    from ...service.watch.child import COMMAND
-    from ...service.watch.watched import run_watched
+    from ...process.watch.child import COMMAND
+    from ...process.watch.watched import run_watched
 
     def load() -> Settings:
         return load_settings(ctx, options)
@@ -96,7 +96,7 @@ def _watch(ctx: click.Context, options: dict[str, Any]) -> int:
 
 def _schema_only(settings: Settings) -> int:
     from ..support.client import run_async
-    from .migrate import describe_report, migrate_schema
+    from .cleanup import describe_report, migrate_schema
 
     click.echo(describe_report(run_async(migrate_schema(settings))))
     return 0

@@ -1,25 +1,33 @@
-"""`graphile-worker workers` and `sweep`: who is alive, and recovering the jobs of dead workers."""
+"""`graphile-worker workers`, `sweep`, `stack` and `stop`.
+
+`graphile-worker workers` and `sweep`: who is alive, and recovering the jobs of dead workers.
+
+`graphile-worker stack` and `stop`: where a job is, and ending a worker.
+"""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from ...config import Settings
-from ...json_shapes import sweep_as_json, worker_as_json
-from ...queries.pauses import pauses_if_readable
-from ...text import count, duration
+from ...database.statements.pauses import pauses_if_readable
+from ...diagnostics.json_shapes import stack_as_json, sweep_as_json, worker_as_json
+from ...values.text import count, duration
 from ..support.client import run_async, utils_for
 from ..support.command import Output, client_command, command
-from ..support.output import print_table
+from ..support.output import cell, print_table
 from .pause import paused_notes
 
 if TYPE_CHECKING:
     from ...client import WorkerUtils
+    from ...client.job_stacks import JobStack
+    from ...recovery.registry.workers import WorkerSummary
     from ...recovery.sweep import SweepReport
-    from ...recovery.worker_rows import WorkerSummary
+
 
 SHOWN_JOBS = 5
 NOT_SCANNED = (
@@ -158,3 +166,53 @@ def _print_report(report: SweepReport) -> None:
         click.echo("Another sweep is in progress.")
     elif not report.recovered and not report.lost:
         click.echo("No dead workers.")
+
+
+@client_command("stack", connections=2)
+@click.argument("job_id", type=int)
+@click.option(
+    "--timeout", type=float, default=6.0, show_default=True, metavar="SECONDS", help="How long to wait."
+)
+async def stack_command(utils: WorkerUtils, job_id: int, timeout: float) -> Output:
+    """Show where a running job is now: the calls it is in, as its worker sees them.
+
+    The job must run in a worker of this package.
+
+    \b
+    graphile-worker stack 1234
+    """
+    found = await utils.get_job_stack(job_id, timeout=timeout)
+    return Output(lambda: stack_as_json(found), lambda: _print(found))
+
+
+def _print(found: JobStack) -> None:
+    where = "waits at the last line" if found.kind == "coroutine" else "runs the last line"
+    if found.place is not None:
+        where += f" in {cell(found.place)}"
+    elif found.kind == "thread":
+        where += " in a thread"
+    since = "" if found.running_for is None else f", running for {duration(found.running_for)}"
+    click.echo(
+        f"Job {found.job_id} of {cell(found.task_identifier)} {where}{since}. Worker: {cell(found.worker_id)}"
+    )
+    click.echo(found.stack)
+
+
+@client_command("stop", audit="stop_worker")
+@click.argument("worker_ids", nargs=-1, required=True, metavar="WORKER_ID...")
+@click.option("--reason", metavar="TEXT", help="Why; the worker logs it.")
+async def stop_command(utils: WorkerUtils, worker_ids: Sequence[str], reason: str | None) -> Output:
+    """Ask workers of this package to shut down gracefully, as SIGTERM does.
+
+    Each finishes the jobs that it runs, and ends. Whether it starts again is up to whatever runs the process.
+    `graphile-worker workers` lists the ids.
+
+    \b
+    graphile-worker stop pool-0123456789abcdef
+    """
+    for worker_id in worker_ids:
+        await utils.stop_worker(worker_id, reason=reason)
+    return Output(
+        lambda: [{"worker_id": worker_id} for worker_id in worker_ids],
+        lambda: click.echo("\n".join(f"Asked worker {cell(each)} to stop." for each in worker_ids)),
+    )

@@ -11,10 +11,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ...db.dsn import Dsn
-from ...embedded import EmbeddedPostgres, find_binaries
+from ...database.connections.dsn import Dsn
+from ...database.embedded import EmbeddedPostgres, find_binaries
 from ...errors import ConfigError, EmbeddedPostgresError
-from ...service.dev_database import DATA_DIRECTORY
+from ...process.dev_database import DATA_DIRECTORY
 
 
 @dataclass(frozen=True, slots=True)

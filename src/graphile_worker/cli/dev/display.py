@@ -1,4 +1,7 @@
-"""Where `dev` shows what happens: as log lines, or as a live view at the bottom of the terminal."""
+"""Where `dev` shows what happens: as log lines, or as a live view at the bottom of the terminal.
+
+The dashboard of `dev`: served beside the worker if its packages are installed.
+"""
 
 from __future__ import annotations
 
@@ -11,20 +14,26 @@ import termios
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, suppress
+from importlib import import_module
 from typing import TYPE_CHECKING, Protocol
 
-from ...db.dsn import masked
-from ...error_text import message_of
-from ...service.watch.child import Reader
-from ...service.watch.reloader import WorkerObserver
-from ...service.watch.watched import WorkerLog, how_it_ended, names
+from ...config.admin_options import AdminOptions, split_address
+from ...database.connections.dsn import masked
+from ...errors import ConfigError
+from ...errors.text import message_of
+from ...process.watch.child import Reader
+from ...process.watch.reloader import WorkerObserver
+from ...process.watch.watched import WorkerLog, how_it_ended, names
 from ..live_view.state import ViewState
 from .database import DevDatabase
 
 if TYPE_CHECKING:
+    import socket
+
     from rich.text import Text
 
     from ...client import WorkerUtils
+
 
 REFRESH_INTERVAL = 0.25
 COUNT_INTERVAL = 1.0
@@ -251,3 +260,48 @@ class _LineStream(io.TextIOBase):
         for line in text.splitlines():
             self._reader(line)
         return len(text)
+
+
+@asynccontextmanager
+async def dev_dashboard(url: str, schema: str, display: Display) -> AsyncIterator[None]:
+    """Serve the dashboard of a database while the block runs. What fails here does not stop the worker."""
+    serving = asyncio.create_task(_serve(url, schema, display), name="dashboard")
+    try:
+        yield
+    finally:
+        serving.cancel()
+        await asyncio.gather(serving, return_exceptions=True)
+
+
+async def _serve(url: str, schema: str, display: Display) -> None:
+    try:
+        await asyncio.to_thread(import_module, "graphile_worker.admin.server")
+        await asyncio.to_thread(import_module, "graphile_worker.admin.standalone")
+    except ModuleNotFoundError as error:
+        logger.debug("no dashboard: %s", message_of(error))
+        return
+    from ...admin.server import DashboardServer
+    from ...admin.standalone import standalone
+
+    options = AdminOptions(environment="development", auth="token")
+    try:
+        host, endpoint = _listen(options)
+    except ConfigError as error:
+        logger.warning("no dashboard: %s", message_of(error))
+        return
+    with endpoint:
+        port = endpoint.getsockname()[1]
+        built = standalone(options, host=host, port=port, connection_string=url, schema=schema)
+        display.show_dashboard(built.url(host, port))
+        await DashboardServer(built.app, built.admin).run_on(endpoint)
+
+
+def _listen(options: AdminOptions) -> tuple[str, socket.socket]:
+    """A socket on the usual port, or on a free one if another dashboard has it."""
+    from ...admin.server import listen
+
+    host, port = split_address(options.listen)
+    try:
+        return host, listen(host, port)
+    except ConfigError:
+        return host, listen(host, 0)

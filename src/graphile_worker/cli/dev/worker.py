@@ -1,16 +1,21 @@
-"""The worker of `dev`: a child process that is restarted when its code changes."""
+"""The worker of `dev`: a child process that is restarted when its code changes.
+
+`dev --no-worker`: only the database, for a worker that is started elsewhere.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Callable
 
 from ...config import Settings
 from ...errors import ConfigError
-from ...service.watch.changes import Changes
-from ...service.watch.child import COMMAND, WatchedChild
-from ...service.watch.reloader import Reloader
-from ...service.watch.watched import watched_files
+from ...process.signals import forwarded_signals
+from ...process.watch.child import COMMAND, WatchedChild
+from ...process.watch.files import Changes
+from ...process.watch.reloader import Reloader
+from ...process.watch.watched import watched_files
 from .database import DevDatabase
 from .display import Display
 
@@ -85,3 +90,27 @@ def _environment(database: DevDatabase, *, live: bool) -> dict[str, str]:
 
 def _grace(settings: Settings) -> float:
     return settings.worker.grace if "grace" in settings.places else GRACE
+
+
+class NoWorker:
+    """Waits in place of a worker."""
+
+    async def run(self, database: DevDatabase, display: Display) -> int | None:
+        """Wait until a signal arrives; returns it."""
+        display.without_worker()
+        loop = asyncio.get_running_loop()
+        received = loop.create_future()
+
+        def receive(number: int) -> None:
+            if not received.done():
+                received.set_result(number)
+
+        handled = forwarded_signals()
+        for number in handled:
+            loop.add_signal_handler(number, receive, number)
+        try:
+            signal_number: int = await received
+            return signal_number
+        finally:
+            for number in handled:
+                loop.remove_signal_handler(number)

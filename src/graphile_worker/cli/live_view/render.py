@@ -10,9 +10,9 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from ...pauses import Pause
-from ...text import count, duration
-from .activity import ShownError, ShownJob
+from ...values.job import Pause
+from ...values.text import count, duration
+from .feed import ShownError, ShownJob
 from .state import ViewState, WorkerStatus
 
 MOST_PAUSES = 5

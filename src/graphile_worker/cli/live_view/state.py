@@ -6,11 +6,11 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
-from .activity import MOST_ERRORS, ShownError, ShownJob, Snapshot
+from .feed import MOST_ERRORS, ShownError, ShownJob, Snapshot
 
 if TYPE_CHECKING:
-    from ...pauses import Pause
-    from ...queries.inspection import JobCounts
+    from ...database.statements.inspection import JobCounts
+    from ...values.job import Pause
 
 WINDOW = 10.0  # seconds over which the rate is averaged
 

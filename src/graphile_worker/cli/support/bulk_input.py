@@ -12,10 +12,10 @@ import msgspec
 
 from ...client import WorkerUtils
 from ...errors import GraphileWorkerError, InvalidArgumentError
-from ...spec import JobSpec
 from ...tasks.task import AnyTask
+from ...values.spec import JobSpec
+from .bulk_change import progress_bar
 from .parameters import parse_when
-from .progress import progress_bar
 
 CHUNK = 5_000
 LONG = 1_000_000

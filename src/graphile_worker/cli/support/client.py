@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from ...config import Settings, resolve_settings
-from ...service.dev_database import with_database as with_database
-from ...service.garbage import collect_garbage
+from ...process.dev_database import with_database as with_database
+from ...process.signals import collect_garbage
 from .parameters import split_levels
 
 if TYPE_CHECKING:

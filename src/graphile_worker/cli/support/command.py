@@ -2,23 +2,37 @@
 
 `command` adds --config and --json, on request --connection and --schema, and passes the settings;
 `client_command` adds all of them and passes an open client to a coroutine.
+
+The command as it was given, for advice to repeat it with more flags.
+
+The audit of commands that change something; see `history/audit.py`.
 """
 
 from __future__ import annotations
 
+import getpass
+import logging
+import os
+import shlex
+import socket
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import datetime
 from functools import update_wrapper
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
 
 from ...config import Settings
+from ...database.connections.connection_text import masked
 from ...errors import AppLoadError
-from ...service.logs import start_logging
+from ...process.logs import start_logging
 from .client import load_settings, run_async, utils_for, with_app
 from .output import print_json
-from .parameters import CONFIG_OPTION, CONNECTION_OPTION, JSON_OPTION, SCHEMA_OPTION, SHARED_FLAGS
+from .parameters import ARGUMENTS, CONFIG_OPTION, CONNECTION_OPTION, JSON_OPTION, SCHEMA_OPTION, SHARED_FLAGS
+
+if TYPE_CHECKING:
+    from ...client import WorkerUtils
 
 
 class Output(msgspec.Struct, frozen=True):
@@ -107,7 +121,7 @@ async def _with_client(
     async with utils_for(settings, connections=connections) as utils:
         output = await body(utils, **parameters)
         if action and output.json is not None and not parameters.get("dry_run"):
-            from .audit import record_command
+            pass  # merged
 
             await record_command(utils, action, parameters, jobs=output.jobs)
         return output
@@ -121,3 +135,63 @@ def _print(output: Output, *, as_json: bool) -> int:
     for note in output.notes:
         click.echo(note, err=True)
     return output.status
+
+
+CONNECTION_FLAGS = ("-c", "--connection")
+
+
+def given_command(*more: str) -> str:
+    """The command line, ready to paste, with these arguments in addition; passwords are not repeated."""
+    arguments: list[str] = click.get_current_context().meta.get(ARGUMENTS, [])
+    shown = []
+    previous = ""
+    for argument in arguments:
+        shown.append(masked(argument) if previous in CONNECTION_FLAGS else _masked_flag(argument))
+        previous = argument
+    return shlex.join(["graphile-worker", *shown, *more])
+
+
+def _masked_flag(argument: str) -> str:
+    """A flag that contains its value: `-cURL` or `--connection=URL`."""
+    if argument.startswith("--"):
+        name, separator, value = argument.partition("=")
+        return f"{name}={masked(value)}" if name == "--connection" and separator else argument
+    return f"-c{masked(argument[2:])}" if argument.startswith("-c") and argument != "-c" else argument
+
+
+logger = logging.getLogger("graphile_worker.audit")
+
+
+async def record_command(
+    utils: WorkerUtils, action: str, parameters: Mapping[str, Any], *, jobs: int = 0
+) -> None:
+    """Add a row, if the table exists. The change is made by now, so nothing that happens here fails."""
+    from ...history.audit import Actor, record
+
+    given = {name: _plain(value) for name, value in parameters.items() if value not in (None, False, (), "")}
+    ids = [job_id for job_id in given.get("ids", ()) if isinstance(job_id, int)]
+    target = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in given.items() if name != "yes")
+    try:
+        async with utils.with_pg_client() as connection, connection.transaction():
+            await record(
+                connection, utils.schema, Actor(user_name(), "command line", socket.gethostname()), action,
+                target=target, jobs=jobs, job_ids=ids, details=given,
+            )  # fmt: skip
+    except Exception as error:
+        logger.debug("the command is not in the audit: %s", error)
+
+
+def user_name() -> str:
+    """The user of the operating system."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # no name for the number, as in some containers
+        return f"uid {os.getuid()}" if hasattr(os, "getuid") else "unknown"
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    if isinstance(value, str | int | float):
+        return value
+    return value.isoformat() if isinstance(value, datetime) else str(value)

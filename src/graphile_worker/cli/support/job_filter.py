@@ -12,7 +12,7 @@ import msgspec
 from .parameters import JobId, parse_when
 
 if TYPE_CHECKING:
-    from ...queries.job_filter import JobFilter
+    from ...database.statements.job_filter import JobFilter
 
     _ParamType = click.ParamType[Any]
 else:
@@ -102,7 +102,7 @@ def selection_flags(command: Command) -> Command:
 
 def filter_from(values: Mapping[str, Any], **more: Any) -> JobFilter:
     """The filter that the flags describe; `more` are other conditions."""
-    from ...queries.job_filter import JobFilter
+    from ...database.statements.job_filter import JobFilter
 
     conditions = {name: values[name] for name in NAMES}
     older_than = conditions.pop("older_than")

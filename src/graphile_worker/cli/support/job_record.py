@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from ...json_shapes import details_as_json
-from ...observability.log_words import elapsed
-from ...trace_member import traces_in, without_trace
+from ...diagnostics.json_shapes import details_as_json
+from ...logs.log_words import elapsed
+from ...values.payload import traces_in, without_trace
 from .output import cell, print_fields, print_table
 
 if TYPE_CHECKING:
     from ...client.following import JobRecord
+    from ...database.statements.inspection import JobDetails
     from ...history.progress import Progress
     from ...history.records import AttemptError, FinishedJob
-    from ...queries.inspection import JobDetails
 
 NOT_KEPT = "(not kept)"
 MAX_TRACES = 5

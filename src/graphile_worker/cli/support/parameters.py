@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from ...text import closest, parse_time_phrase
+from ...values.text import closest, parse_time_phrase
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem

@@ -3,22 +3,32 @@
 A name is known if a running Python worker or the app has the task, or the task directory has it. Any other
 name is suspect if it resembles a known one. A name that the database has seen before is suspect only if it
 resembles a task of a running worker: a misspelt name is in the database from its first job on.
+
+The tasks of the project that a command is started in, for commands that can do without them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
+import sys
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import redirect_stdout
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ...client import WorkerUtils
-from ...db.connection import Connection
-from ...db.errors import sqlstate_of
-from ...errors import InvalidArgumentError
-from ...queries.names import known_task_names, worker_task_names
-from ...queries.similar_names import did_you_mean, similar_names
-from ...schema_name import SchemaName
+from ...database.connections.connection import Connection
+from ...database.connections.errors import sqlstate_of
+from ...database.statements.fetch import known_task_names, worker_task_names
+from ...errors import InvalidArgumentError, TaskLoadError
+from ...tasks.task import AnyTask
+from ...values.options import WorkerOptions
+from ...values.schema_name import SchemaName
+from ...values.text import did_you_mean, similar_names
+
+if TYPE_CHECKING:
+    from ...app import App
 
 
 @dataclass
@@ -38,7 +48,7 @@ class TaskNames:
     @cached_property
     def local(self) -> frozenset[str]:
         """Names of the app's tasks, and of the tasks and files in the task directory."""
-        from ...tasks.task_files import find_task_files
+        from ...tasks.loading.files import find_task_files
 
         path = Path(self.directory)
         return self.loaded.union(find_task_files(path) if path.is_dir() else ())
@@ -96,3 +106,44 @@ async def _readable(
         if sqlstate_of(error) is None:
             raise
         return set()
+
+
+@dataclass(frozen=True)
+class LocalTasks:
+    """Tasks by identifier, and why there are none although there should be."""
+
+    tasks: Mapping[str, AnyTask] = field(default_factory=dict)
+    problem: TaskLoadError | None = None
+
+    def get(self, name: str) -> AnyTask | str:
+        """The task, or the name itself if it is unknown here."""
+        return self.tasks.get(name, name)
+
+
+def load_local_tasks(
+    options: WorkerOptions, app: App | None = None, *, must_exist: bool = False, is_named: bool | None = None
+) -> LocalTasks:
+    """Load the tasks of the app, and of the folder, file or module in the options.
+
+    Unless it `must_exist`, it is no problem if there is no folder with the default name. `is_named`: see
+    `tasks_of`.
+    """
+    from ...tasks.loading.load import load_tasks
+
+    source = options.task_directory
+    if (
+        not must_exist
+        and app is None
+        and source == WorkerOptions().task_directory
+        and not Path(source).exists()
+    ):
+        return LocalTasks()
+    try:
+        with redirect_stdout(sys.stderr):  # what task files print must not mix with the command's output
+            if app is None:
+                return LocalTasks(load_tasks(source))
+            from ...app.application import tasks_of
+
+            return LocalTasks(tasks_of(app, options, is_named=is_named))
+    except TaskLoadError as error:
+        return LocalTasks(problem=error)

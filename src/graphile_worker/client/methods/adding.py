@@ -8,19 +8,18 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, cast, overload
 
 from msgspec.structs import astuple
 
-from ...db.connection import Connection, UserConnection
+from ...database.connections.connection import Connection, UserConnection
+from ...database.statements import add, add_many
 from ...errors import InvalidArgumentError
-from ...hooks.add_watchers import WatchedAdd, WatchedAdds
 from ...hooks.events import JobsAdded
-from ...job import Job
-from ...queries import add, add_many
-from ...spec import JobOptions, JobSpec, PlainJobOptions, TaskLike, refuse_unknown_options
+from ...hooks.watchers import WatchedAdd, WatchedAdds
+from ...values.job import Job
+from ...values.spec import JobOptions, JobSpec, PlainJobOptions, TaskLike, refuse_unknown_options
 from .base import ClientBase
 
 if TYPE_CHECKING:
     # Methods import these when called: a worker, and a program that only adds jobs, start without them.
-    from ..handle import JobHandle, JobReference
-    from ..worker_utils import WorkerUtils
+    from ..handle import JobFollower, JobHandle, JobReference
 
 P = TypeVar("P")
 
@@ -153,7 +152,7 @@ class AddingJobs(ClientBase):
         """A handle for a job that was added elsewhere, or for its id, to wait for its end."""
         from ..handle import JobHandle, JobReference
 
-        client = cast("WorkerUtils", self)
+        client = cast("JobFollower", self)
         if isinstance(job, Job):
             fields = astuple(job)[: len(Job.__struct_fields__)]
             return JobHandle(*fields, _client=client, _is_existing=job.is_existing)

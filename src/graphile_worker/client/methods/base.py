@@ -1,34 +1,37 @@
-"""What all methods of the client share: its connections, and how it ends."""
+"""What all methods of the client share: its connections, and how it ends.
+
+Arguments that several methods take.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ...clock import Clock, SystemClock
-from ...db.bound import BoundConnection, no_connection_to_lend
-from ...db.connection import Connection, Pool, UserConnection
-from ...db.foreign import as_connection
-from ...db.idle_connections import IdleConnections
-from ...db.open import lend
-from ...db.retry import is_conflict, past_conflicts
-from ...db.single import DRIVER_CONNECTIONS
-from ...errors import GraphileWorkerError
+from ...database.connections.bound import BoundConnection, no_connection_to_lend
+from ...database.connections.connection import Connection, Pool, UserConnection
+from ...database.connections.foreign import as_connection
+from ...database.connections.idle_connections import IdleConnections
+from ...database.connections.open import lend
+from ...database.connections.retry import is_conflict, past_conflicts
+from ...database.connections.single import DRIVER_CONNECTIONS
+from ...database.statements.add import PlainJobs
+from ...errors import GraphileWorkerError, InvalidArgumentError
 from ...hooks import Hooks
 from ...hooks.events import AddSource
-from ...queries.add_plain_job import PlainJobs
-from ...schema_name import SchemaName
+from ...values.clock import Clock, SystemClock
+from ...values.schema_name import SchemaName
 from ..borrowing import BorrowedConnection
 from ..task_name_check import TaskNameCheck, checked_names
 
 if TYPE_CHECKING:
-    # Methods import these when called: a worker, and a program that only adds jobs, start without them.
     from ...history.records import CurrentState
     from ..job_waiter import JobWaiter
+
 
 T = TypeVar("T")
 
@@ -200,3 +203,20 @@ class ClientBase:
 
 def _no_loop() -> None:
     """What a client belongs to whose connections need no event loop, or open on the current one."""
+
+
+def beginning(since: datetime | timedelta, until: datetime | None, now: datetime) -> datetime:
+    """The beginning of a period that may be given by its length."""
+    end = now if until is None else until
+    begin = end - since if isinstance(since, timedelta) else since
+    for name, value in (("since", begin), ("until", end)):
+        if not isinstance(value, datetime) or value.tzinfo is None:
+            raise InvalidArgumentError(name, f"expected a time with a time zone, got {value!r}")
+    if begin >= end:
+        raise InvalidArgumentError("since", f"must be before {end}, got {begin}")
+    return begin
+
+
+def rereadable(values: Iterable[T]) -> Iterable[T]:
+    """An iterable that can be read again for a retry."""
+    return list(values) if isinstance(values, Iterator) else values

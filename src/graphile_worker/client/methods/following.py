@@ -8,8 +8,8 @@ from contextlib import aclosing
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from ...db.connection import UserConnection
-from ...job import Job
+from ...database.connections.connection import UserConnection
+from ...values.job import Job
 from .base import ClientBase
 
 if TYPE_CHECKING:

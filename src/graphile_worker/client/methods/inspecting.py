@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from ...db.connection import UserConnection
-from .base import ClientBase
-from .values import rereadable
+from ...database.connections.connection import UserConnection
+from .base import ClientBase, rereadable
 
 if TYPE_CHECKING:
     # Methods import these when called: a worker, and a program that only adds jobs, start without them.
-    from ...queries.inspection import JobDetails, JobFilter, QueueSummary, Statistics
-    from ...queries.maintenance import CleanupReport, CleanupTask
+    from ...database.statements.inspection import JobDetails, JobFilter, QueueSummary, Statistics
+    from ...database.statements.maintenance import CleanupReport, CleanupTask
 
 
 class Inspecting(ClientBase):
@@ -22,7 +21,7 @@ class Inspecting(ClientBase):
         self, worker_ids: Iterable[str], *, connection: UserConnection | None = None
     ) -> None:
         """Unlock every job and queue of these pools (ids as in `locked_by`). They must be dead."""
-        from ...queries import maintenance
+        from ...database.statements import maintenance
 
         worker_ids = rereadable(worker_ids)
         await self._manage(
@@ -42,7 +41,7 @@ class Inspecting(ClientBase):
         Identifiers that running Python workers have are kept, too. Permanently failed jobs are deleted only
         with `DELETE_PERMAFAILED_JOBS`.
         """
-        from ...queries import maintenance
+        from ...database.statements import maintenance
 
         async with self._connection(connection) as session:
             return await maintenance.cleanup(
@@ -51,7 +50,7 @@ class Inspecting(ClientBase):
 
     async def get_job(self, job_id: int, *, connection: UserConnection | None = None) -> JobDetails | None:
         """One job with its state and its queue's name, or None."""
-        from ...queries import inspection
+        from ...database.statements import inspection
 
         async with self._connection(connection) as session:
             return await inspection.get_job(session, self.schema, job_id)
@@ -60,8 +59,8 @@ class Inspecting(ClientBase):
         self, filter: JobFilter | None = None, *, connection: UserConnection | None = None
     ) -> list[JobDetails]:
         """One page of the jobs that match the filter, in its order."""
-        from ...queries import inspection
-        from ...queries.inspection import JobFilter
+        from ...database.statements import inspection
+        from ...database.statements.inspection import JobFilter
 
         async with self._connection(connection) as session:
             return await inspection.list_jobs(
@@ -76,7 +75,7 @@ class Inspecting(ClientBase):
         It takes effect at once and survives restarts. Jobs that run when a queue gets narrower go on. Node
         and Rust workers obey too.
         """
-        from ...queries.widths import set_queue_width
+        from ...database.statements.limits import set_queue_width
 
         await self._manage(
             connection, lambda session: set_queue_width(session, self.schema, queue_name, width)
@@ -86,7 +85,7 @@ class Inspecting(ClientBase):
         self, *, limit: int = 100, exact: bool = False, connection: UserConnection | None = None
     ) -> list[QueueSummary]:
         """Named queues, longest first, with the pools that have locked them; counts as in `statistics`."""
-        from ...queries import inspection
+        from ...database.statements import inspection
 
         async with self._connection(connection) as session:
             return await inspection.list_queues(session, self.schema, limit=limit, exact=exact)
@@ -95,7 +94,7 @@ class Inspecting(ClientBase):
         self, *, exact: bool = False, connection: UserConnection | None = None
     ) -> Statistics:
         """The number of jobs by state and by task; estimated for a large table, unless `exact`."""
-        from ...queries import inspection
+        from ...database.statements import inspection
 
         async with self._connection(connection) as session:
             return await inspection.statistics(session, self.schema, exact=exact)

@@ -6,19 +6,18 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
-from ...db.connection import Connection, UserConnection
+from ...database.connections.connection import Connection, UserConnection
 from ...errors import InvalidArgumentError
-from ...job import Job
-from ...spec import TaskLike
-from .base import ClientBase
-from .values import rereadable
+from ...values.job import Job
+from ...values.spec import TaskLike
+from .base import ClientBase, rereadable
 
 if TYPE_CHECKING:
     # Methods import these when called: a worker, and a program that only adds jobs, start without them.
+    from ...database.statements.bulk_changes import BulkChange, BulkOptions, BulkReport
+    from ...database.statements.inspection import JobFilter
+    from ...database.statements.manage_jobs import CancelReport
     from ...history.removed import ManualOutcome
-    from ...queries.bulk_changes import BulkChange, BulkOptions, BulkReport
-    from ...queries.cancel import CancelReport
-    from ...queries.inspection import JobFilter
 
 T = TypeVar("T")
 
@@ -31,8 +30,8 @@ class ManagingJobs(ClientBase):
 
         If the job was added with `keep`, it ends as cancelled.
         """
+        from ...database.statements import manage_jobs
         from ...history.removed import ManualOutcome
-        from ...queries import manage_jobs
 
         return await self._end_jobs(
             connection,
@@ -64,8 +63,8 @@ class ManagingJobs(ClientBase):
         Locked jobs stay. A job that was added with `keep` ends as completed, without a result. With a filter
         the work is done in steps, and each step is committed unless a `connection` is given.
         """
+        from ...database.statements import bulk_changes, manage_jobs
         from ...history.removed import ManualOutcome
-        from ...queries import bulk_changes, manage_jobs
 
         outcome = ManualOutcome("completed")
         if filter is not None:
@@ -105,8 +104,8 @@ class ManagingJobs(ClientBase):
         Locked jobs stay. With a filter the work is done in steps, and each step is committed unless a
         `connection` is given.
         """
+        from ...database.statements import bulk_changes, manage_jobs
         from ...history.removed import ManualOutcome
-        from ...queries import bulk_changes, manage_jobs
 
         outcome = ManualOutcome("failed")
         if filter is not None:
@@ -162,7 +161,7 @@ class ManagingJobs(ClientBase):
         failed unless `attempts` or `max_attempts` give it another attempt. With a filter the work is done in
         steps, and each step is committed unless a `connection` is given.
         """
-        from ...queries import bulk_changes, manage_jobs
+        from ...database.statements import bulk_changes, manage_jobs
 
         if filter is not None:
             change = bulk_changes.new_schedule(
@@ -198,7 +197,7 @@ class ManagingJobs(ClientBase):
         `since` and `until` limit the time at which they failed, `error` is a part of their last error. The
         work is done in steps, and each step is committed unless a `connection` is given.
         """
-        from ...queries.job_filter import JobFilter
+        from ...database.statements.job_filter import JobFilter
 
         failed = JobFilter(
             state="failed",
@@ -246,7 +245,7 @@ class ManagingJobs(ClientBase):
         is committed unless a `connection` is given. A job that was added with `keep` ends as cancelled, for
         this `reason`.
         """
-        from ...queries import bulk_changes, cancel
+        from ...database.statements import bulk_changes, manage_jobs
 
         if filter is not None:
             change = bulk_changes.cancellation(reason, self.schema)
@@ -254,7 +253,9 @@ class ManagingJobs(ClientBase):
             return await self._change_in_steps(job_ids, filter, change, connection, options, outcome)
         ids = _job_ids(job_ids, options)
         return await self._cancel(
-            connection, reason, lambda session: cancel.cancel_jobs(session, self.schema, ids, reason=reason)
+            connection,
+            reason,
+            lambda session: manage_jobs.cancel_jobs(session, self.schema, ids, reason=reason),
         )
 
     @overload
@@ -279,7 +280,7 @@ class ManagingJobs(ClientBase):
 
         If no job has the key, every list of the report is empty.
         """
-        from ...queries import cancel
+        from ...database.statements import manage_jobs
         from ..following import id_of
 
         if (job is None) == (job_key is None):
@@ -288,7 +289,9 @@ class ManagingJobs(ClientBase):
         return await self._cancel(
             connection,
             reason,
-            lambda session: cancel.cancel_jobs(session, self.schema, ids, job_key=job_key, reason=reason),
+            lambda session: manage_jobs.cancel_jobs(
+                session, self.schema, ids, job_key=job_key, reason=reason
+            ),
         )
 
     async def _cancel(
@@ -300,8 +303,8 @@ class ManagingJobs(ClientBase):
         return await self._end_jobs(connection, self._cancelled(reason), work, lambda report: report.removed)
 
     def _cancelled(self, reason: str | None) -> ManualOutcome:
+        from ...database.statements.manage_jobs import failure_values
         from ...history.removed import ManualOutcome
-        from ...queries.manage_jobs import failure_values
 
         return ManualOutcome("cancelled", *failure_values(reason))
 
@@ -330,7 +333,7 @@ class ManagingJobs(ClientBase):
         self, connection: UserConnection | None, work: Callable[[Connection], Awaitable[T]]
     ) -> T:
         """Change jobs that are named by id or key, in one transaction that does not wait for long."""
-        from ...queries.lock_waits import bounded_waits
+        from ...database.statements.manage_jobs import bounded_waits
 
         return await self._manage(
             connection, lambda session: bounded_waits(session, self.schema, lambda: work(session))
@@ -356,8 +359,7 @@ class ManagingJobs(ClientBase):
         outcome: ManualOutcome | None = None,
     ) -> BulkReport:
         """`outcome`: how the jobs end by this change."""
-        from ...queries.bulk_changes import BulkWalk
-        from ..bulk import change_in_steps
+        from ...database.statements.bulk_changes import BulkWalk, change_in_steps
 
         if job_ids is not None:
             raise InvalidArgumentError("filter", "give either job_ids or a filter, not both")

@@ -5,14 +5,14 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from ...db.connection import UserConnection
+from ...database.connections.connection import UserConnection
 from ...errors import InvalidArgumentError
-from ...spec import TaskLike
+from ...values.spec import TaskLike
 from .base import ClientBase
 
 if TYPE_CHECKING:
     # Methods import these when called: a worker, and a program that only adds jobs, start without them.
-    from ...pauses import Pause
+    from ...values.job import Pause
 
 
 class Pausing(ClientBase):
@@ -31,7 +31,7 @@ class Pausing(ClientBase):
         A running job goes on. `until` is a time, or a period from now. Pausing a paused queue changes the
         terms; one resume ends it.
         """
-        from ...queries import pauses
+        from ...database.statements import pauses
 
         return await self._manage(
             connection, lambda session: pauses.pause_queue(session, self.schema, queue_name, until, reason)
@@ -49,7 +49,7 @@ class Pausing(ClientBase):
 
         Node and Rust workers that have the task do not know of it.
         """
-        from ...queries import pauses
+        from ...database.statements import pauses
 
         identifier = task if isinstance(task, str) else task.identifier
         if not identifier:
@@ -66,7 +66,7 @@ class Pausing(ClientBase):
         connection: UserConnection | None = None,
     ) -> Pause:
         """Start no more jobs at all in Python workers; the rest as in `pause_task`."""
-        from ...queries import pauses
+        from ...database.statements import pauses
 
         return await self._manage(
             connection,
@@ -78,7 +78,7 @@ class Pausing(ClientBase):
 
         While a job of the queue is still running, the next one waits for it.
         """
-        from ...queries import pauses
+        from ...database.statements import pauses
 
         return await self._manage(
             connection, lambda session: pauses.resume_queue(session, self.schema, queue_name)
@@ -88,7 +88,7 @@ class Pausing(ClientBase):
         self, task: str | TaskLike[Any], *, connection: UserConnection | None = None
     ) -> bool:
         """End the pause of a task; returns whether it was paused by itself."""
-        from ...queries import pauses
+        from ...database.statements import pauses
 
         identifier = task if isinstance(task, str) else task.identifier
         if not identifier:
@@ -99,7 +99,7 @@ class Pausing(ClientBase):
 
     async def resume_all(self, *, connection: UserConnection | None = None) -> bool:
         """End what `pause_all` began; tasks and queues that were paused by themselves stay paused."""
-        from ...queries import pauses
+        from ...database.statements import pauses
 
         return await self._manage(
             connection, lambda session: pauses.resume_task(session, self.schema, pauses.EVERY_TASK)
@@ -107,7 +107,7 @@ class Pausing(ClientBase):
 
     async def list_pauses(self, *, connection: UserConnection | None = None) -> list[Pause]:
         """What is paused: everything first, then tasks, queues and recurring jobs, by name."""
-        from ...queries import pauses
+        from ...database.statements import pauses
 
         async with self._connection(connection) as session:
             return await pauses.list_pauses(session, self.schema)

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, cast
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Protocol, cast
 
-from ...db.connection import UserConnection
-from ...job import Job
+from ...database.connections.connection import UserConnection
+from ...errors import InvalidArgumentError
+from ...values.job import Job
 from .base import ClientBase
 
 if TYPE_CHECKING:
     # Methods import these when called: a worker, and a program that only adds jobs, start without them.
-    from ...pauses import Pause
-    from ...queries.schedules import Schedule
-    from ..worker_utils import WorkerUtils
+    from ...database.statements.schedules import Schedule
+    from ...values.job import Pause
+    from ...values.spec import JobSpec
 
 
 class RecurringJobs(ClientBase):
@@ -32,7 +33,7 @@ class RecurringJobs(ClientBase):
         Running Python workers tell what each is. Of those that only other runtimes have, the database knows
         no more than when a job was last added.
         """
-        from ...queries import schedules
+        from ...database.statements import schedules
 
         async with self._connection(connection) as session:
             return await schedules.list_schedules(
@@ -51,7 +52,7 @@ class RecurringJobs(ClientBase):
 
         What becomes due during the pause is skipped, and not made up for. Only workers of this package obey.
         """
-        from ...queries import schedules
+        from ...database.statements import schedules
 
         return await self._manage(
             connection,
@@ -60,7 +61,7 @@ class RecurringJobs(ClientBase):
 
     async def resume_schedule(self, identifier: str, *, connection: UserConnection | None = None) -> bool:
         """End the pause of a recurring job; returns whether it was paused."""
-        from ...queries import schedules
+        from ...database.statements import schedules
 
         return await self._manage(
             connection, lambda session: schedules.resume_schedule(session, self.schema, identifier)
@@ -72,6 +73,20 @@ class RecurringJobs(ClientBase):
         A running Python worker must have it. `_cron` in the payload has `manual: true`. The job key is the
         one that scheduled jobs have, so a waiting job with the same key is replaced.
         """
-        from ..schedules import run_now
+        from ...database.statements.schedules import list_schedules, manual_job, note_run
 
-        return await run_now(cast("WorkerUtils", self), identifier, self._clock.now(), connection)
+        async with self._connection(connection) as session:
+            found = await list_schedules(session, self.schema, identifier=identifier)
+        if not found:
+            raise InvalidArgumentError("identifier", f"there is no recurring job {identifier!r}")
+        spec = manual_job(found[0], self._clock.now().astimezone(UTC))
+        job = await cast("AddingOne", self).add_job(spec, connection=connection)
+        async with self._connection(connection) as session:
+            await note_run(session, self.schema, identifier, job.id)
+        return job
+
+
+class AddingOne(Protocol):
+    """The part of a client that running a recurring job needs."""
+
+    async def add_job(self, task: JobSpec, *, connection: UserConnection | None = None) -> Job: ...

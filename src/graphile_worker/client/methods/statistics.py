@@ -6,13 +6,12 @@ from collections.abc import Collection
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from ...db.connection import Connection
-from .base import ClientBase
-from .values import beginning
+from ...database.connections.connection import Connection
+from .base import ClientBase, beginning
 
 if TYPE_CHECKING:
     # Methods import these when called: a worker, and a program that only adds jobs, start without them.
-    from ...queries.statistics import BacklogSample, StatisticsGroup, StatisticsList
+    from ...history.statistics import BacklogSample, StatisticsGroup, StatisticsList
 
 
 class ReadingStatistics(ClientBase):
@@ -33,7 +32,7 @@ class ReadingStatistics(ClientBase):
         of them; without it there is one row. Minutes are kept for two days and hours for 90 days; a period of
         more than two hours begins with a full hour. Groups without jobs are left out.
         """
-        from ...queries import statistics
+        from ...history import statistics
 
         now = self._clock.now()
         begin = beginning(since, until, now)
@@ -56,7 +55,7 @@ class ReadingStatistics(ClientBase):
         connection: Connection | None = None,
     ) -> list[BacklogSample]:
         """Samples of the backlog, one every ten seconds of the last two days, with what all runtimes did."""
-        from ...queries import statistics
+        from ...history import statistics
 
         begin = beginning(since, until, self._clock.now())
         async with self._connection(connection) as session:

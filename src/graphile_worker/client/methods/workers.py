@@ -6,18 +6,17 @@ from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, TypeVar
 
-from ...db.bound import no_connection_to_lend
-from ...db.connection import Connection, UserConnection
-from ...job import Job
-from .base import ClientBase
-from .values import beginning
+from ...database.connections.bound import no_connection_to_lend
+from ...database.connections.connection import Connection, UserConnection
+from ...values.job import Job
+from .base import ClientBase, beginning
 
 if TYPE_CHECKING:
     # Methods import these when called: a worker, and a program that only adds jobs, start without them.
-    from ...queries.limits import LimitSummary
-    from ...queries.requests import Deploy
+    from ...database.statements.control import Deploy
+    from ...database.statements.limits import LimitSummary
+    from ...recovery.registry.workers import WorkerList
     from ...recovery.sweep import SweepReport
-    from ...recovery.worker_rows import WorkerList
     from ..job_stacks import JobStack
 
 T = TypeVar("T")
@@ -28,7 +27,7 @@ class ControllingWorkers(ClientBase):
 
     async def list_limits(self, *, connection: UserConnection | None = None) -> list[LimitSummary]:
         """Every limit: its bounds, which of them are set by hand, and how much of it is in use."""
-        from ...queries import limits
+        from ...database.statements import limits
 
         async with self._connection(connection) as session:
             return await limits.list_limits(session, self.schema)
@@ -47,7 +46,7 @@ class ControllingWorkers(ClientBase):
         They win over the bounds in the code and stay until `reset_limit`, also when workers start again. With
         a concurrency of 0 no job starts.
         """
-        from ..limits import change_limit
+        from ...database.statements.limits import change_limit
 
         async with self._connection(connection) as session:
             return await change_limit(
@@ -56,7 +55,7 @@ class ControllingWorkers(ClientBase):
 
     async def reset_limit(self, name: str, *, connection: UserConnection | None = None) -> LimitSummary:
         """Remove what `set_limit` has set: the bounds in the code hold again."""
-        from ..limits import restore_limit
+        from ...database.statements.limits import restore_limit
 
         async with self._connection(connection) as session:
             return await restore_limit(session, self.schema, name)
@@ -69,10 +68,10 @@ class ControllingWorkers(ClientBase):
         Pools of other runtimes appear while they have jobs locked. Finding those takes a scan of the jobs
         table: a large one is scanned only with `all`, and `is_complete` of the result says whether it was.
         """
-        from ...recovery import worker_rows
+        from ...recovery.registry import workers
 
         async with self._connection(connection) as session:
-            return await worker_rows.list_workers(session, self.schema, scan=all)
+            return await workers.list_workers(session, self.schema, scan=all)
 
     async def stop_worker(
         self, worker_id: str, *, reason: str | None = None, connection: UserConnection | None = None
@@ -81,7 +80,7 @@ class ControllingWorkers(ClientBase):
 
         Raises WorkerNotFoundError if there is no such worker. Returns when it was asked, not when it ends.
         """
-        from ...queries.requests import ask_worker
+        from ...database.statements.control import ask_worker
 
         await self._manage(
             connection, lambda session: ask_worker(session, self.schema, worker_id, "stop", reason=reason)
@@ -94,7 +93,7 @@ class ControllingWorkers(ClientBase):
 
         Jobs that it has prefetched are returned. Raises WorkerNotFoundError if there is no such worker.
         """
-        from ...queries.requests import ask_worker
+        from ...database.statements.control import ask_worker
 
         await self._manage(
             connection, lambda session: ask_worker(session, self.schema, worker_id, "quiet", reason=reason)
@@ -102,7 +101,7 @@ class ControllingWorkers(ClientBase):
 
     async def resume_worker(self, worker_id: str, *, connection: UserConnection | None = None) -> bool:
         """Let a quiet worker fetch jobs again; returns whether it was quiet."""
-        from ...queries.requests import resume_worker
+        from ...database.statements.control import resume_worker
 
         return await self._manage(connection, lambda session: resume_worker(session, self.schema, worker_id))
 
@@ -127,7 +126,7 @@ class ControllingWorkers(ClientBase):
 
         `since` is a time, or a period before now.
         """
-        from ...queries.requests import list_deploys
+        from ...database.statements.control import list_deploys
 
         begin = beginning(since, None, self._clock.now())
         async with self._connection(connection) as session:
@@ -146,7 +145,7 @@ class ControllingWorkers(ClientBase):
         in the report says when to sweep again. A `dry_run` changes nothing and calls no interceptors.
         """
         from ...recovery.sweep import DEFAULT_MAX_RECOVERIES, Sweep
-        from ...retention import Retention, RetentionPolicy
+        from ...values.retention import Retention, RetentionPolicy
 
         async def run(work: Callable[[Connection], Awaitable[T]]) -> T:
             async with self._connection(None) as session:

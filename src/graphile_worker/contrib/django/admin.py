@@ -16,7 +16,7 @@ from django.utils.html import format_html
 
 from ...client.sync_worker_utils import SyncWorkerUtils
 from ...errors import GraphileWorkerError
-from ...text import count
+from ...values.text import count
 from .client import utils
 from .models import Job, Worker
 

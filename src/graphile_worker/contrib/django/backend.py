@@ -17,10 +17,10 @@ from django.core.exceptions import ImproperlyConfigured
 from django.db import connections
 from django.utils import timezone
 
-from ...db.blocking import run_blocking
-from ...db.foreign import as_blocking_connection
-from ...spec import MAX_IDENTIFIER_LENGTH
-from ...text import closest
+from ...database.connections.blocking import run_blocking
+from ...database.connections.foreign import as_blocking_connection
+from ...values.spec import MAX_IDENTIFIER_LENGTH
+from ...values.text import closest
 from .client import utils
 from .compat import (
     BaseTaskBackend,

@@ -12,8 +12,8 @@ from django.db import connections
 from ...client.sync_worker_utils import SyncWorkerUtils
 from ...config.plugins import load_plugins
 from ...hooks import Hooks
-from ...job import Job
-from ...spec import JobOptions, JobSpec, TaskLike
+from ...values.job import Job
+from ...values.spec import JobOptions, JobSpec, TaskLike
 from .conf import plugin_named, worker_settings
 
 

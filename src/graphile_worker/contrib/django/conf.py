@@ -14,9 +14,9 @@ from django.utils.module_loading import import_string
 
 from ...errors import ConfigError
 from ...hooks import Plugin
-from ...options import WorkerOptions
-from ...schema_name import SchemaName
-from ...text import closest
+from ...values.options import WorkerOptions
+from ...values.schema_name import SchemaName
+from ...values.text import closest
 
 SETTING = "GRAPHILE_WORKER"
 OF_DJANGO = frozenset(

@@ -11,9 +11,9 @@ import msgspec
 from django.conf import settings
 from django.utils import timezone
 
-from ...db.connection import Connection, Row
-from ...schema_name import SchemaName
-from ...sql import load
+from ...database.connections.connection import Connection, Row
+from ...database.sql import load
+from ...values.schema_name import SchemaName
 from .compat import TaskError, TaskResult, TaskResultStatus
 from .tasks import find_task
 

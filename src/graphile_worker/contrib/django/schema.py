@@ -6,14 +6,14 @@ from typing import Any
 
 from django.db import connections
 
-from ...db.blocking import run_blocking
-from ...db.connection import Connection
-from ...db.foreign import as_blocking_connection
-from ...migrate.own_objects import applied_numbers, known_own_objects
-from ...migrate.revisions import SUPPORTED_REVISION
-from ...migrate.run import migrate
-from ...migrate.state import read_state
-from ...schema_name import SchemaName
+from ...database.connections.blocking import run_blocking
+from ...database.connections.connection import Connection
+from ...database.connections.foreign import as_blocking_connection
+from ...database.migrations.own_objects import applied_numbers, known_own_objects
+from ...database.migrations.revisions import SUPPORTED_REVISION
+from ...database.migrations.run import migrate
+from ...database.migrations.state import read_state
+from ...values.schema_name import SchemaName
 from .conf import worker_settings
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from django.apps import apps
 from django.utils.module_loading import import_string
 
-from ...spec import JobKeyMode
+from ...values.spec import JobKeyMode
 from .compat import DEFAULT_TASK_QUEUE_NAME, Task, django_task, task_backends
 
 OWN_FIELDS = ("max_attempts", "job_key", "job_key_mode")

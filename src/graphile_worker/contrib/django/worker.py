@@ -1,20 +1,71 @@
-"""What a worker in a Django project runs: the tasks of the installed applications."""
+"""What a worker in a Django project runs: the tasks of the installed applications.
+
+Django's connections around every job of a worker.
+
+Plain functions run in the worker's threads, coroutines on its event loop in a thread-sensitive context of
+their own: without it, all would share one thread for their database work.
+"""
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Collection, Iterable
 from importlib import import_module
 from typing import Any
 
+from asgiref.sync import SyncToAsync, ThreadSensitiveContext, sync_to_async
 from django.core.exceptions import ImproperlyConfigured
+from django.db import close_old_connections, connections, reset_queries
 from django.utils.module_loading import autodiscover_modules
 
 from ...app import App
+from ...tasks.helpers import JobHelpers
 from ...tasks.task import AnyTask
 from ...tasks.task import Task as WorkerTask
 from .conf import WorkerSettings, plugin_named, worker_settings
-from .later_tasks import LaterTasks
-from .task_connections import with_connections
+from .running import LaterTasks
+
+
+def with_connections(task: AnyTask) -> AnyTask:
+    """The same task, with Django's connections looked after before and after each run."""
+    whole = copy.copy(task)
+    invoke = task._invoke
+    if task.is_async:
+
+        async def run_coroutine(payload: Any, helpers: JobHelpers) -> Any:
+            async with _OwnThread():
+                return await invoke(payload, helpers)
+
+        whole._invoke = run_coroutine
+    else:
+
+        def run_function(payload: Any, helpers: JobHelpers) -> Any:
+            _check_old_connections()
+            try:
+                return invoke(payload, helpers)
+            finally:
+                close_old_connections()
+                reset_queries()
+
+        whole._invoke = run_function
+    return whole
+
+
+def _check_old_connections() -> None:
+    """Close connections that are too old; those that the server has closed are replaced on first use."""
+    close_old_connections()
+    for connection in connections.all(initialized_only=True):
+        connection.health_check_enabled = True
+
+
+class _OwnThread(ThreadSensitiveContext):
+    """A thread for the database work of one coroutine; its connections are closed at the end."""
+
+    async def __aexit__(self, exc: object, value: object, tb: object) -> None:
+        if self in SyncToAsync.context_to_thread_executor:
+            await sync_to_async(connections.close_all, thread_sensitive=True)()
+        await super().__aexit__(exc, value, tb)
+
 
 Adapt = Callable[[AnyTask], AnyTask]
 """Makes a task of a project one that a worker can run beside others."""

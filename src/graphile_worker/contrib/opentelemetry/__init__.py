@@ -15,9 +15,8 @@ except ImportError as error:  # pragma: no cover
         "graphile_worker.contrib.opentelemetry needs OpenTelemetry: pip install 'graphile-worker[otel]'"
     ) from error
 
-from .carried import context_of, inject
+from .carried import context_as_text, context_from_text, context_of, inject
 from .plugin import OpenTelemetryPlugin
-from .processes import context_as_text, context_from_text
 from .running import Relation
 
 __all__ = [

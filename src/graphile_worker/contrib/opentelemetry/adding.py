@@ -10,14 +10,12 @@ from typing import NamedTuple
 from opentelemetry.context import Context, attach, detach, get_current
 from opentelemetry.trace import Span, SpanContext, SpanKind, Status, StatusCode, set_span_in_context
 
-from ...error_parts import qualified_name
-from ...error_text import message_of
 from ...errors import InvalidArgumentError
-from ...hooks.target import DatabaseTarget
-from ...job import Job
-from ...payload import encode
-from ...spec import CronJob, JobSpec
-from ...trace_member import with_trace
+from ...errors.text import message_of, qualified_name
+from ...hooks.hooks import DatabaseTarget
+from ...values.job import Job
+from ...values.payload import encode, with_trace
+from ...values.spec import CronJob, JobSpec
 from . import attributes as names
 from .carried import ROOT, member
 from .tracing import Tracing

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...hooks.target import DatabaseTarget
+from ...hooks.hooks import DatabaseTarget
 
 SYSTEM = "messaging.system"
 OPERATION = "messaging.operation.name"
@@ -22,7 +22,7 @@ SERVER_PORT = "server.port"
 
 ATTEMPT = "graphile_worker.attempt"
 MAX_ATTEMPTS = "graphile_worker.max_attempts"
-OUTCOME = "graphile_worker.outcome"
+OUTCOME = "graphile_worker.values.outcome"
 JOB_KEY = "graphile_worker.job_key"
 QUEUE_NAME = "graphile_worker.queue_name"
 SCHEMA = "graphile_worker.schema"

@@ -2,18 +2,21 @@
 
 Its members `flags`, `trace_id` and `span_id` are those of the Rust port, which ignores the others:
 `tracestate` and `baggage`, in the form of the W3C headers.
+
+The current context as text or as environment variables, to pass it to another process.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import msgspec
 from opentelemetry import baggage
 from opentelemetry.baggage.propagation import W3CBaggagePropagator
-from opentelemetry.context import Context, get_current
+from opentelemetry.context import Context, attach, detach, get_current
 from opentelemetry.trace import (
     NonRecordingSpan,
     SpanContext,
@@ -22,10 +25,10 @@ from opentelemetry.trace import (
     get_current_span,
     set_span_in_context,
 )
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from ...job import Job
-from ...payload import encode
-from ...trace_member import traces_in, with_trace
+from ...values.job import Job
+from ...values.payload import encode, traces_in, with_trace
 
 ROOT = Context()
 """A context without anything: what is started in it begins a trace."""
@@ -112,3 +115,39 @@ def span_context_in(trace: Mapping[str, Any]) -> SpanContext | None:
 
 def _text(value: str) -> str:
     return msgspec.json.encode(value).decode()
+
+
+_propagators = (TraceContextTextMapPropagator(), W3CBaggagePropagator())
+
+
+def context_as_text() -> str | None:
+    """The current context as a line of text; None if there is no span to continue."""
+    context = get_current()
+    span = get_current_span(context).get_span_context()
+    return member(span, context) if span.is_valid else None
+
+
+def context_as_variables() -> dict[str, str]:
+    """The current context as environment variables, for programs: TRACEPARENT, TRACESTATE and BAGGAGE."""
+    carrier: dict[str, str] = {}
+    for propagator in _propagators:
+        propagator.inject(carrier)
+    return {name.upper(): value for name, value in carrier.items()}
+
+
+@contextmanager
+def context_from_text(text: str | None) -> Iterator[None]:
+    """`with context_from_text(text):` continues the trace of the process that wrote the text."""
+    try:
+        trace = None if text is None else msgspec.json.decode(text, type=dict)
+    except msgspec.DecodeError:
+        trace = None
+    context = None if trace is None else context_in(trace)
+    if context is None:
+        yield
+        return
+    token = attach(context)
+    try:
+        yield
+    finally:
+        detach(token)

@@ -1,20 +1,41 @@
-"""The plugin: what a worker or a client installs."""
+"""The plugin: what a worker or a client installs.
+
+Keeps instrumented database drivers from making spans of the statements of the engine.
+
+A worker sends a statement every few seconds even if there is nothing to do. Its own tasks therefore run in a
+context in which instrumentations are suppressed. Those that do not ask for that find a current span that is
+not sampled, so theirs are not either, with every sampler that follows the parent.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import get_args
 
+from opentelemetry import context as context_api
+from opentelemetry.context import attach, set_value
 from opentelemetry.metrics import MeterProvider
-from opentelemetry.trace import TracerProvider
+from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags, TracerProvider, set_span_in_context
 
 from ...errors import ConfigError
 from ...hooks import Hooks, WorkerContext
 from .adding import TracedAdds
-from .processes import context_as_text, context_as_variables
-from .quiet import be_quiet
+from .carried import ROOT, context_as_text, context_as_variables
 from .running import Relation, RunSpans
 from .tracing import Tracing
+
+QUIET_SPAN = SpanContext(2**128 - 1, 2**64 - 1, is_remote=False, trace_flags=TraceFlags(0))
+"""A span of no trace, all digits f, in case it shows up somewhere."""
+_KEYS = ("suppress_instrumentation", getattr(context_api, "_SUPPRESS_INSTRUMENTATION_KEY", None))
+
+
+def be_quiet() -> None:
+    """Suppress instrumentation in this context from now on."""
+    context = set_span_in_context(NonRecordingSpan(QUIET_SPAN), ROOT)
+    for key in _KEYS:
+        if key is not None:
+            context = set_value(key, True, context)
+    attach(context)
 
 
 class OpenTelemetryPlugin:

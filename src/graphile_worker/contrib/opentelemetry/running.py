@@ -8,12 +8,11 @@ from typing import Any, Literal
 from opentelemetry.context import Context, attach, detach
 from opentelemetry.trace import Span, SpanKind, Status, StatusCode, set_span_in_context
 
-from ...error_parts import qualified_name
-from ...error_text import message_of
+from ...errors.text import message_of, qualified_name
 from ...hooks import Hooks
-from ...job import Job, current_helpers
-from ...outcome import Failed, Interrupted, Outcome
-from ...trace_member import MARK, traces_in
+from ...values.job import Job, current_helpers
+from ...values.outcome import Failed, Interrupted, Outcome
+from ...values.payload import MARK, traces_in
 from . import attributes as names
 from .carried import ROOT, context_in, span_context_in, with_baggage
 from .tracing import Tracing

@@ -1,18 +1,176 @@
-"""What the parts of the plugin share: the tracer, the instruments, and which tasks are traced."""
+"""What the parts of the plugin share: the tracer, the instruments, and which tasks are traced.
+
+The metrics: counters and durations of sending and processing, by task.
+
+Spans that begin a trace, most of which are not sampled: a fast path for the sampler by ratio.
+
+The SDK takes most of the time of a short job to begin a span that it then drops. Its sampler by ratio decides
+by the trace id alone. So we draw the id, make the same decision, and ask the SDK only for spans to record,
+with that id. Every other sampler, and an SDK that looks different inside, is asked for each span.
+"""
 
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable
-from functools import cached_property
+from functools import cached_property, lru_cache
+from typing import Any
 
-from opentelemetry.metrics import MeterProvider
-from opentelemetry.trace import TracerProvider, get_tracer
+from opentelemetry.context import Context
+from opentelemetry.metrics import MeterProvider, Observation, get_meter_provider
+from opentelemetry.trace import (
+    NonRecordingSpan,
+    Span,
+    SpanContext,
+    SpanKind,
+    TraceFlags,
+    Tracer,
+    TracerProvider,
+    get_tracer,
+)
 
-from ...version import __version__
+from ...values import __version__
+from .attributes import DESTINATION, ERROR_TYPE, OPERATION, SYSTEM
 from .carried import ROOT
-from .instruments import Instruments, instruments_of
-from .unsampled import Start, root_starter
+
+BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0)
+"""Seconds; those that the conventions advise."""
+_Labels = tuple[str | None, str | None]
+"""Task and type of the error."""
+_NOT_SET = {"NoOpMeterProvider", "_ProxyMeterProvider"}
+
+
+class Instruments:
+    """The instruments of one meter."""
+
+    def __init__(self, provider: MeterProvider) -> None:
+        meter = provider.get_meter("graphile_worker", __version__)
+        # Counted here and read at each export, because the SDK takes far longer to count.
+        self._sent: Counter[_Labels] = Counter()
+        self._consumed: Counter[_Labels] = Counter()
+        meter.create_observable_counter(
+            "messaging.client.sent.messages",
+            [lambda _: _observations("send", self._sent)],
+            "{message}",
+            "Jobs that were to be added.",
+        )
+        meter.create_observable_counter(
+            "messaging.client.consumed.messages",
+            [lambda _: _observations("process", self._consumed)],
+            "{message}",
+            "Jobs that were run.",
+        )
+        self._send_duration = meter.create_histogram(
+            "messaging.client.operation.duration",
+            "s",
+            "How long it took to add jobs.",
+            explicit_bucket_boundaries_advisory=BUCKETS,
+        )
+        self._process_duration = meter.create_histogram(
+            "messaging.process.duration",
+            "s",
+            "How long jobs ran.",
+            explicit_bucket_boundaries_advisory=BUCKETS,
+        )
+
+    def sent(self, task: str | None, count: int, seconds: float, error: str | None) -> None:
+        """Count one add."""
+        self._sent[task, error] += count
+        self._send_duration.record(seconds, _labels("send", task, error))
+
+    def processed(self, task: str, seconds: float, error: str | None) -> None:
+        """Count one run."""
+        self._consumed[task, error] += 1
+        self._process_duration.record(seconds, _labels("process", task, error))
+
+
+def instruments_of(provider: MeterProvider | None) -> Instruments | None:
+    """The instruments; None if the program has set no provider, so that metrics cost nothing."""
+    chosen = provider if provider is not None else get_meter_provider()
+    return None if type(chosen).__name__ in _NOT_SET else Instruments(chosen)
+
+
+def _observations(operation: str, counts: Counter[_Labels]) -> list[Observation]:
+    found = list(counts.items())  # in the thread of the exporter
+    return [Observation(count, _labels(operation, task, error)) for (task, error), count in found]
+
+
+@lru_cache(maxsize=4096)
+def _labels(operation: str, task: str | None, error: str | None) -> dict[str, Any]:
+    found = {SYSTEM: "graphile_worker", OPERATION: operation}
+    if task is not None:
+        found[DESTINATION] = task
+    if error is not None:
+        found[ERROR_TYPE] = error
+    return found
+
+
+Start = Callable[[str, Context, SpanKind], Span]
+
+
+def root_starter(tracer: Tracer, root: Context) -> Start | None:
+    """A function that begins spans in the context `root`; None if the SDK must be asked for each."""
+    try:
+        from opentelemetry.sdk.trace.sampling import ParentBased, TraceIdRatioBased
+
+        actual: Any = getattr(tracer, "_tracer", tracer)  # behind the proxy of the API
+        sampler = actual.sampler
+        if isinstance(sampler, ParentBased):
+            sampler = sampler._root
+        if type(sampler) is not TraceIdRatioBased or not actual._is_enabled():
+            return None
+        bound, limit, ids = sampler.bound, sampler.TRACE_ID_LIMIT, _ChosenIds(actual.id_generator)
+        flags = TraceFlags(0x02 if ids.is_trace_id_random() else 0)  # the bit says that the id is random
+    except (ImportError, AttributeError):
+        return None
+    actual.id_generator = ids  # of this tracer, which is ours alone
+    start_span, trace_id, span_id = actual.start_span, ids.own.generate_trace_id, ids.own.generate_span_id
+
+    def start(name: str, context: Context, kind: SpanKind) -> Span:
+        if context is not root:
+            return start_span(name, context, kind)  # type: ignore[no-any-return]
+        drawn = trace_id()
+        if drawn & limit >= bound:
+            return DroppedSpan(drawn, span_id, flags)
+        ids.chosen = drawn
+        return start_span(name, context, kind)  # type: ignore[no-any-return]
+
+    return start
+
+
+class DroppedSpan(NonRecordingSpan):
+    """A span that is not sampled. It gets its id when it is first asked for it, which few tasks do."""
+
+    def __init__(self, trace_id: int, span_id: Callable[[], int], flags: TraceFlags) -> None:
+        self._trace_id = trace_id
+        self._make_span_id = span_id
+        self._flags = flags
+        self._made: SpanContext | None = None
+
+    def get_span_context(self) -> SpanContext:
+        if self._made is None:
+            self._made = SpanContext(self._trace_id, self._make_span_id(), False, self._flags)
+        return self._made
+
+    def __repr__(self) -> str:
+        return f"DroppedSpan({self.get_span_context()!r})"
+
+
+class _ChosenIds:
+    """Generates ids with the generator of the SDK, except for a trace id that was drawn before."""
+
+    def __init__(self, own: Any) -> None:
+        self.own = own
+        self.chosen: int | None = None
+        self.generate_span_id = own.generate_span_id
+        self.is_trace_id_random = own.is_trace_id_random
+
+    def generate_trace_id(self) -> int:
+        chosen, self.chosen = self.chosen, None
+        found: int = self.own.generate_trace_id() if chosen is None else chosen
+        return found
+
 
 SCHEMA_URL = "https://opentelemetry.io/schemas/1.44.0"
 

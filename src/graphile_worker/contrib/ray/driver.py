@@ -15,11 +15,20 @@ from typing import Any
 
 import msgspec
 
-from ...executors.log_records import SendingHandler, apply_levels
-from ...executors.messages import Ask, CallMessage, LogNote, LostCall, ReadyNote, StartFailure, line
+from ...executors.messages import (
+    Ask,
+    CallMessage,
+    LogNote,
+    LostCall,
+    ReadyNote,
+    SendingHandler,
+    StartFailure,
+    apply_levels,
+    line,
+)
 from ...executors.run_call import job_of
 from ...executors.worker_connection import WorkerConnection, die_with, end_now, one_line
-from .setup import DriverSetup
+from .driver_handle import DriverSetup
 
 MAILBOX_WITHIN = 60.0  # seconds for the actor to start
 MOST_CALLS = 100_000

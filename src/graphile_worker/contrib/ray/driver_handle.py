@@ -1,4 +1,7 @@
-"""DriverHandle: the worker's end of the process that is connected to Ray."""
+"""DriverHandle: the worker's end of the process that is connected to Ray.
+
+DriverSetup: what the driver must know before its first call.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +11,11 @@ import signal
 from contextlib import suppress
 from typing import Any
 
+import msgspec
+
 from ...errors import ProcessDiedError
 from ...executors.child_connection import ChildConnection, search_path
-from ...executors.cluster_calls import ClusterCalls
-from ...executors.log_records import levels, log_again
+from ...executors.cluster import ClusterCalls
 from ...executors.messages import (
     Answer,
     Body,
@@ -21,9 +25,26 @@ from ...executors.messages import (
     LostCall,
     ReadyNote,
     StartFailure,
+    levels,
     line,
+    log_again,
 )
-from .setup import DriverSetup
+
+
+class DriverSetup(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The first message to the driver."""
+
+    parent: int
+    """The process id of the worker."""
+    path: list[str]
+    """`sys.path`."""
+    levels: dict[str, int]
+    """Levels of loggers by name."""
+    address: str
+    options: dict[str, Any]
+    """Options of remote functions, such as `num_cpus`."""
+    runtime_env: dict[str, Any] | None = None
+
 
 MODULE = "graphile_worker.contrib.ray.driver"
 CLOSE_WITHIN = 5.0  # seconds

@@ -13,14 +13,12 @@ import msgspec
 
 from ...errors import ConfigError, ProcessDiedError
 from ...executors.call import TaskCall
-from ...executors.cluster_calls import ClusterCalls
-from ...executors.connecting import Connecting
-from ...executors.ending import checked_seconds, end_call, value_after_end
-from ...executors.following import follow_worker
+from ...executors.cluster import ClusterCalls, Connecting
+from ...executors.ending import checked_seconds, end_call, follow_worker, value_after_end
 from ...executors.location import where_is
 from ...executors.messages import Ask
 from ...executors.run_call import value_of
-from ...recovery.pool_state import ExecutorPlace
+from ...recovery.registry.pool_state import ExecutorPlace
 from ...tasks.stacks import TaskStack
 from ...tasks.task import AnyTask
 from .driver_handle import DriverHandle

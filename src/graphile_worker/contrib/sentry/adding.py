@@ -8,10 +8,9 @@ from typing import Any
 import sentry_sdk
 
 from ...hooks import AddWatcher
-from ...job import Job
-from ...payload import encode
-from ...spec import CronJob, JobSpec
-from ...trace_member import with_trace
+from ...values.job import Job
+from ...values.payload import encode, with_trace
+from ...values.spec import CronJob, JobSpec
 from .carried import current_trace, is_written_by_opentelemetry
 from .modes import detached_span, end_span, mark_failed, set_attributes
 

@@ -1,15 +1,21 @@
-"""The trace that a job carries: from Sentry's headers to the member `_trace`, and back."""
+"""The trace that a job carries: from Sentry's headers to the member `_trace`, and back.
+
+An error in this package must not fail a job or an add.
+"""
 
 from __future__ import annotations
 
+import logging
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import msgspec
 import sentry_sdk
 
-from ...job import Job
-from ...trace_member import traces_in
+from ...values.job import Job
+from ...values.payload import traces_in
 
 SAMPLED = 1
 """The bit of `flags` that says that the trace is sampled."""
@@ -66,3 +72,20 @@ def is_written_by_opentelemetry() -> bool:
     from opentelemetry.trace import get_current_span
 
     return get_current_span().get_span_context().is_valid
+
+
+logger = logging.getLogger("graphile_worker.contrib")
+
+_logged: set[tuple[type, str]] = set()
+
+
+@contextmanager
+def guarded() -> Iterator[None]:
+    """Log an error, once for each kind, and go on behind the block."""
+    try:
+        yield
+    except Exception as error:
+        kind = (type(error), str(error)[:200])
+        if kind not in _logged and len(_logged) < 100:
+            _logged.add(kind)
+            logger.exception("reporting to Sentry failed; this error is logged once")

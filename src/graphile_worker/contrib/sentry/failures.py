@@ -14,9 +14,9 @@ import sentry_sdk
 from sentry_sdk.utils import event_from_exception
 
 from ...hooks.events import JobErrored, JobOutcomeDiscarded
-from ...job import Job
-from ...outcome import Failed
-from .guard import guarded
+from ...values.job import Job
+from ...values.outcome import Failed
+from .carried import guarded
 from .modes import trace_context_of
 from .scopes import JobScope
 

@@ -1,4 +1,7 @@
-"""SentryPlugin: installs what the other modules of this package do, as hooks of a worker or client."""
+"""SentryPlugin: installs what the other modules of this package do, as hooks of a worker or client.
+
+Keeps our own log lines from becoming events in Sentry: each failure would be reported twice.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,8 @@ from collections.abc import Collection, Mapping
 from typing import Any, Literal
 
 import sentry_sdk
+from sentry_sdk.integrations.logging import ignore_logger
+from sentry_sdk.scope import add_global_event_processor
 
 from ...errors import ConfigError
 from ...hooks import CallNext, Hooks, WorkerContext
@@ -18,14 +23,36 @@ from ...hooks.events import (
     JobOutcomeDiscarded,
     JobSucceeded,
 )
-from ...job import Job
-from ...outcome import Failed, Outcome
+from ...values.job import Job
+from ...values.outcome import Failed, Outcome
 from .adding import AddSpans
+from .carried import guarded
 from .failures import FailureReporter
-from .guard import guarded
 from .monitors import Monitors
-from .quiet_log import silence_own_lines
 from .scopes import JobScope
+
+OWN = ("graphile_worker", "graphile_worker.[!j]*")
+"""All our loggers except `graphile_worker.job`, by which tasks log: their lines are the application's."""
+
+_is_done = False
+
+
+def silence_own_lines() -> None:
+    """Ignore our loggers, and our lines in a logger that the program has passed to the worker."""
+    global _is_done
+    if _is_done:
+        return
+    _is_done = True
+    for name in OWN:
+        ignore_logger(name)
+    add_global_event_processor(_drop_own_line)
+
+
+def _drop_own_line(event: Any, hint: dict[str, Any]) -> Any:
+    record = hint.get("log_record")
+    is_own = record is not None and hasattr(record, "event") and hasattr(record, "job_id")
+    return None if is_own else event
+
 
 FLUSH_WITHIN = 2.0  # seconds for what is not sent yet when the worker stops
 

@@ -10,12 +10,11 @@ import msgspec
 import sentry_sdk
 from sentry_sdk.scope import should_send_default_pii
 
-from ...clock import SystemClock
 from ...hooks import Hooks
-from ...job import Job
-from ...trace_member import without_trace
-from .carried import headers_of
-from .guard import guarded
+from ...values.clock import SystemClock
+from ...values.job import Job
+from ...values.payload import without_trace
+from .carried import guarded, headers_of
 from .modes import continue_trace, inner_span, is_tracing, mark_failed, root_span
 
 TRANSACTION = "queue.task.graphile_worker"

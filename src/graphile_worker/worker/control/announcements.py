@@ -9,11 +9,11 @@ import logging
 import math
 from collections.abc import Awaitable
 
-from ...db.connection import Connection
-from ...db.retry import Backoff, is_retryable
+from ...database.connections.connection import Connection
+from ...database.connections.retry import Backoff, is_retryable
+from ...database.migrations.refusals import check_not_newer
+from ...database.migrations.state import SchemaState, read_state
 from ...errors import SchemaTooNewError
-from ...migrate.refusals import check_not_newer
-from ...migrate.state import SchemaState, read_state
 from ..context import BackgroundTasks, PoolContext
 from ..lanes import Lanes
 from ..session.session import Sessions

@@ -11,25 +11,31 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
-from ...db.connection import Connection
-from ...db.errors import explained, sqlstate_of
-from ...db.retry import is_retryable
-from ...error_parts import is_a
+from ...database.connections.connection import Connection
+from ...database.connections.errors import explained, sqlstate_of
+from ...database.connections.retry import is_retryable
+from ...database.statements.control import (
+    EVERY_TASK,
+    UNAVAILABLE,
+    ControlState,
+    StackAnswer,
+    answer_stack,
+    paused_jobs,
+    read_control_state,
+)
+from ...database.statements.pauses import end_due_pauses
 from ...errors import JobInterruptedError
+from ...errors.text import is_a
 from ...hooks.events import PoolPaused, PoolResumed
-from ...job import Job
-from ...outcome import Cancelled, Failed, Finished, Outcome
-from ...pauses import Pause
-from ...queries.control import EVERY_TASK, ControlState, paused_jobs, read_control_state
-from ...queries.pauses import end_due_pauses
-from ...queries.requests import UNAVAILABLE, StackAnswer, answer_stack
-from ...recovery.cancelled_jobs import end_leftover_jobs
-from ...retention import RetentionPolicy
+from ...recovery.maintenance.cancelled_jobs import end_leftover_jobs
 from ...tasks.call import label_of
 from ...tasks.helpers import current_helpers
 from ...tasks.stacks import TaskStack, coroutine_stack, thread_stack
 from ...tasks.threads import TaskThreads
-from ...text import count
+from ...values.job import Job, Pause
+from ...values.outcome import Cancelled, Failed, Finished, Outcome
+from ...values.retention import RetentionPolicy
+from ...values.text import count
 from ..context import BackgroundTasks, PoolContext
 from ..lanes import Lanes
 from ..run.execute import Executor

@@ -11,10 +11,10 @@ import asyncio
 import logging
 from contextlib import suppress
 
-from ... import sqlstates
-from ...db.errors import explained, sqlstate_of
-from ...error_text import message_of
-from ...queries.control import NOTHING_ASKED, ControlState
+from ...database.connections import sqlstates
+from ...database.connections.errors import explained, sqlstate_of
+from ...database.statements.control import NOTHING_ASKED, ControlState
+from ...errors.text import message_of
 from ..context import BackgroundTasks, PoolContext
 from ..fetch.wide_queues import WideQueues
 from .commands import Cancellations, OperatorCommands, PauseWatch

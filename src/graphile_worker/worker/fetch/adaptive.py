@@ -16,10 +16,10 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from ...db.retry import Backoff
-from ...faults import as_exception, is_our_end
+from ...database.connections.retry import Backoff
 from ...hooks.events import PoolJobsReturned
-from ...job import Job
+from ...hooks.faults import as_exception, is_our_end
+from ...values.job import Job
 from ..context import PoolContext
 from ..held.policy import Workload
 from ..session.watermarks import LOWEST, NO_CEILING

@@ -11,15 +11,10 @@ from typing import Any, cast
 
 from msgspec.structs import replace
 
-from ...db.connection import Connection
-from ...db.errors import explained
-from ...errors import ConfigError
-from ...faults import report
-from ...hooks.events import PoolJobsFetched
-from ...hooks.interceptors import call
-from ...job import Job
-from ...queries.control import EVERY_TASK
-from ...queries.fetch import (
+from ...database.connections.connection import Connection
+from ...database.connections.errors import explained
+from ...database.statements.control import EVERY_TASK
+from ...database.statements.fetch import (
     get_announced_jobs,
     get_jobs,
     get_plain_jobs,
@@ -28,11 +23,16 @@ from ...queries.fetch import (
     in_run_order,
     list_priorities,
     may_queues_be_next,
+    register_tasks,
 )
-from ...queries.held_batches import Place, get_keyed_jobs
-from ...queries.names import register_tasks
-from ...queries.write import return_jobs
-from ...queries.write_plan import Continuation
+from ...database.statements.held_batches import Place, get_keyed_jobs
+from ...database.statements.write import return_jobs
+from ...database.statements.write_plan import Continuation
+from ...errors import ConfigError
+from ...hooks.events import PoolJobsFetched
+from ...hooks.faults import report
+from ...hooks.interceptors import call
+from ...values.job import Job
 from ..context import PoolContext
 from ..held.batches import HeldBatches
 from ..held.policy import Workload

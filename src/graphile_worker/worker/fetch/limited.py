@@ -21,13 +21,13 @@ from typing import Any, cast
 
 from msgspec.structs import replace
 
-from ...db.connection import Connection
+from ...database.connections.connection import Connection
+from ...database.statements.fetch import FairJobs, get_fair_jobs
+from ...database.statements.limits import LimitState, get_limited_jobs, ready_tasks, register_limits
+from ...database.statements.write_plan import Continuation
 from ...hooks.events import PoolJobsFetched
-from ...job import Job
-from ...limit import Limit
-from ...queries.fetch import FairJobs, get_fair_jobs
-from ...queries.limits import LimitState, get_limited_jobs, ready_tasks, register_limits
-from ...queries.write_plan import Continuation
+from ...values.concurrency import Limit
+from ...values.job import Job
 from ..context import PoolContext
 from ..session.session import Session
 from .fetcher import Fetcher, may_have_left_some

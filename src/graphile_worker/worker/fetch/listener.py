@@ -20,10 +20,11 @@ from typing import Any, Protocol
 
 import msgspec
 
-from ...db.borrowed import give_back, is_gone, throw_away
-from ...db.connection import Connection, Pool
-from ...db.errors import is_dead_session, translate_errors, translated_error
-from ...faults import is_our_end
+from ...database.connections.bound import give_back, is_gone, throw_away
+from ...database.connections.connection import Connection, Pool
+from ...database.connections.errors import is_dead_session, translate_errors, translated_error
+from ...database.sql import load
+from ...database.statements.control import ping
 from ...hooks.events import (
     PoolListenConnecting,
     PoolListenEcho,
@@ -32,9 +33,7 @@ from ...hooks.events import (
     PoolListenReleased,
     PoolListenSuccess,
 )
-from ...queries.ping import ping
-from ...sql import load
-from ...supervised import Supervised
+from ...hooks.faults import Supervised, is_our_end
 from ..context import PoolContext
 
 JOBS_INSERT = "jobs:insert"

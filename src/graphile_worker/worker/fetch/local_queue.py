@@ -17,8 +17,7 @@ import math
 import random
 from collections.abc import Callable, Sequence
 
-from ...db.retry import Backoff
-from ...faults import as_exception, is_our_end
+from ...database.connections.retry import Backoff
 from ...hooks.events import (
     LocalQueueGetJobsComplete,
     LocalQueueInit,
@@ -28,9 +27,9 @@ from ...hooks.events import (
     LocalQueueReturnJobs,
     LocalQueueSetMode,
 )
-from ...job import Job
-from ...options import LocalQueueOptions, RefetchDelayOptions
-from ...supervised import Supervised
+from ...hooks.faults import Supervised, as_exception, is_our_end
+from ...values.job import Job
+from ...values.options import LocalQueueOptions, RefetchDelayOptions
 from ..context import PoolContext
 from .fetcher import Fetcher, may_have_left_some
 from .source import RETRY_DELAYS, BufferedSource, IdleSlots

@@ -28,8 +28,8 @@ from typing import Any, Literal, TypeVar
 
 import msgspec
 
-from ...job import Job
-from ...queries.fetch import MANY_PRIORITIES, PriorityListing, Ranges
+from ...database.statements.fetch import MANY_PRIORITIES, PriorityListing, Ranges
+from ...values.job import Job
 from ..session.watermarks import FROM_START, Watermarks, ranges, ranges_up_to, reach_of
 
 Kind = Literal["held", "announced", "plain", "whole", "wide", "fair", "urgent"]

@@ -13,11 +13,11 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from operator import attrgetter
 from typing import Any, Protocol
 
-from ...clock import Clock
-from ...db.retry import Delays, with_retries
+from ...database.connections.retry import Delays, with_retries
 from ...hooks.events import LocalQueueReturnJobs, PoolJobsReturned
-from ...job import Job
-from ...supervised import Supervised, Work
+from ...hooks.faults import Supervised, Work
+from ...values.clock import Clock
+from ...values.job import Job
 from ..context import PoolContext
 from .fetcher import Fetcher
 

@@ -12,13 +12,13 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import Protocol
 
-from ... import sqlstates
-from ...db.errors import sqlstate_of
-from ...error_text import message_of
-from ...job import Job
-from ...queries.lock_waits import yielding_locks
-from ...queries.widths import set_tracks
+from ...database.connections import sqlstates
+from ...database.connections.errors import sqlstate_of
+from ...database.statements.limits import set_tracks
+from ...database.statements.manage_jobs import yielding_locks
+from ...errors.text import message_of
 from ...tasks.task import AnyTask
+from ...values.job import Job
 from ..context import BackgroundTasks, PoolContext
 from ..session.session import Sessions
 

@@ -23,13 +23,11 @@ from functools import partial
 from operator import attrgetter, itemgetter
 from typing import Protocol
 
-from ...db.connection import Connection, Row
-from ...db.retry import is_refusal, may_pass
-from ...error_text import message_of
-from ...job import Job
-from ...outcome import Finished
-from ...queries.fetch import Ranges
-from ...queries.held_batches import (
+from ...database.connections.connection import Connection, Row
+from ...database.connections.retry import is_refusal, may_pass
+from ...database.connections.statement import FetchedJobs
+from ...database.statements.fetch import Ranges
+from ...database.statements.held_batches import (
     ID,
     LAST_ERROR,
     Place,
@@ -43,9 +41,11 @@ from ...queries.held_batches import (
     may_have_backlog,
     roll_back_batch,
 )
-from ...queries.rows import FetchedJobs
+from ...errors.text import message_of
 from ...recovery.blocked_batches import OpenBatch
 from ...recovery.orphaned_jobs import RECOVERED
+from ...values.job import Job
+from ...values.outcome import Finished
 from ..context import PoolContext
 from ..session.session import Session, Sessions
 from .cursor import IdCursor

@@ -10,10 +10,17 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ...db.connection import Connection, Row
-from ...queries.fetch import Ranges
-from ...queries.held_batches import ID, CursorPosition, get_held_jobs, get_tied_jobs, is_next, ties_of
-from ...schema_name import SchemaName
+from ...database.connections.connection import Connection, Row
+from ...database.statements.fetch import Ranges
+from ...database.statements.held_batches import (
+    ID,
+    CursorPosition,
+    get_held_jobs,
+    get_tied_jobs,
+    is_next,
+    ties_of,
+)
+from ...values.schema_name import SchemaName
 from ..session.watermarks import ranges_up_to
 
 # What another worker has released, or what was passed, waits until then.

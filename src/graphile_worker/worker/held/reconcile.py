@@ -13,12 +13,12 @@ import time
 from collections.abc import Collection, Iterable, Sequence
 from typing import Protocol
 
-from ...db.connection import Connection
-from ...db.retry import Backoff, Delays, is_refusal, may_pass
-from ...faults import report
-from ...job import Job
-from ...outcome import Completed, Finished
-from ...queries.held_batches import settle_jobs
+from ...database.connections.connection import Connection
+from ...database.connections.retry import Backoff, Delays, is_refusal, may_pass
+from ...database.statements.held_batches import settle_jobs
+from ...hooks.faults import report
+from ...values.job import Job
+from ...values.outcome import Completed, Finished
 from ..context import PoolContext
 from ..session.session import Session
 

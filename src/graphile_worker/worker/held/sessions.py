@@ -13,12 +13,12 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Protocol
 
-from ...db.borrowed import is_gone
-from ...db.connection import Connection
-from ...job import Job
-from ...outcome import Completed, Finished
-from ...queries.held_batches import warm_up
-from ...schema_name import SchemaName
+from ...database.connections.bound import is_gone
+from ...database.connections.connection import Connection
+from ...database.statements.held_batches import warm_up
+from ...values.job import Job
+from ...values.outcome import Completed, Finished
+from ...values.schema_name import SchemaName
 from ..session.session import Session, Sessions
 
 SESSIONS = 3  # one batch runs, one is fetched, one is committed

@@ -15,31 +15,38 @@ from typing import Any
 
 import msgspec
 
-from ...clock import Clock, SystemClock
-from ...directives import JobDirective
-from ...error_text import drop_frames, message_of
 from ...errors import JobError, JobInterruptedError, UnknownTaskError
-from ...expiry import EXPIRES_FLAG
-from ...faults import is_closed, report
+from ...errors.text import drop_frames, message_of
 from ...history.result import kept
 from ...hooks import AroundRun, FailJob, Hooks, LeaveLocked, RunWatcher, SkipJob
+from ...hooks.faults import is_closed, report
 from ...hooks.interceptors import resolve
 from ...hooks.redaction import redacted_json
-from ...job import Job
-from ...observability.job_context import job_fields
-from ...outcome import COMPLETED, Cancelled, Completed, Expired, Failed, Interrupted, Outcome, Snoozed, failed
+from ...logs.job_context import job_fields
 from ...recovery.orphaned_jobs import RECOVERED
-from ...retention import RetentionPolicy, is_awaited
-from ...spec import DEFAULT_MAX_ATTEMPTS
-from ...tasks.batch import may_be_batch, settle_batch
-from ...tasks.call import call_task, label_of
-from ...tasks.expiry import check_job_expiry
-from ...tasks.failure_rules import FailureRules
+from ...tasks.call import call_task, label_of, may_be_batch, settle_batch
 from ...tasks.helpers import JobHelpers
+from ...tasks.options import FailureRules, check_job_expiry
 from ...tasks.services import WorkerServices
 from ...tasks.task import AnyTask
 from ...tasks.threads import TaskThreads
-from ...time_limit import NO_LIMIT, TimeLimit, timeout_in
+from ...values.clock import Clock, SystemClock
+from ...values.deadlines import EXPIRES_FLAG, NO_LIMIT, TimeLimit, timeout_in
+from ...values.job import Job
+from ...values.outcome import (
+    COMPLETED,
+    Cancelled,
+    Completed,
+    Expired,
+    Failed,
+    Interrupted,
+    Outcome,
+    Snoozed,
+    failed,
+)
+from ...values.retention import RetentionPolicy, is_awaited
+from ...values.retry import JobDirective
+from ...values.spec import DEFAULT_MAX_ATTEMPTS
 from .outcomes import EndReason, outcome_of, outcome_of_batch, with_retry_rules
 
 ANSWER_OF_HOOK = "the task returned {0}, which only hooks may return; to fail the job, raise an exception"

@@ -13,17 +13,15 @@ from typing import ClassVar
 
 import msgspec
 
-from ...directives import GiveUp, JobDirective, RetryIn, Snooze
-from ...error_parts import is_a, members_of
 from ...errors import JobInterruptedError, JobTimeoutError
-from ...job import Job
-from ...observability.job_context import job_fields
-from ...outcome import Expired, Failed, Interrupted, Outcome, Snoozed, failed
-from ...retry import back_off
-from ...tasks.batch import BatchFailure, payload_of
-from ...tasks.expiry import JobHasExpired
-from ...tasks.failure_rules import FailureRules
-from ...text import duration
+from ...errors.text import is_a, members_of
+from ...logs.job_context import job_fields
+from ...tasks.call import BatchFailure, payload_of
+from ...tasks.options import FailureRules, JobHasExpired
+from ...values.job import Job
+from ...values.outcome import Expired, Failed, Interrupted, Outcome, Snoozed, failed
+from ...values.retry import GiveUp, JobDirective, RetryIn, Snooze, back_off
+from ...values.text import duration
 
 GAVE_UP = "the task gave up"
 NOT_RETRIED = "the task does not retry this error"

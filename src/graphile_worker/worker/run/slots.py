@@ -27,12 +27,12 @@ from ...hooks.events import (
     WorkerReleased,
     WorkerStopped,
 )
-from ...job import Job
-from ...observability.job_context import job_fields
-from ...outcome import Finished, Interrupted, Outcome, failed
-from ...spec import DEFAULT_MAX_ATTEMPTS
+from ...logs.job_context import job_fields
 from ...tasks.helpers import JobHelpers, current_helpers
-from ...time_limit import TimeLimit
+from ...values.deadlines import TimeLimit
+from ...values.job import Job
+from ...values.outcome import Finished, Interrupted, Outcome, failed
+from ...values.spec import DEFAULT_MAX_ATTEMPTS
 from ..context import PoolContext
 from .execute import Executor, execute_around, execute_watched
 from .outcomes import TAKEN_AWAY, EndReason, TimedOut

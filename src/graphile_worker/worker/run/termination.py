@@ -17,14 +17,14 @@ from contextvars import Context
 from types import FrameType
 from typing import Any, Protocol
 
-from ...error_parts import PACKAGE_FOLDER
 from ...errors import WorkerUnhealthyError
-from ...job import Job
-from ...observability.job_context import job_fields
-from ...observability.stack_log import log_with_stack
+from ...errors.text import PACKAGE_FOLDER
+from ...logs.job_context import job_fields
+from ...logs.log_plugin import log_with_stack
 from ...tasks.call import label_of
 from ...tasks.helpers import JobHelpers, current_helpers
 from ...tasks.threads import TaskThreads
+from ...values.job import Job
 from ..context import Owner
 from .execute import Executor
 from .outcomes import EndReason

@@ -24,13 +24,13 @@ from typing import Any, Protocol
 
 import msgspec
 
-from ...error_parts import PACKAGE_FOLDER
-from ...faults import report
-from ...job import Job
-from ...observability.job_context import job_fields
-from ...observability.stack_log import log_with_stack
-from ...recovery.blocked_loop import LoopBlockage
-from ...signal_names import signal_name
+from ...errors.text import PACKAGE_FOLDER
+from ...hooks.faults import report
+from ...logs.job_context import job_fields
+from ...logs.log_plugin import log_with_stack
+from ...recovery.registry.blocked_loop import LoopBlockage
+from ...values.job import Job
+from ...values.text import signal_name
 
 CHECK_INTERVAL = 0.5  # seconds
 IDLE_CHECKS = 10  # without a job, before the thread sleeps

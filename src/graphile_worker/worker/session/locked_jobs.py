@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 
-from ...job import Job
+from ...values.job import Job
 
 MOST_REPLACED = 1_000  # jobs; far more than can run at once
 

@@ -17,19 +17,19 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from typing import TypeVar
 
-from ... import sqlstates
-from ...clock import Clock
-from ...db.array_types import teach_arrays
-from ...db.borrowed import give_back, is_gone, throw_away
-from ...db.connection import Connection, Pool
-from ...db.errors import explained, sqlstate_of
-from ...db.retry import BROKEN_CONNECTION, UNREACHABLE, delays_for
+from ...database.connections import sqlstates
+from ...database.connections.bound import give_back, is_gone, throw_away
+from ...database.connections.connection import Connection, Pool
+from ...database.connections.encoding import teach_arrays
+from ...database.connections.errors import explained, sqlstate_of
+from ...database.connections.retry import BROKEN_CONNECTION, UNREACHABLE, delays_for
+from ...database.sql import load
 from ...errors import WorkerStoppedError
-from ...job import Job
 from ...recovery.lease import Lease
-from ...recovery.reclaim import end_lost_sessions, reclaim_jobs
-from ...schema_name import SchemaName
-from ...sql import load
+from ...recovery.orphaned_jobs import end_lost_sessions, reclaim_jobs
+from ...values.clock import Clock
+from ...values.job import Job
+from ...values.schema_name import SchemaName
 from ..context import PoolContext
 from .locked_jobs import LockedJobs
 

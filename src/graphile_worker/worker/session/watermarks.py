@@ -18,8 +18,8 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from ...job import Job
-from ...queries.fetch import Ranges
+from ...database.statements.fetch import Ranges
+from ...values.job import Job
 
 SLOW = 0.020  # seconds: a faster fetch never sets watermarks
 SLOW_WITHOUT_JOBS = 0.1  # seconds: the same if no job is waiting, so that only dead rows are read

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 
-from ...clock import Clock
+from ...database.statements.write_plan import CUT_OFF
 from ...errors import JobError
 from ...hooks import Events
 from ...hooks.events import (
@@ -20,10 +20,10 @@ from ...hooks.events import (
     JobSucceeded,
     PoolOutcomesWritten,
 )
-from ...job import Job
-from ...outcome import Cancelled, Completed, Expired, Failed, Finished, Interrupted, Outcome, Snoozed
-from ...queries.write_plan import CUT_OFF
-from ...retry import back_off
+from ...values.clock import Clock
+from ...values.job import Job
+from ...values.outcome import Cancelled, Completed, Expired, Failed, Finished, Interrupted, Outcome, Snoozed
+from ...values.retry import back_off
 from ..run.outcomes import seconds_left
 
 LOST_ROW = "its row was deleted, or its lock taken, while the task ran"

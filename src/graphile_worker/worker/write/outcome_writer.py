@@ -15,20 +15,20 @@ from collections.abc import Set as AbstractSet
 from functools import partial
 from typing import Protocol
 
-from ...db.connection import Connection
-from ...db.retry import is_refusal, may_pass
-from ...error_text import message_of
+from ...database.connections.connection import Connection
+from ...database.connections.retry import is_refusal, may_pass
+from ...database.statements.control import CancelledJob
+from ...database.statements.write import ALL_WRITTEN, Written, release_queue, write
+from ...database.statements.write_plan import Continuation, Outcomes, WritePlan, WritePlanner, outcomes_of
 from ...errors import JobError, JobInterruptedError
+from ...errors.text import message_of
 from ...history.partitions import is_partition_missing
 from ...hooks.redaction import Redactor
-from ...job import Job
-from ...observability.job_context import job_fields
-from ...outcome import Expired, Failed, Finished, Interrupted, Snoozed, failed
-from ...queries.end_cancelled import CancelledJob
-from ...queries.write import ALL_WRITTEN, Written, release_queue, write
-from ...queries.write_plan import Continuation, Outcomes, WritePlan, WritePlanner, outcomes_of
+from ...logs.job_context import job_fields
+from ...metrics.counter import StatisticsCounter
 from ...recovery.orphaned_jobs import still_locked
-from ...statistics.counter import StatisticsCounter
+from ...values.job import Job
+from ...values.outcome import Expired, Failed, Finished, Interrupted, Snoozed, failed
 from ..context import PoolContext
 from ..run.outcomes import TAKEN_AWAY
 from ..session.session import Session

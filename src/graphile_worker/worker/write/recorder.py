@@ -18,21 +18,19 @@ from typing import Protocol
 
 import msgspec
 
-from ... import sqlstates
-from ...db.connection import Connection
-from ...db.errors import explained, is_surely_undone, sqlstate_of
-from ...error_parts import qualified_name
-from ...error_text import message_of
-from ...history.error_groups import MAX_MESSAGE, CountedErrors, write_error_groups
-from ...history.fingerprint import fingerprint, place_in
+from ...database.connections import sqlstates
+from ...database.connections.connection import Connection
+from ...database.connections.errors import explained, is_surely_undone, sqlstate_of
+from ...database.statements.write_plan import ErrorRecord, Outcomes
+from ...errors.text import message_of, qualified_name
+from ...history.error_groups import MAX_MESSAGE, CountedErrors, fingerprint, place_in, write_error_groups
 from ...history.partitions import ERRORS, HISTORY, add_partitions, name_tasks
 from ...history.progress import ProgressReport, write_progress
 from ...hooks.redaction import Redactor, redacted_json, redacted_text
-from ...job import Job
-from ...outcome import Failed, Finished, Snoozed, retention_of
-from ...queries.write_plan import ErrorRecord, Outcomes
-from ...retention import Retention, RetentionPolicy, is_awaited
-from ...schema_name import SchemaName
+from ...values.job import Job
+from ...values.outcome import Failed, Finished, Snoozed, retention_of
+from ...values.retention import Retention, RetentionPolicy, is_awaited
+from ...values.schema_name import SchemaName
 from ..context import PoolContext
 from ..session.session import Sessions
 

@@ -16,12 +16,12 @@ import math
 from collections.abc import Callable, Collection, Sequence
 from typing import Protocol
 
-from ...db.retry import Backoff, Delays
+from ...database.connections.retry import Backoff, Delays
 from ...errors import JobError
-from ...faults import is_our_end
+from ...hooks.faults import is_our_end
 from ...hooks.redaction import Redactor
-from ...outcome import Finished, queues_of
-from ...statistics.counter import StatisticsCounter
+from ...metrics.counter import StatisticsCounter
+from ...values.outcome import Finished, queues_of
 from ..context import PoolContext
 from ..held.batches import HeldBatches
 from ..session.session import FailureLog, Session

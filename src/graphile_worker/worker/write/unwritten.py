@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ...outcome import (
+from ...values.outcome import (
     Cancelled,
     Completed,
     Deleted,

@@ -70,7 +70,7 @@ class Command(BaseCommand):
 
             asyncio.run(run_once(app=app, options=worker))
             return
-        from graphile_worker.service.serve import serve
+        from graphile_worker.process.serve import serve
 
         self._avoid_repeated_lines()
         serve(

@@ -1,0 +1,104 @@
+"""Connections that belong to someone else: the caller's, and those of a pool.
+
+BoundConnection: the caller's connection in the place of a pool, for a client that opens nothing.
+
+Connections that are borrowed from a pool for a long time and may be lost in between.
+
+When the server closes such a connection, the driver returns it to the pool at once. From then on even
+`is_closed` raises an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import suppress
+from types import TracebackType
+from typing import Any
+
+import asyncpg
+
+from ...errors import GraphileWorkerError
+from .connection import AcquireContext, Connection, Pool
+
+
+class BoundConnection:
+    """A Pool whose every `acquire` returns the same connection. Nothing is opened, reset or closed."""
+
+    may_be_in_transaction = True
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+
+    def acquire(self, *, timeout: float | None = None) -> AcquireContext:
+        return _Acquired(self.connection)
+
+    async def release(self, connection: Any, *, timeout: float | None = None) -> None:
+        """No-op: it stays with the caller."""
+
+    def get_max_size(self) -> int:
+        return 1
+
+    def get_size(self) -> int:
+        return 1
+
+    def get_idle_size(self) -> int:
+        return 0
+
+    def is_closing(self) -> bool:
+        return False
+
+    async def close(self) -> None:
+        """No-op: the caller closes it."""
+
+    def terminate(self) -> None:
+        """No-op: the caller closes it."""
+
+
+def no_connection_to_lend() -> GraphileWorkerError:
+    """The error of a bound client that is asked for a connection."""
+    return GraphileWorkerError(
+        "this client is bound to your connection and has no other; run your statements on yours"
+    )
+
+
+class _Acquired:
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    async def __aenter__(self) -> Connection:
+        return self._connection
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None = None,
+        exc_value: BaseException | None = None,
+        traceback: TracebackType | None = None,
+    ) -> None:
+        return None
+
+    def __await__(self) -> Generator[Any, Any, Connection]:
+        return self.__aenter__().__await__()
+
+
+RELEASE_WITHIN = 5.0  # seconds; a connection that cannot be reset in time is closed
+
+
+def is_gone(connection: Connection) -> bool:
+    """Whether the connection can no longer be used."""
+    try:
+        return connection.is_closed()
+    except asyncpg.InterfaceError:
+        return True
+
+
+async def give_back(pool: Pool, connection: Connection) -> None:
+    """Return it to the pool; errors are ignored, as they only end the connection."""
+    with suppress(Exception):
+        await pool.release(connection, timeout=RELEASE_WITHIN)
+
+
+async def throw_away(pool: Pool, connection: Connection) -> None:
+    """Close it without waiting for the server; the pool opens another one."""
+    with suppress(asyncpg.InterfaceError):
+        connection.terminate()
+    await give_back(pool, connection)

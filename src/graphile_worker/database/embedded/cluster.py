@@ -1,0 +1,307 @@
+"""A PostgreSQL server of our own in a data folder, for development, tests and small installations.
+
+Several processes share one server: the first starts it, the others join, the last one to leave stops
+it. Killed processes are not counted, and a server that the last one leaves behind is stopped by its
+keeper. The next `start()` restarts a killed server with its data and address.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import logging
+import os
+import secrets
+import subprocess
+import threading
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+from urllib.parse import quote, urlencode
+
+from ...errors import EmbeddedPostgresError
+from . import server
+from .account import Account, choose_account
+from .binaries import Binaries, find_binaries
+from .folder import DataFolder, FolderSession, ServerConnection, is_locked, sweep_sessions
+from .keeper import Keeper
+from .postmaster import is_alive, is_there_to_join
+from .reach import reachable_binaries
+from .sockets import free_port, make_socket_folder, remove_socket_folder
+
+OUR_SETTINGS = frozenset(
+    {"listen_addresses", "port", "unix_socket_directories", "logging_collector", "data_directory"}
+)
+
+logger = logging.getLogger("graphile_worker.embedded")
+
+
+class EmbeddedPostgres:
+    """The server in one data folder. A context manager, sync and async.
+
+    version    `18` or `18.4`; default: that of the data folder, else the newest found
+    bin_dir    the folder with PostgreSQL's programs, instead of a search
+    port       also listen on 127.0.0.1, with a password; 0 picks a free port; None: private socket only
+    settings   further server settings, such as {"max_connections": "200"}
+    """
+
+    def __init__(
+        self,
+        data_dir: str | os.PathLike[str],
+        *,
+        version: str | None = None,
+        bin_dir: str | os.PathLike[str] | None = None,
+        port: int | None = None,
+        settings: Mapping[str, str] | None = None,
+        start_timeout: float = 60.0,
+        stop_timeout: float = 30.0,
+    ) -> None:
+        self.data_dir = Path(data_dir).absolute()
+        self._folder = DataFolder(self.data_dir)
+        self._wanted_version = version
+        self._bin_dir = bin_dir
+        self._wanted_port = port
+        self._settings = dict(settings or {})
+        self._start_timeout = start_timeout
+        self._stop_timeout = stop_timeout
+        self._binaries: Binaries | None = None
+        self._session: FolderSession | None = None
+        self._keeper: Keeper | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+        self._mutex = threading.RLock()
+        if taken := sorted(OUR_SETTINGS & {name.lower() for name in self._settings}):
+            raise EmbeddedPostgresError(
+                f"settings: {', '.join(taken)} cannot be set here; see the options port and data_dir"
+            )
+
+    @property
+    def version(self) -> str:
+        """The version of the programs this server runs, such as `18.4`."""
+        if self._binaries is None:
+            self._binaries = self._find_binaries()
+        return self._binaries.version
+
+    @property
+    def bin_dir(self) -> Path:
+        """The folder with PostgreSQL's programs; the extra's includes `psql`."""
+        if self._binaries is None:
+            self._binaries = self._find_binaries()
+        return self._binaries.folder
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the server is running, whichever process started it."""
+        connection = self._folder.read_connection()
+        return connection is not None and is_alive(self._folder, connection)
+
+    @property
+    def log_file(self) -> Path:
+        """The server's log."""
+        return self._folder.log_file
+
+    def url(self, database: str = "postgres") -> str:
+        """A connection string for asyncpg, psql and every other libpq client."""
+        connection = self._folder.read_connection()
+        if connection is None or not connection.socket_folder:
+            raise EmbeddedPostgresError(f"The server in {self.data_dir} is not started: call start() first")
+        name = quote(database, safe="")
+        if self._wanted_port is not None:
+            credentials = f"{server.SUPERUSER}:{connection.password}"
+            return f"postgresql://{credentials}@127.0.0.1:{connection.tcp_port}/{name}"
+        query = urlencode({"host": connection.socket_folder, "port": connection.port}, safe="/")
+        return f"postgresql://{server.SUPERUSER}@/{name}?{query}"
+
+    def start(self) -> None:
+        """Start the server or join a running one; call it again to restart a dead one."""
+        with self._mutex:
+            account = choose_account(self._folder.cluster)
+            self._folder.create(passable=account.switched)
+            with self._folder.locked(self._start_timeout + self._stop_timeout):
+                if self._session is not None and self._session.is_inherited:
+                    self._leave()
+                if self._session is None:
+                    self._keeper = Keeper(self.data_dir)
+                    self._session = FolderSession(self._folder)
+                    atexit.register(self.stop)
+                try:
+                    self._ensure_running(account)
+                except BaseException as error:
+                    self._leave()
+                    with suppress(EmbeddedPostgresError):
+                        self._stop_if_unused()
+                    self._dismiss_keeper()
+                    if isinstance(error, OSError):
+                        raise EmbeddedPostgresError(
+                            f"PostgreSQL could not be started in {self.data_dir}: {error}"
+                        ) from error
+                    raise
+
+    def stop(self) -> None:
+        """Leave the server; the last process to leave stops it. No-op if not started."""
+        with self._mutex:
+            if self._session is None:
+                return
+            if self._session.is_inherited:
+                self._leave()
+                return
+            if not self._folder.sessions.is_dir():
+                self._abandon()
+                return
+            with self._folder.locked(self._start_timeout + self._stop_timeout):
+                self._leave()
+                self._stop_if_unused()
+            self._dismiss_keeper()
+
+    def stop_if_unused(self) -> bool:
+        """Stop a server that a killed process left running; return whether it is unused."""
+        if not self._folder.lock_file.exists():
+            return True
+        with self._mutex, self._folder.locked(self._start_timeout + self._stop_timeout):
+            return self._stop_if_unused()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    async def __aenter__(self) -> Self:
+        starting = asyncio.ensure_future(asyncio.to_thread(self.start))
+        try:
+            await asyncio.shield(starting)
+        except asyncio.CancelledError:
+            # The thread cannot be cancelled: let it finish, then stop the server.
+            await asyncio.wait([starting])
+            await asyncio.to_thread(self.stop)
+            raise
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await asyncio.shield(asyncio.to_thread(self.stop))
+
+    def _find_binaries(self) -> Binaries:
+        made_by = self._folder.major
+        if made_by is None:
+            return find_binaries(version=self._wanted_version, bin_dir=self._bin_dir)
+        if self._wanted_version is not None and self._wanted_version.split(".")[0] != made_by:
+            raise EmbeddedPostgresError(
+                f"{self.data_dir} holds data of PostgreSQL {made_by}, but version {self._wanted_version} was "
+                "asked for: choose another data folder, or dump the data and load it into a new one"
+            )
+        return find_binaries(version=self._wanted_version or made_by, bin_dir=self._bin_dir)
+
+    def _ensure_running(self, account: Account) -> None:
+        connection = self._folder.read_connection()
+        if connection is None and is_locked(self._folder.server_lock_file):
+            raise EmbeddedPostgresError(
+                f"{self._folder.connection_file} was deleted while the server runs: "
+                "end the processes that use it, then start again"
+            )
+        if connection is not None and is_there_to_join(self._folder, connection):
+            self._check_port(connection)
+            server.wait_until_ready(self._folder, self._start_timeout)
+            return
+        self._binaries = binaries = reachable_binaries(self._find_binaries(), account)
+        durable = self._settings.get("fsync", "on").lower() not in ("off", "false", "no", "0")
+        if connection is None:
+            connection = ServerConnection(socket_folder="", password=secrets.token_urlsafe(24))
+            if self._folder.is_initialised:
+                server.set_password(self._folder, binaries, account, connection.password)
+            self._folder.write_connection(connection)
+        if not self._folder.is_initialised:
+            server.create_cluster(self._folder, binaries, account, connection.password, durable=durable)
+        connection = replace(
+            connection,
+            socket_folder=self._socket_folder(connection, account),
+            tcp_port=self._choose_port(connection),
+        )
+        self._folder.write_connection(connection)
+        self._forget_process()
+        self._process = server.launch(self._folder, binaries, account, connection, self._settings)
+        server.wait_until_ready(self._folder, self._start_timeout)
+
+    def _socket_folder(self, connection: ServerConnection, account: Account) -> str:
+        # Keep an existing one, so that URLs handed out earlier stay valid.
+        if connection.socket_folder and Path(connection.socket_folder).is_dir():
+            return connection.socket_folder
+        return str(make_socket_folder(self._folder, account))
+
+    def _choose_port(self, connection: ServerConnection) -> int | None:
+        if self._wanted_port is None:
+            others = sweep_sessions(self._folder) > 1
+            return connection.tcp_port if others else None
+        if self._wanted_port == 0:
+            return connection.tcp_port or free_port()
+        return self._wanted_port
+
+    def _check_port(self, connection: ServerConnection) -> None:
+        if self._wanted_port is None or self._wanted_port == connection.tcp_port:
+            return
+        if self._wanted_port == 0 and connection.tcp_port is not None:
+            return
+        where = "without a TCP port" if connection.tcp_port is None else f"on port {connection.tcp_port}"
+        raise EmbeddedPostgresError(
+            f"The server in {self.data_dir} is in use by another process and runs {where}: "
+            "end its other users first, or start without `port`"
+        )
+
+    def _leave(self) -> None:
+        if self._session is None:
+            return
+        if self._session.is_inherited:
+            self._forget_process()
+            if self._keeper is not None:
+                self._keeper.forget()
+        self._session.end()
+        self._session = None
+        atexit.unregister(self.stop)
+
+    def _stop_if_unused(self) -> bool:
+        users = sweep_sessions(self._folder)
+        if users:
+            logger.debug("PostgreSQL in %s keeps running for %d other users", self.data_dir, users)
+            self._forget_process()
+            return False
+        server.shut_down(self._folder, self._stop_timeout)
+        if self._process is not None:
+            self._process.wait()
+            self._process = None
+        connection = self._folder.read_connection()
+        if connection is not None and connection.socket_folder:
+            remove_socket_folder(Path(connection.socket_folder))
+            self._folder.write_connection(replace(connection, socket_folder="", tcp_port=None))
+        return True
+
+    def _abandon(self) -> None:
+        """The data folder was deleted: kill the server, there is nothing to save."""
+        logger.warning("The data folder %s is gone; killing its server", self.data_dir)
+        self._leave()
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+        self._dismiss_keeper()
+
+    def _dismiss_keeper(self) -> None:
+        if self._keeper is not None:
+            self._keeper.dismiss()
+            self._keeper = None
+
+    def _forget_process(self) -> None:
+        if self._process is not None and self._process.poll() is None:
+            self._process.returncode = 0  # it outlives us on purpose; prevents a warning of Popen
+        self._process = None

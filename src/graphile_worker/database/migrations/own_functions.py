@@ -1,0 +1,66 @@
+"""Replaces functions that an earlier version of this package installed.
+
+The shared ledger has no revision for that: its numbers are Node's. A function is replaced only if its text is
+one that this package has installed before. Functions of Node, the Rust port and the database's owner stay.
+A further digest here needs a further file in `database/sql/own_objects`, named in `own_objects.REPLACING`, or
+databases that have all files keep the function.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+from ...values.schema_name import SchemaName
+from ..connections.connection import Connection
+from ..sql import load
+
+EARLIER: dict[str, tuple[str, frozenset[str]]] = {
+    "add_job": (
+        "migrations/functions/add_job",
+        frozenset(
+            {
+                "2b372891d492cdcb",
+                "bce47f1a4e0fee1f",
+                "a7782bbb57ae05f1",
+                "9711e38717b9e7f2",
+                "4baf7505f15e8e73",
+            }
+        ),
+    ),
+    "add_jobs": (
+        "migrations/functions/add_jobs",
+        frozenset(
+            {
+                "2fb445c5b76921df",
+                "58dc73ad61d43bda",
+                "f5ec9b4b1ef1966c",
+                "68143d06310785ac",
+                "ed23a30ca2caaf7f",
+                "1e77735e6f60ebda",
+            }
+        ),
+    ),
+    "remove_job": (
+        "migrations/functions/remove_job",
+        frozenset({"bab4175ec685d00e", "142bb37bd8c58c32", "4bbcceaaa54881b1", "436deab5204147e8"}),
+    ),
+    "_private_py_add_plain_job": ("own_objects/0004_add_plain_job", frozenset({"4dc87159f0b36671"})),
+}
+"""Function name to the file with its current text, and digests of its earlier bodies."""
+
+
+def digest(body: str, schema: SchemaName) -> str:
+    """A digest of the text, independent of the schema's name and of white space."""
+    text = " ".join(body.replace(schema.quoted, "S").split())
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+async def replace_earlier_functions(connection: Connection, schema: SchemaName) -> list[str]:
+    """Replace outdated functions of ours; return their names."""
+    replaced = []
+    for row in await connection.fetch(load("migrate/functions", schema), schema.name):
+        path, earlier = EARLIER.get(row["name"], ("", frozenset()))
+        if digest(row["body"], schema) in earlier:
+            await connection.execute(load(path, schema))
+            replaced.append(row["name"])
+    return replaced

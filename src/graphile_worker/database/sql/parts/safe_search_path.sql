@@ -1,0 +1,10 @@
+  -- Put pg_catalog first, whatever the role or the database sets (see database/sql/__init__.py). The rest of the path stays, for
+  -- triggers of the application.
+  pg_catalog.set_config(
+    'search_path',
+    case
+      when pg_catalog.current_setting('search_path') operator(pg_catalog.=) '' then 'pg_catalog'
+      else pg_catalog.concat('pg_catalog, ', pg_catalog.current_setting('search_path'))
+    end,
+    false
+  ),

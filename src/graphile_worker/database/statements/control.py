@@ -1,0 +1,349 @@
+"""What operators ask of workers, and the end of cancelled jobs.
+
+What operators ask of running workers, and how workers read it. `pauses` has what operators do.
+
+Ends cancelled jobs: deletes them with what says that they are cancelled, and keeps them.
+
+There are four who do that. A worker that ends a job because of it. A worker that learns from its write that
+a job it has failed or returned cannot run again: it may have been cancelled in between. A sweep, for jobs of
+dead workers. And any pool that sees what the others left.
+
+What operators ask of one worker pool: to stop, to fetch no more jobs, to say where a job is.
+
+A notification to all workers, to test whether LISTEN works.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from typing import Any, Literal
+
+import msgspec
+
+from ...errors import InvalidArgumentError, PermissionDeniedError, SchemaMissingError, WorkerNotFoundError
+from ...values.job import Job, Pause, instant
+from ...values.retention import Retention, is_awaited
+from ...values.schema_name import SchemaName
+from ...values.spec import check_name
+from ..connections import sqlstates
+from ..connections.connection import Connection, Row
+from ..connections.encoding import teach_arrays
+from ..connections.errors import sqlstate_of
+from ..connections.statement import jobs_from_rows
+from ..sql import load
+from .pauses import EVERY_TASK as EVERY_TASK
+from .pauses import MAX_REASON_LENGTH, is_of_track, pause_from
+
+STOPPED = "an operator stopped it"
+
+
+class ControlState(msgspec.Struct, frozen=True):
+    """What operators ask of one pool."""
+
+    pauses: frozenset[Pause] = frozenset()
+    """Tasks and queues that are paused."""
+    paused_queues: frozenset[int] = frozenset()
+    """The ids of the queues that are paused."""
+    has_ended_pauses: bool = False
+    """Whether a queue is locked although its pause is over; see `end_due_pauses`."""
+    changes_in: float | None = None
+    """Seconds until the first pause ends; None if none has an end."""
+    has_wide_queues: bool = False
+    """Whether there are queues that may run several jobs at once."""
+    cancelled: Mapping[int, str | None] = msgspec.field(default_factory=dict[int, str | None])
+    """Ids of jobs of this pool that were cancelled, and the reasons."""
+    has_leftover_cancels: bool = False
+    """Whether there are cancelled jobs that no worker will end by itself; see `leftover_cancels`."""
+    stop: str | None = None
+    """Why the pool is to shut down; None if it is not."""
+    is_quiet: bool = False
+    """Whether the pool is to fetch no more jobs."""
+    stacks: Mapping[int, int] = msgspec.field(default_factory=dict[int, int])
+    """Ids of requests for the stack of a job, and the ids of the jobs."""
+
+    @property
+    def paused(self) -> frozenset[str]:
+        """Identifiers of paused tasks; `EVERY_TASK` among them if all are, or if this pool is quiet."""
+        tasks = frozenset(
+            pause.task_identifier or EVERY_TASK for pause in self.pauses if pause.queue_name is None
+        )
+        return tasks | {EVERY_TASK} if self.is_quiet else tasks
+
+
+async def read_control_state(
+    connection: Connection, schema: SchemaName, pool_id: str, *, has_requests: bool = True
+) -> ControlState:
+    """What operators ask of this pool now; `has_requests`: whether it can read requests to single pools."""
+    statement = "control/look" if has_requests else "control/look@unasked"
+    rows = await connection.fetch(load(statement, schema), pool_id)
+    if not rows:
+        return NOTHING_ASKED
+    queues = [row for row in rows if row["kind"] == "queue"]
+    over = [row for row in queues if row["name"] is None or _is_over(row)]
+    paused = [row for row in rows if row["kind"] in ("task", "queue") and row not in over]
+    return ControlState(
+        pauses=frozenset(pause_from(row) for row in paused if not is_of_track(row)),
+        paused_queues=frozenset(row["id"] for row in queues),
+        has_ended_pauses=bool(over) or any(row["kind"] == "ending" for row in rows),
+        changes_in=min((row["seconds"] for row in paused if row["seconds"] is not None), default=None),
+        has_wide_queues=any(row["kind"] == "wide" for row in rows),
+        cancelled={row["id"]: row["reason"] for row in rows if row["kind"] == "cancel"},
+        has_leftover_cancels=any(row["kind"] == "leftover" for row in rows),
+        stop=next((row["reason"] or STOPPED for row in rows if row["kind"] == "stop"), None),
+        is_quiet=any(row["kind"] == "quiet" for row in rows),
+        stacks={row["id"]: int(row["name"]) for row in rows if row["kind"] == "stack"},
+    )
+
+
+async def paused_jobs(
+    connection: Connection,
+    schema: SchemaName,
+    *,
+    tasks: Sequence[str],
+    paused: Collection[str],
+    now: datetime | None,
+) -> list[tuple[Pause, int]]:
+    """How many ready jobs of these tasks wait in each paused queue, and for each paused task."""
+    rows = await connection.fetch(load("control/left_jobs", schema), list(tasks), list(paused), now)
+    return [
+        (Pause(task_identifier=row["task_identifier"], queue_name=row["queue_name"]), row["jobs"])
+        for row in rows
+    ]
+
+
+def _is_over(row: Row) -> bool:
+    return row["seconds"] is not None and bool(row["seconds"] <= 0)
+
+
+NOTHING_ASKED = ControlState()
+
+
+LEFTOVERS = 1_000  # jobs per statement
+
+
+class CancelledJob(msgspec.Struct, frozen=True, kw_only=True):
+    """A job to end, and what to keep of it."""
+
+    job: Job
+    retention: Retention | None = None
+    payload: str | None = None
+    """The payload to keep as JSON text, if it is redacted."""
+    reason: str | None = None
+    """The reason that its worker knows; that of the database counts."""
+    seconds: float | None = None
+    """How long the attempt took; None if the job did not start, or that is not known."""
+    is_own: bool = False
+    """Whether the job is as it was fetched: it still has its key and its number of attempts."""
+
+
+def end_statement(
+    pool_id: str | None, schema_name: str, jobs: Sequence[CancelledJob]
+) -> tuple[str, tuple[Any, ...]]:
+    """The path of the statement that ends these jobs, and its arguments. It returns ids and reasons."""
+    arguments = (pool_id, [each.job.id for each in jobs], [each.reason for each in jobs], schema_name)
+    if all(each.retention is None for each in jobs):
+        return "control/end_cancelled", arguments
+    return "control/end_and_keep_cancelled", (
+        *arguments,
+        [None if each.retention is None else each.retention.seconds for each in jobs],
+        [each.retention is not None and each.retention.payload for each in jobs],
+        [each.payload for each in jobs],
+        [each.seconds for each in jobs],
+        [each.job.attempts if each.is_own else None for each in jobs],
+        [each.job.key if each.is_own else None for each in jobs],
+        [each.job.locked_by if each.is_own else None for each in jobs],
+        [each.job.id for each in jobs if is_awaited(each.job.raw_flags)],
+    )
+
+
+async def cancelled_among(
+    connection: Connection, schema: SchemaName, job_ids: Collection[int]
+) -> frozenset[int]:
+    """Those of these jobs that were cancelled while a worker had them."""
+    teach_arrays(connection)
+    rows = await connection.fetch(load("control/cancelled_among", schema), list(job_ids))
+    return frozenset(row["job_id"] for row in rows)
+
+
+async def end_cancelled(
+    connection: Connection, schema: SchemaName, jobs: Sequence[CancelledJob]
+) -> dict[int, str | None]:
+    """End those of the jobs that were cancelled and are not locked; return their ids and the reasons."""
+    teach_arrays(connection)
+    statement, arguments = end_statement(None, schema.name, jobs)
+    rows = await connection.fetch(load(statement, schema), *arguments)
+    return {row["id"]: row["reason"] for row in rows}
+
+
+async def leftover_cancels(connection: Connection, schema: SchemaName) -> list[Job]:
+    """Some of the jobs that were cancelled and ended otherwise; forgets cancels of jobs that are gone."""
+    return jobs_from_rows(await connection.fetch(load("control/leftover_cancels", schema), LEFTOVERS))
+
+
+RequestKind = Literal["stop", "quiet", "stack"]
+UNAVAILABLE = (sqlstates.INSUFFICIENT_PRIVILEGE, sqlstates.UNDEFINED_TABLE)
+MAX_DEPLOYS = 500
+ONE_DEPLOY = 15 * 60.0  # seconds: workers of one version that start so close together are one deploy
+
+
+class StackAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """What a pool answers when it is asked where a job is."""
+
+    kind: Literal["coroutine", "thread", "not running"]
+    stack: str = ""
+    running_for: float | None = None
+    """Seconds since it started the job."""
+    task_identifier: str | None = None
+    place: str | None = None
+    """Where an executor runs the job, such as `process 4711`; None for the worker itself."""
+
+
+class StateRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """A worker pool was asked to stop, or to fetch no more jobs."""
+
+    worker_id: str
+    kind: Literal["stop", "quiet"]
+    reason: str | None
+    asked_at: datetime
+
+
+class Deploy(msgspec.Struct, frozen=True, kw_only=True):
+    """A version of the application was started."""
+
+    version: str
+    started_at: datetime
+    """When its first worker started."""
+    last_started_at: datetime
+    starts: int
+    """How many of its workers have started."""
+
+
+async def ask_worker(
+    connection: Connection,
+    schema: SchemaName,
+    worker_id: str,
+    kind: RequestKind,
+    *,
+    job_id: int | None = None,
+    reason: str | None = None,
+) -> int:
+    """Ask a pool; returns the id of the request. WorkerNotFoundError if no such Python pool is registered."""
+    check_name("worker_id", worker_id, 200)
+    if reason is not None:
+        if not isinstance(reason, str):
+            raise InvalidArgumentError("reason", f"expected text, got {reason!r}")
+        if reason:
+            check_name("reason", reason, MAX_REASON_LENGTH)
+    with _refusals():
+        row = await connection.fetchrow(
+            load("requests/ask_worker", schema), worker_id, kind, job_id, reason or None
+        )
+    if row is None:
+        raise WorkerNotFoundError(worker_id)
+    found: int = row["id"]
+    return found
+
+
+async def resume_worker(connection: Connection, schema: SchemaName, worker_id: str) -> bool:
+    """Let a quiet pool fetch jobs again; returns whether it was quiet."""
+    check_name("worker_id", worker_id, 200)
+    with _refusals():
+        was_quiet: bool = await connection.fetchval(load("requests/resume_worker", schema), worker_id)
+    return was_quiet
+
+
+async def list_requests(connection: Connection, schema: SchemaName) -> list[StateRequest]:
+    """Pools that were asked to stop or to be quiet."""
+    rows = await connection.fetch(load("requests/list_requests", schema))
+    return [
+        StateRequest(
+            worker_id=row["pool_id"],
+            kind=row["kind"],
+            reason=row["reason"],
+            asked_at=instant(row["asked_at"]),
+        )
+        for row in rows
+    ]
+
+
+async def answer_stack(
+    connection: Connection, schema: SchemaName, request_id: int, answer: StackAnswer
+) -> None:
+    """Answer for a pool."""
+    text = msgspec.json.encode(answer).decode()
+    await connection.execute(load("requests/answer", schema), request_id, text)
+
+
+async def read_answer(
+    connection: Connection, schema: SchemaName, request_id: int
+) -> tuple[StackAnswer, datetime] | None:
+    """The answer and the server's time; None while there is none."""
+    row = await connection.fetchrow(load("requests/read_answer", schema), request_id)
+    if row is None or row["answer"] is None:
+        return None
+    return msgspec.json.decode(row["answer"], type=StackAnswer), instant(row["now"])
+
+
+async def withdraw(connection: Connection, schema: SchemaName, request_id: int) -> None:
+    """Delete a request."""
+    await connection.execute(load("requests/withdraw", schema), request_id)
+
+
+async def list_deploys(connection: Connection, schema: SchemaName, since: datetime) -> list[Deploy]:
+    """Deploys since then, the latest first."""
+    rows = await connection.fetch(load("requests/deploys", schema), since, MAX_DEPLOYS)
+    found = [
+        Deploy(
+            version=row["version"],
+            started_at=instant(row["started_at"]),
+            last_started_at=instant(row["last_started_at"]),
+            starts=row["starts"],
+        )
+        for row in rows
+    ]
+    return _merged(found)
+
+
+def _merged(deploys: list[Deploy]) -> list[Deploy]:
+    """Workers that started in the same moment have each written a row: those are one deploy."""
+    merged: list[Deploy] = []
+    for deploy in deploys:  # the latest first
+        later = next((each for each in merged if each.version == deploy.version), None)
+        if later is None or (later.started_at - deploy.last_started_at).total_seconds() > ONE_DEPLOY:
+            merged.append(deploy)
+            continue
+        merged[merged.index(later)] = Deploy(
+            version=deploy.version,
+            started_at=deploy.started_at,
+            last_started_at=later.last_started_at,
+            starts=later.starts + deploy.starts,
+        )
+    return sorted(merged, key=lambda deploy: deploy.started_at, reverse=True)
+
+
+@contextmanager
+def _refusals() -> Iterator[None]:
+    """Say what to do if the table is missing, or this role may not use it."""
+    try:
+        yield
+    except Exception as error:
+        state = sqlstate_of(error)
+        if state not in UNAVAILABLE:
+            raise
+        if state == sqlstates.UNDEFINED_TABLE:
+            raise SchemaMissingError(
+                "the table for requests to workers is missing; to create it, run as the owner of the schema: "
+                "graphile-worker migrate",
+                sqlstate=state,
+            ) from error
+        raise PermissionDeniedError(
+            f"this role may not ask workers for anything ({error}); connect as the owner of the schema",
+            sqlstate=state,
+        ) from error
+
+
+async def ping(connection: Connection, channel: str) -> None:
+    """Send an empty notification to a channel."""
+    await connection.execute(load("session/ping"), channel)

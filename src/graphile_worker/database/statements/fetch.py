@@ -1,0 +1,277 @@
+"""Locking the next jobs of a pool, with the names of tasks and queues.
+
+Statements that lock the next jobs for a pool.
+
+Task identifiers and queue names, and their ids in the database.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from operator import attrgetter
+from typing import NamedTuple
+
+from ...values.job import Job
+from ...values.schema_name import SchemaName
+from ..connections.connection import Connection, Row
+from ..connections.statement import FetchedJobs, taken_jobs
+from ..sql import load
+
+JOB_COLUMNS = len(Job.__struct_fields__) - 2  # those of `parts/taken_columns`
+MANY = 100  # jobs; creating this many takes as long as a round trip
+MANY_PRIORITIES = 250  # for more it is faster to read the index of waiting jobs from end to end
+Ranges = tuple[list[int], list[int], list[float]]
+"""Ranges of priorities in ascending order: the lowest and highest of each, and the run_at to start from."""
+
+_by_priority = attrgetter("priority", "raw_run_at")
+
+
+async def get_plain_jobs(
+    connection: Connection,
+    schema: SchemaName,
+    *,
+    pool_id: str,
+    tasks: Mapping[int, str],
+    limit: int,
+    forbidden_flags: Sequence[str] | None = None,
+    now: datetime | None = None,
+    ranges: Ranges | None = None,
+) -> Sequence[Job]:
+    """Lock jobs like `get_jobs`, but faster, if no job of a named queue can be next; none otherwise."""
+    rows = await connection.fetch(
+        load("fetch/get_plain_jobs" if ranges is None else "fetch/get_plain_jobs_above_watermarks", schema),
+        *(pool_id, task_ids(tasks), limit, flag_list(forbidden_flags), now, *(ranges or ())),
+    )
+    return plain_jobs(rows, pool_id, tasks)
+
+
+async def get_announced_jobs(
+    connection: Connection,
+    schema: SchemaName,
+    *,
+    pool_id: str,
+    tasks: Mapping[int, str],
+    limit: int,
+    forbidden_flags: Sequence[str] | None = None,
+    now: datetime | None = None,
+    ranges: None = None,
+) -> Sequence[Job]:
+    """Lock jobs even faster, if all have one priority and none waits in a named queue; none otherwise."""
+    rows = await connection.fetch(
+        load("fetch/get_announced_jobs", schema),
+        *(pool_id, task_ids(tasks), limit, flag_list(forbidden_flags), now),
+    )
+    return plain_jobs(rows, pool_id, tasks)
+
+
+def plain_jobs(rows: Sequence[Row], pool_id: str, tasks: Mapping[int, str]) -> Sequence[Job]:
+    """The jobs of these rows in run order; those of many rows are made when they are needed."""
+    if len(rows) < MANY:
+        return in_run_order(taken_jobs(rows, pool_id, tasks))
+    return FetchedJobs(len(rows), lambda: in_run_order(taken_jobs(rows, pool_id, tasks)))
+
+
+async def get_jobs(
+    connection: Connection,
+    schema: SchemaName,
+    *,
+    pool_id: str,
+    tasks: Mapping[int, str],
+    limit: int,
+    forbidden_flags: Sequence[str] | None = None,
+    now: datetime | None = None,
+    ranges: Ranges | None = None,
+) -> list[Job]:
+    """Lock up to `limit` jobs by priority and run_at, at most one per named queue.
+
+    With `ranges`, read jobs without a queue in these ranges only.
+    """
+    rows = await connection.fetch(
+        load("fetch/get_jobs" if ranges is None else "fetch/get_jobs_above_watermarks", schema),
+        *(pool_id, task_ids(tasks), limit, flag_list(forbidden_flags), now, *(ranges or ())),
+    )
+    return in_run_order(taken_jobs(rows, pool_id, tasks))
+
+
+async def get_urgent_jobs(
+    connection: Connection,
+    schema: SchemaName,
+    *,
+    pool_id: str,
+    tasks: Mapping[int, str],
+    limit: int,
+    forbidden_flags: Sequence[str] | None = None,
+    now: datetime | None = None,
+    ranges: Ranges,
+) -> list[Job]:
+    """Lock jobs like `get_jobs`, but none with a worse priority than the ranges."""
+    rows = await connection.fetch(
+        load("fetch/get_jobs_above_watermarks@urgent", schema),
+        *(pool_id, task_ids(tasks), limit, flag_list(forbidden_flags), now, *ranges),
+    )
+    return in_run_order(taken_jobs(rows, pool_id, tasks))
+
+
+async def get_wide_jobs(
+    connection: Connection,
+    schema: SchemaName,
+    *,
+    pool_id: str,
+    tasks: Mapping[int, str],
+    limit: int,
+    forbidden_flags: Sequence[str] | None = None,
+    now: datetime | None = None,
+    ranges: Ranges | None = None,
+) -> list[Job]:
+    """Lock jobs like `get_jobs`, and of a named queue as many as its width allows."""
+    rows = await connection.fetch(
+        load("fetch/get_jobs@wide" if ranges is None else "fetch/get_jobs_above_watermarks@wide", schema),
+        *(pool_id, task_ids(tasks), limit, flag_list(forbidden_flags), now, *(ranges or ())),
+    )
+    return in_run_order(taken_jobs(rows, pool_id, tasks))
+
+
+class FairJobs(list[Job]):
+    """Jobs of queues in turn, and where the next fetch starts."""
+
+    last_queue = 0
+    is_whole = True
+    """Whether all queues with waiting jobs were visited."""
+
+
+async def get_fair_jobs(
+    connection: Connection,
+    schema: SchemaName,
+    *,
+    pool_id: str,
+    tasks: Mapping[int, str],
+    limit: int,
+    forbidden_flags: Sequence[str] | None = None,
+    now: datetime | None = None,
+    after: int,
+    is_wide: bool,
+) -> FairJobs:
+    """Lock the next jobs of named queues in turn, starting after the queue with the id `after`."""
+    rows = await connection.fetch(
+        load("fetch/get_fair_jobs@wide" if is_wide else "fetch/get_fair_jobs", schema),
+        *(pool_id, task_ids(tasks), limit, flag_list(forbidden_flags), now, after),
+    )
+    found = rows if rows[0][0] is not None else []
+    jobs = FairJobs(taken_jobs((row[:JOB_COLUMNS] for row in found), pool_id, tasks))
+    jobs.last_queue, jobs.is_whole = rows[0][JOB_COLUMNS:]
+    return jobs
+
+
+async def may_queues_be_next(
+    connection: Connection,
+    schema: SchemaName,
+    *,
+    tasks: Mapping[int, str],
+    forbidden_flags: Sequence[str] | None = None,
+    now: datetime | None = None,
+) -> bool:
+    """Whether a job of a named queue may be next, so that `get_plain_jobs` finds none."""
+    terms = task_ids(tasks), flag_list(forbidden_flags), now
+    return bool(await connection.fetchval(load("fetch/may_queues_be_next", schema), *terms))
+
+
+class PriorityListing(NamedTuple):
+    """What `list_priorities` found."""
+
+    priorities: list[int]
+    """The lowest priorities of waiting jobs without a queue."""
+    now: float
+    """The server's time, in seconds since 1970."""
+    seconds: float
+    """How long the server took to read, excluding the time that the statement waited."""
+    is_cut: bool
+    """Whether it stopped before it had read all rows."""
+
+
+async def list_priorities(
+    connection: Connection,
+    schema: SchemaName,
+    *,
+    tasks: Mapping[int, str],
+    limit: int = 0,
+    forbidden_flags: Sequence[str] | None = None,
+    now: datetime | None = None,
+    most: int = MANY_PRIORITIES,
+) -> PriorityListing:
+    """List the priorities of waiting jobs, and measure how long it takes to find `limit` jobs of these tasks.
+
+    Nothing is locked, and the number of rows read is bounded. With `limit` 0 no job is searched for.
+    """
+    rows = await connection.fetch(
+        load("fetch/list_priorities", schema),
+        *(most, task_ids(tasks), limit, flag_list(forbidden_flags), now),
+    )
+    return PriorityListing([row[0] for row in rows if row[0] is not None], *rows[0][1:])
+
+
+def in_run_order(jobs: list[Job]) -> list[Job]:
+    """These jobs, sorted in place."""
+    jobs.sort(key=_by_priority)
+    return jobs
+
+
+def task_ids(tasks: Mapping[int, str]) -> str:
+    """The ids of tasks as statements expect them."""
+    return "{" + ",".join(map(str, tasks)) + "}"
+
+
+def flag_list(forbidden: Sequence[str] | None) -> list[str] | None:
+    """The forbidden flags as statements expect them; None if there are none."""
+    return list(forbidden) if forbidden else None
+
+
+async def register_tasks(
+    connection: Connection, schema: SchemaName, identifiers: Sequence[str]
+) -> dict[int, str]:
+    """Task identifiers by id; those without a row get one."""
+    wanted = list(identifiers)
+    known = await _task_ids(connection, schema, wanted)
+    if len(known) < len(wanted):
+        await connection.execute(load("names/register_tasks", schema), wanted)
+        known = await _task_ids(connection, schema, wanted)
+    return known
+
+
+async def is_anything_waiting(connection: Connection, schema: SchemaName, identifiers: Sequence[str]) -> bool:
+    """Whether any job waits, ready or scheduled. Task identifiers without a row get one."""
+    wanted = list(identifiers)
+    (found,) = await connection.fetch(load("names/is_anything_waiting", schema), wanted)
+    if found["known_tasks"] < len(wanted):
+        await connection.execute(load("names/register_tasks", schema), wanted)
+    return bool(found["is_anything_waiting"])
+
+
+async def known_task_names(connection: Connection, schema: SchemaName) -> set[str]:
+    """Every task identifier in the database, from jobs and from workers."""
+    rows = await connection.fetch(load("names/known_task_names", schema))
+    return {row["identifier"] for row in rows}
+
+
+async def worker_task_names(connection: Connection, schema: SchemaName) -> set[str]:
+    """The task identifiers of running Python workers; needs the table of workers."""
+    rows = await connection.fetch(load("names/worker_task_names", schema), schema.name)
+    return {row["identifier"] for row in rows}
+
+
+async def was_task_known(connection: Connection, schema: SchemaName, identifier: str, job_id: int) -> bool:
+    """Whether the task identifier was in the database before this job was added for it."""
+    return bool(await connection.fetchval(load("names/was_task_known", schema), identifier, job_id))
+
+
+async def get_queue_names(
+    connection: Connection, schema: SchemaName, queue_ids: Sequence[int]
+) -> list[str | None]:
+    """The names of these queues, in the order of the ids; None for an unknown id."""
+    rows = await connection.fetch(load("names/get_queue_names", schema), list(map(str, queue_ids)))
+    return [row["queue_name"] for row in rows]
+
+
+async def _task_ids(connection: Connection, schema: SchemaName, identifiers: list[str]) -> dict[int, str]:
+    rows = await connection.fetch(load("names/get_task_ids", schema), identifiers)
+    return {row[0]: row[1] for row in rows}

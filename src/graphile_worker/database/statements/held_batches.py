@@ -1,0 +1,238 @@
+"""Statements of held batches: transactions that lock the rows of jobs while these run.
+
+A transaction begins with `begin_batch` and `get_held_jobs`, which write nothing, and ends with `end_batch`:
+completed jobs are deleted, others are locked as a fetch would have done. Jobs with a key are never held.
+See docs/design/0030-held-batches.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+
+import msgspec
+
+from ...values.job import Job
+from ...values.schema_name import SchemaName
+from ..connections.connection import Connection, Row
+from ..connections.errors import sqlstate_of
+from ..connections.sqlstates import LOCK_NOT_AVAILABLE, QUERY_CANCELED
+from ..connections.statement import taken_jobs
+from ..sql import load
+from .fetch import Ranges, flag_list, plain_jobs, task_ids
+
+BACKLOG = 500  # jobs
+LOOK = "20"  # milliseconds; the start of a worker waits for it
+MANY = 100  # jobs; below that it does not matter how they are found
+ID, PRIORITY, RUN_AT, LAST_ERROR, KEY = 0, 2, 3, 6, 9  # columns
+KEYED_SHARE = 10  # a batch skips at most a tenth of its limit in jobs with a key; see parts/keyed
+WINDOW = 4  # a fetch by id reads this many ids for each job that it wants, at most; see get_tied_jobs
+NEAR = 2  # ids are close together if at least every second one is deleted
+
+
+class RowsKeptError(Exception):
+    """Rows of a held batch did not change: a trigger or a policy kept them, without an error."""
+
+
+class Place(msgspec.Struct, frozen=True, order=True):
+    """The position of a job in run order."""
+
+    priority: int
+    run_at: float
+    """Seconds since 1970."""
+
+
+class CursorPosition(msgspec.Struct, frozen=True):
+    """Jobs with the same priority and run_at, whose ids are close together: where to go on."""
+
+    priority: int
+    run_at: float
+    """Seconds since 1970."""
+    last_id: int
+
+
+def ties_of(rows: Sequence[Row]) -> CursorPosition | None:
+    """Where the next batch goes on by id if these rows, in run order, are all alike."""
+    first, last = rows[0], rows[-1]
+    if (first[PRIORITY], first[RUN_AT]) != (last[PRIORITY], last[RUN_AT]):
+        return None
+    if not 0 <= last[ID] - first[ID] < WINDOW * len(rows):
+        return None
+    return CursorPosition(last[PRIORITY], last[RUN_AT], last[ID])
+
+
+def is_next(ties: CursorPosition, row: Row) -> bool:
+    """Whether the ties go on with this row."""
+    return (row[PRIORITY], row[RUN_AT]) == (ties.priority, ties.run_at) and row[ID] > ties.last_id
+
+
+def last_place(rows: Sequence[Row]) -> Place:
+    """The position of the last of these rows."""
+    return Place(rows[-1][PRIORITY], rows[-1][RUN_AT])
+
+
+def first_keyed(rows: Sequence[Row]) -> Place | None:
+    """The position of the first job with a key when these rows were fetched; None if we can run none."""
+    if (place := rows[0][KEY]) is None:
+        return None
+    priority, run_at = place.split()
+    return Place(int(priority), float(run_at))
+
+
+def held_jobs(rows: Sequence[Row], pool_id: str, tasks: Mapping[int, str]) -> list[Job]:
+    """The jobs in the rows of a batch."""
+    if rows[0][KEY] is None:
+        return taken_jobs(rows, pool_id, tasks)
+    without_place = [(*row[:KEY], None, *row[KEY + 1 :]) for row in rows]
+    return taken_jobs(without_place, pool_id, tasks)
+
+
+async def begin_batch(connection: Connection, schema: SchemaName) -> None:
+    """Begin the transaction of a batch."""
+    await connection.execute(load("held/begin_batch", schema))
+
+
+async def commit_batch(connection: Connection) -> None:
+    """Commit the transaction of a batch, which was begun by a statement rather than by the driver."""
+    await connection.execute("commit")
+
+
+async def roll_back_batch(connection: Connection) -> None:
+    """Roll back the transaction of a batch."""
+    await connection.execute("rollback")
+
+
+async def get_keyed_jobs(
+    connection: Connection,
+    schema: SchemaName,
+    *,
+    up_to: Place,
+    pool_id: str,
+    tasks: Mapping[int, str],
+    limit: int,
+    forbidden_flags: Sequence[str] | None = None,
+    now: datetime | None = None,
+) -> Sequence[Job]:
+    """Lock, in the ordinary way, the jobs with a key that a held batch of up to `limit` jobs has skipped."""
+    rows = await connection.fetch(
+        load("held/get_keyed_jobs", schema),
+        *(pool_id, task_ids(tasks), limit // KEYED_SHARE + 1, flag_list(forbidden_flags), now),
+        *msgspec.structs.astuple(up_to),
+    )
+    return plain_jobs(rows, pool_id, tasks)
+
+
+async def get_tied_jobs(
+    connection: Connection,
+    schema: SchemaName,
+    *,
+    ties: CursorPosition,
+    ranges: Ranges,
+    tasks: Mapping[int, str],
+    limit: int,
+    forbidden_flags: Sequence[str] | None = None,
+    now: datetime | None = None,
+    among_others: bool = False,
+) -> Sequence[Row]:
+    """Like `get_held_jobs`, but go on after the last one; none if a job in these ranges comes before.
+
+    None either if a job with a key or of a named queue waits, unless `among_others`: then which of them may
+    be next is looked at.
+    """
+    statement = "held/get_tied_jobs_among_others" if among_others else "held/get_tied_jobs"
+    terms = limit, task_ids(tasks), flag_list(forbidden_flags), now
+    return await connection.fetch(load(statement, schema), *terms, *msgspec.structs.astuple(ties), *ranges)
+
+
+async def get_held_jobs(
+    connection: Connection,
+    schema: SchemaName,
+    *,
+    tasks: Mapping[int, str],
+    limit: int,
+    forbidden_flags: Sequence[str] | None = None,
+    now: datetime | None = None,
+    ranges: Ranges | None = None,
+) -> Sequence[Row]:
+    """Lock the rows of the next jobs without a queue or key; none if a named queue may be next.
+
+    With `ranges`, read jobs in these ranges only.
+    """
+    statement = "held/get_held_jobs" if ranges is None else "held/get_held_jobs_above_watermarks"
+    return await connection.fetch(
+        load(statement, schema), *(limit, task_ids(tasks), flag_list(forbidden_flags), now, *(ranges or ()))
+    )
+
+
+async def end_batch(
+    connection: Connection,
+    schema: SchemaName,
+    pool_id: str,
+    *,
+    completed: Sequence[int],
+    outlasting: Sequence[int],
+    released: int = 0,
+    now: datetime | None = None,
+) -> None:
+    """Delete completed jobs and lock those that outlast the batch. Raises RowsKeptError.
+
+    `released`: how many other jobs the batch has. Workers that found their rows locked are woken for them.
+    """
+    if completed:
+        deleted = await _delete(connection, schema, completed)
+        if deleted != f"DELETE {len(completed)}":
+            raise RowsKeptError
+    if outlasting:
+        locked = await connection.execute(load("held/lock_jobs", schema), pool_id, outlasting, now)
+        if locked != f"UPDATE {len(outlasting)}":
+            raise RowsKeptError
+    if released:
+        await connection.fetchval(load("add/announce_jobs", schema), released)
+
+
+async def _delete(connection: Connection, schema: SchemaName, job_ids: Sequence[int]) -> str:
+    if len(job_ids) >= MANY:
+        first, last = min(job_ids), max(job_ids)
+        if last - first < NEAR * len(job_ids):
+            return await connection.execute(load("held/delete_adjacent_jobs", schema), job_ids, first, last)
+    return await connection.execute(load("held/delete_jobs", schema), job_ids)
+
+
+async def warm_up(connection: Connection, schema: SchemaName) -> None:
+    """Make the plans of the statements, so that the first batch need not wait for them."""
+    async with connection.transaction():
+        await get_held_jobs(connection, schema, tasks={}, limit=0)
+        await get_tied_jobs(
+            connection, schema, ties=CursorPosition(0, 0.0, 0), ranges=([], [], []), tasks={}, limit=0
+        )
+        await connection.execute(load("held/delete_adjacent_jobs", schema), [], 0, 0)
+
+
+async def may_have_backlog(connection: Connection, schema: SchemaName) -> bool:
+    """Whether many jobs are ready, or the answer takes long, as with many dead rows at the front."""
+    try:
+        async with connection.transaction(readonly=True):
+            await connection.fetchrow(load("session/bounds", schema), LOOK, LOOK)
+            return bool(await connection.fetchval(load("held/has_backlog", schema), BACKLOG))
+    except Exception as error:
+        if sqlstate_of(error) in (QUERY_CANCELED, LOCK_NOT_AVAILABLE):
+            return True
+        raise
+
+
+async def settle_jobs(
+    connection: Connection,
+    schema: SchemaName,
+    pool_id: str,
+    jobs: Sequence[Job],
+    now: datetime | None = None,
+) -> dict[int, bool | None]:
+    """Lock jobs of a lost batch. Whether each is ours; None if it is taken. Without those that are gone."""
+    rows = await connection.fetch(
+        load("held/settle_jobs", schema),
+        pool_id,
+        [job.id for job in jobs],
+        [job.attempts for job in jobs],
+        now,
+    )
+    return {row[0]: row[1] for row in rows}

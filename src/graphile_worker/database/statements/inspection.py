@@ -1,0 +1,347 @@
+"""Reading jobs, queues and tasks. Read-only; without locks.
+
+Read-only queries about jobs and queues, for the client and the command line. They take no locks.
+
+Counting a large table is slow. Counts are exact up to a certain size; beyond it they are estimated from a
+random sample of the table's pages. Results say which of the two they are.
+
+Tasks that have ready jobs, found in the first jobs of each priority: cheap with a million jobs.
+
+What workers say about their tasks when they start: runbook, owner, and the payload that each expects.
+
+What older servers cannot do. The README lists the supported versions; 12 is the oldest.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from ...errors import InvalidArgumentError
+from ...values.job import PAUSED_BY, Job, Pause, instant
+from ...values.schema_name import SchemaName
+from ...values.text import count
+from ..connections.connection import Connection, Row
+from ..connections.encoding import teach_arrays
+from ..sql import load
+from .job_filter import JOB_ORDERS as JOB_ORDERS
+from .job_filter import JOB_STATES as JOB_STATES
+from .job_filter import JobFilter as JobFilter
+from .job_filter import JobOrder as JobOrder
+from .job_filter import JobState as JobState
+from .job_filter import with_conditions
+from .manage_jobs import checked_ids
+from .pauses import pauses_if_readable
+
+READ_JOBS = 500
+"""How many ready jobs of each priority are read."""
+
+
+class ReadyTask(msgspec.Struct, frozen=True, kw_only=True):
+    """A task and its ready jobs, as far as they were read."""
+
+    task_identifier: str
+    jobs: int
+    has_more: bool
+    """Whether some ready jobs, perhaps of this task, were not read."""
+    age: float
+    """Seconds since the oldest could have run."""
+    in_locked_queues: int
+    """Jobs that wait until a named queue is unlocked; the next two fields are about the oldest."""
+    queue_name: str | None
+    locked_by: str | None
+    free_age: float | None
+    """Seconds since the oldest of the other jobs could have run; the next fields are about these too."""
+    flagged: int
+    """Jobs with flags."""
+    flags: list[str]
+
+    @property
+    def number(self) -> str:
+        """The number of jobs, for people."""
+        return f"at least {count(self.jobs, 'job')}" if self.has_more else count(self.jobs, "job")
+
+    @property
+    def waiting(self) -> str:
+        """The beginning of a sentence: `2 jobs wait`."""
+        return f"{self.number} {'waits' if self.jobs == 1 else 'wait'}"
+
+
+async def ready_tasks(
+    connection: Connection, schema: SchemaName, *, now: datetime | None = None, limit: int = READ_JOBS
+) -> list[ReadyTask]:
+    """Tasks with ready jobs, the oldest job first. `now` replaces the server's clock.
+
+    `limit`: how many jobs of each priority to read.
+    """
+    rows = await connection.fetch(load("names/ready_tasks", schema), now, limit)
+    return [ReadyTask(**dict(row.items())) for row in rows]
+
+
+MAX_DESCRIBED = 1_000
+"""Tasks of one worker that are described."""
+MAX_TYPE_LENGTH = 500
+MAX_SCHEMA_LENGTH = 16_384
+
+
+class TaskDescription(msgspec.Struct, frozen=True, kw_only=True):
+    """What a worker says about one task."""
+
+    runbook: str | None = None
+    """The address of a page that says what to do when its jobs fail."""
+    owner: str | None = None
+    """The person or team that looks after it."""
+    payload_type: str | None = None
+    """The annotation of the payload; None if any JSON will do."""
+    payload_schema: str | None = None
+    """The same as JSON Schema; None if it cannot be expressed, or is too long."""
+
+
+async def describe_tasks(
+    connection: Connection,
+    schema: SchemaName,
+    pool_id: str,
+    *,
+    forbidden_flags: Sequence[str] | None,
+    tasks: Sequence[tuple[str, TaskDescription]],
+    timeout: float | None = None,
+) -> None:
+    """Write what a worker says that has just started; `forbidden_flags` is None if they may change."""
+    teach_arrays(connection)
+    described = tasks[:MAX_DESCRIBED]
+    await connection.execute(
+        load("names/describe_tasks", schema),
+        pool_id,
+        None if forbidden_flags is None else list(forbidden_flags),
+        [name for name, _ in described],
+        [each.runbook for _, each in described],
+        [each.owner for _, each in described],
+        [each.payload_type for _, each in described],
+        [each.payload_schema for _, each in described],
+        timeout=timeout,
+    )
+
+
+async def get_task_description(
+    connection: Connection, schema: SchemaName, identifier: str
+) -> TaskDescription | None:
+    """What the worker that started last says about a task; None if none has said anything."""
+    row: Any = await connection.fetchrow(load("names/get_task_description", schema), identifier)
+    if row is None:
+        return None
+    return TaskDescription(
+        runbook=row["runbook"],
+        owner=row["owner"],
+        payload_type=row["payload_type"],
+        payload_schema=row["payload_schema"],
+    )
+
+
+def sorts_within_groups(connection: Connection) -> bool:
+    """Whether rows in index order can be sorted by one more column without reading beyond a limit.
+
+    PostgreSQL 12 has no incremental sort: it would read and sort all rows. Statements for such lists have
+    a variant for it. A server of unknown version is taken for a newer one.
+    """
+    version = getattr(connection.get_settings(), "server_version", "")
+    return not version.startswith("12")
+
+
+COUNTED_PAGES = 2000
+"""Tables up to this size (16 MB with the usual pages, some 100,000 small jobs) are counted in full."""
+SAMPLED_PAGES = 1000
+DEFAULT_LIMIT = 50
+MAX_LIMIT = 100_000
+
+
+class JobDetails(Job, frozen=True, gc=False):
+    """A job with its queue's name and its state at the time it was read."""
+
+    queue_name: str | None
+    state: JobState
+    raw_failed_at: float | None
+
+    @property
+    def failed_at(self) -> datetime | None:
+        """When the job failed permanently, derived from `run_at` and `updated_at`. None in other states."""
+        return None if self.raw_failed_at is None else instant(self.raw_failed_at)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values by column name, for printing."""
+        more = {"queue_name": self.queue_name, "state": self.state, "failed_at": self.failed_at}
+        return super().to_dict() | more
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobCounts:
+    """Jobs by state."""
+
+    ready: int = 0
+    scheduled: int = 0
+    locked: int = 0
+    failed: int = 0
+
+    @property
+    def total(self) -> int:
+        return self.ready + self.scheduled + self.locked + self.failed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Statistics:
+    """The state of the whole queue."""
+
+    jobs: JobCounts
+    tasks: dict[str, JobCounts]
+    """By task identifier; an estimate may miss rare tasks."""
+    is_estimate: bool
+    """Whether `jobs` and `tasks` are estimated from a sample; the rest is exact."""
+    queues: int
+    locked_queues: int
+    oldest_ready_at: datetime | None
+    """The `run_at` of the job that has been ready the longest."""
+    pauses: list[Pause] = field(default_factory=list)
+    """What is paused. Paused queues do not count as locked."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueSummary:
+    """A named queue."""
+
+    queue_name: str
+    locked_by: str | None
+    locked_at: datetime | None
+    jobs: int
+    ready: int
+    is_estimate: bool
+    """Whether `jobs` and `ready` are estimated from a sample."""
+    width: int = 1
+    """How many of its jobs may run at once."""
+    pause: Pause | None = None
+    """None if it is not paused. A paused queue has no `locked_by`."""
+
+
+async def get_job(connection: Connection, schema: SchemaName, job_id: int) -> JobDetails | None:
+    """One job, or None."""
+    row = await connection.fetchrow(load("inspect/get_job_by_id", schema), *checked_ids([job_id]))
+    return None if row is None else JobDetails(*row)
+
+
+async def list_jobs(connection: Connection, schema: SchemaName, filter: JobFilter) -> list[JobDetails]:
+    """The jobs that match the filter."""
+    after = filter.after
+    cursor: tuple[object, ...]
+    if filter.order != "run_order":
+        cursor = (after.id if isinstance(after, Job) else after,)
+    elif isinstance(after, Job):
+        cursor = (after.priority, after.raw_run_at, after.id)
+    else:
+        cursor = (None, None, None)
+    limit = DEFAULT_LIMIT if filter.limit is None else filter.limit
+    if limit > MAX_LIMIT:
+        raise InvalidArgumentError("limit", f"must be from 1 to {MAX_LIMIT}, got {limit}")
+    values = (limit, *filter.values, *cursor)
+    name = f"{filter.order}_first"
+    if filter.order == "run_order":
+        name = "in_run_order" if sorts_within_groups(connection) else "in_run_order_before_13"
+    statement, more = _listing(name, filter, schema, len(values))
+    rows = await connection.fetch(statement, *values, *more)
+    return [JobDetails(*row) for row in rows]
+
+
+def _listing(name: str, filter: JobFilter, schema: SchemaName, used: int) -> tuple[str, tuple[object, ...]]:
+    """The statement for this filter, with its conditions in the form that an index can serve."""
+    more = ["listed_after"] if filter.order == "run_order" and filter.after is not None else []
+    return with_conditions(load(f"inspect/list_jobs_{name}", schema), filter, schema, used, more)
+
+
+async def statistics(connection: Connection, schema: SchemaName, *, exact: bool = False) -> Statistics:
+    """Counts by state and task; `exact` counts every job, however long that takes."""
+    percentage = await _percentage(connection, schema, exact)
+    by_task = await _count_by_task(connection, schema, percentage)
+    oldest = await connection.fetchval(load("inspect/oldest_ready_job", schema))
+    queues = await connection.fetchrow(load("inspect/count_queues", schema))
+    total: Counter[str] = Counter()
+    for counts in by_task.values():
+        total.update(counts)
+    return Statistics(
+        jobs=JobCounts(**total),
+        tasks={identifier: JobCounts(**counts) for identifier, counts in by_task.items()},
+        is_estimate=percentage < 100,
+        queues=0 if queues is None else queues["queues"],
+        locked_queues=0 if queues is None else queues["locked"],
+        oldest_ready_at=_instant(oldest),
+        pauses=await pauses_if_readable(connection, schema),
+    )
+
+
+async def count_by_task(
+    connection: Connection, schema: SchemaName, most_pages: int
+) -> tuple[dict[str, dict[str, int]], bool]:
+    """Jobs by task and state, and whether that is an estimate: tables with more pages are sampled."""
+    pages = await jobs_table_pages(connection, schema)
+    percentage = min(100.0, 100.0 * most_pages / max(pages, 1))
+    return await _count_by_task(connection, schema, percentage), percentage < 100
+
+
+async def _count_by_task(
+    connection: Connection, schema: SchemaName, percentage: float
+) -> dict[str, dict[str, int]]:
+    rows = await connection.fetch(load("inspect/count_jobs", schema), percentage)
+    found: defaultdict[str, dict[str, int]] = defaultdict(dict)
+    for row in rows:
+        found[row["task_identifier"]][row["state"]] = _scaled(row["jobs"], percentage)
+    return found
+
+
+async def list_queues(
+    connection: Connection, schema: SchemaName, *, limit: int = 100, exact: bool = False
+) -> list[QueueSummary]:
+    """Named queues, the longest first."""
+    percentage = await _percentage(connection, schema, exact)
+    rows = await connection.fetch(load("inspect/list_queues", schema), percentage, limit)
+    pauses: dict[str | None, Pause] = {}
+    if any(row["locked_by"] == PAUSED_BY for row in rows):
+        pauses = {pause.queue_name: pause for pause in await pauses_if_readable(connection, schema)}
+    return [_queue(row, percentage, pauses) for row in rows]
+
+
+def _queue(row: Row, percentage: float, pauses: Mapping[str | None, Pause]) -> QueueSummary:
+    name, is_paused = row["queue_name"], row["locked_by"] == PAUSED_BY
+    return QueueSummary(
+        queue_name=name,
+        locked_by=None if is_paused else row["locked_by"],
+        locked_at=None if is_paused else _instant(row["locked_at"]),
+        jobs=_scaled(row["jobs"], percentage),
+        ready=_scaled(row["ready"], percentage),
+        is_estimate=percentage < 100,
+        width=max(1, row["width"]),
+        pause=pauses.get(name, Pause(queue_name=name)) if is_paused else None,
+    )
+
+
+async def _percentage(connection: Connection, schema: SchemaName, exact: bool) -> float:
+    """How much of the jobs table to read, in per cent."""
+    if exact:
+        return 100.0
+    pages = await jobs_table_pages(connection, schema)
+    return 100.0 if pages <= COUNTED_PAGES else 100.0 * SAMPLED_PAGES / pages
+
+
+async def jobs_table_pages(connection: Connection, schema: SchemaName) -> int:
+    """The size of the jobs table."""
+    table = f"{schema.quoted}._private_jobs"
+    pages: int = await connection.fetchval(load("inspect/jobs_table_size", schema), table)
+    return pages
+
+
+def _scaled(count: int, percentage: float) -> int:
+    return count if percentage >= 100 else round(count * 100 / percentage)
+
+
+def _instant(seconds: float | None) -> datetime | None:
+    return None if seconds is None else instant(seconds)

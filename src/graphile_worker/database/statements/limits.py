@@ -1,0 +1,294 @@
+"""How many jobs may run at once: limits and wide queues.
+
+Limits: the fetch through them, and how they are written and shown.
+
+Wide queues: how many jobs of a named queue may run at once.
+
+A wide queue owns further rows of the shared table of queues, its tracks; see `own_objects/0015_tracks`.
+
+Changes limits at run time, with errors that say what is wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+
+import msgspec
+
+from ...errors import InvalidArgumentError, PermissionDeniedError, SchemaMissingError
+from ...values.concurrency import Limit, Rate, check_bounds, check_limit_name, seconds_of
+from ...values.job import Job
+from ...values.schema_name import SchemaName
+from ...values.spec import check_queue_name, check_width
+from ...values.text import closest
+from ..connections import sqlstates
+from ..connections.connection import Connection
+from ..connections.encoding import teach_arrays
+from ..connections.errors import sqlstate_of
+from ..sql import load
+from .fetch import Ranges, flag_list, plain_jobs, task_ids
+from .manage_jobs import yielding_locks
+
+
+class LimitState(msgspec.Struct, frozen=True):
+    """What a fetch found about the limits of its tasks."""
+
+    room: int = 0
+    """How many jobs it could lock at most."""
+    wait: float | None = None
+    """Seconds until a job may start again; None if no rate is used up."""
+    is_full: bool = False
+    """Whether as many jobs run as may run at once."""
+    is_counted: bool = False
+    """Whether the number of running jobs is limited."""
+    may_prefetch: bool = False
+    """Whether jobs may be locked some time before they start."""
+    is_busy: bool = False
+    """Whether another fetch used one of the limits at that moment. Nothing was done."""
+    is_missing: bool = False
+    """Whether a limit has no row. Nothing was done."""
+
+
+class LimitSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """A limit as it is in force."""
+
+    name: str
+    concurrency: int | None
+    """How many jobs may run at once."""
+    rate: tuple[int, timedelta] | None
+    """How many may start in a period."""
+    burst: int | None
+    """How many may start at once after a rest."""
+    tasks: tuple[str, ...]
+    """Identifiers of the tasks that have this limit."""
+    overridden: tuple[str, ...]
+    """Which of `concurrency`, `rate` and `burst` are set by hand, in place of the code."""
+    set_at: datetime | None
+    """When they were set."""
+    running: int | None
+    """How many jobs use it now, running or prefetched; None if their number is not limited."""
+    may_start: int | None
+    """How many jobs may start now by the rate; None if it has none."""
+
+
+class LimitedReadyTask(msgspec.Struct, frozen=True):
+    """Ready jobs of a task with one priority, in named queues or in none; not locked."""
+
+    task_id: int
+    priority: int
+    raw_run_at: float
+    """The last of them, in seconds since 1970."""
+    job_queue_id: int | None
+    """None if they are in no queue; no id of a queue otherwise."""
+    jobs: int
+    """How many."""
+
+
+_state = msgspec.json.Decoder(LimitState)
+
+
+async def get_limited_jobs(
+    connection: Connection,
+    schema: SchemaName,
+    *,
+    pool_id: str,
+    tasks: Mapping[int, str],
+    limit: int,
+    limits: Sequence[str],
+    forbidden_flags: Sequence[str] | None = None,
+    now: datetime | None = None,
+    ranges: Ranges | None = None,
+    is_wide: bool = False,
+) -> tuple[Sequence[Job], LimitState]:
+    """Lock up to `limit` jobs by priority and run_at, as many as the limits leave room for.
+
+    Of a named queue at most one, or with `is_wide` as many as its width allows.
+    """
+    rows = await connection.fetch(
+        load("limits/get_limited_jobs", schema),
+        *(pool_id, task_ids(tasks), limit, flag_list(forbidden_flags), now),
+        *(ranges or (None, None, None)),
+        limits,
+        is_wide,
+    )
+    return plain_jobs(rows[:-1], pool_id, tasks), _state.decode(rows[-1][1])
+
+
+async def ready_tasks(
+    connection: Connection,
+    schema: SchemaName,
+    *,
+    tasks: Mapping[int, str],
+    limit: int,
+    now: datetime | None = None,
+    ranges: Ranges | None = None,
+) -> list[LimitedReadyTask]:
+    """Which of these tasks have ready jobs; reads up to `limit` jobs in no queue and as many in queues.
+
+    Jobs in queues count whether or not their queue is free. With `ranges`, other jobs are read only there.
+    """
+    rows = await connection.fetch(
+        load("limits/ready_tasks" if ranges is None else "limits/ready_tasks_above_watermarks", schema),
+        *(task_ids(tasks), limit, now, *(ranges or ())),
+    )
+    return [
+        LimitedReadyTask(task_id, priority, run_at, 0 if is_queued else None, jobs)
+        for task_id, priority, run_at, is_queued, jobs in rows
+    ]
+
+
+async def register_limits(
+    connection: Connection,
+    schema: SchemaName,
+    limits: Mapping[Limit, Sequence[str]],
+    *,
+    only_missing: bool = False,
+) -> None:
+    """Write limits and the identifiers of their tasks; existing rows too, unless `only_missing`."""
+    await connection.execute(
+        load("limits/add_missing_limits" if only_missing else "limits/register_limits", schema),
+        [limit.name for limit in limits],
+        [limit.concurrency for limit in limits],
+        [None if limit.rate is None else float(limit.rate[0]) for limit in limits],
+        [None if limit.rate is None else seconds_of(limit.rate) for limit in limits],
+        [None if limit.burst is None else float(limit.burst) for limit in limits],
+        ["{" + ",".join(map(_quoted, tasks)) + "}" for tasks in limits.values()],
+    )
+
+
+def _quoted(text: str) -> str:
+    """An element of an array literal."""
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
+
+
+async def set_limit(
+    connection: Connection,
+    schema: SchemaName,
+    name: str,
+    *,
+    concurrency: int | None,
+    rate: Rate | None,
+    burst: int | None,
+) -> bool:
+    """Set bounds by hand; whether there is such a limit."""
+    found = await connection.fetchval(
+        load("limits/set_limit", schema),
+        name,
+        concurrency,
+        None if rate is None else float(rate[0]),
+        None if rate is None else seconds_of(rate),
+        None if burst is None else float(burst),
+    )
+    return found is not None
+
+
+async def reset_limit(connection: Connection, schema: SchemaName, name: str) -> bool:
+    """Remove what was set by hand; whether there is such a limit."""
+    return await connection.fetchval(load("limits/reset_limit", schema), name) is not None
+
+
+async def list_limits(connection: Connection, schema: SchemaName) -> list[LimitSummary]:
+    """Every limit, by name."""
+    return [
+        LimitSummary(
+            name=row["name"],
+            concurrency=row["concurrency"],
+            rate=None if row["starts"] is None else (row["starts"], timedelta(seconds=row["period"])),
+            burst=row["burst"],
+            tasks=tuple(row["tasks"]),
+            overridden=tuple(row["overridden"]),
+            set_at=row["set_at"],
+            running=row["running"],
+            may_start=row["may_start"],
+        )
+        for row in await connection.fetch(load("limits/list_limits", schema))
+    ]
+
+
+MAX_NAME_LENGTH = 120  # leaves room for the number of a track
+
+
+async def set_queue_width(
+    connection: Connection, schema: SchemaName, queue_name: str, width: int | None
+) -> None:
+    """Set the width of a queue by hand; None leaves it to the tasks again."""
+    check_queue_name(queue_name)
+    if width is not None:
+        check_width("width", width)
+    if len(queue_name) > MAX_NAME_LENGTH:
+        raise InvalidArgumentError(
+            "queue_name", f"has {len(queue_name)} characters; a wide queue may have {MAX_NAME_LENGTH}"
+        )
+
+    async def change() -> None:
+        queue_id = await connection.fetchval(load("widths/set_width", schema), queue_name, width)
+        await set_tracks(connection, schema, {queue_id: 1 if width is None else width})
+
+    try:
+        await yielding_locks(connection, schema, change)
+    except Exception as error:
+        state = sqlstate_of(error)
+        if state in (sqlstates.UNDEFINED_TABLE, sqlstates.UNDEFINED_FUNCTION):
+            raise SchemaMissingError(
+                "the tables for wide queues are missing; to create them, run as the owner of the schema: "
+                "graphile-worker migrate",
+                sqlstate=state,
+            ) from error
+        if state == sqlstates.INSUFFICIENT_PRIVILEGE:
+            raise PermissionDeniedError(
+                f"this role may not set widths ({error}); connect as the owner of the schema", sqlstate=state
+            ) from error
+        raise
+
+
+async def set_tracks(connection: Connection, schema: SchemaName, widths: Mapping[int, int | None]) -> int:
+    """Give queues the tracks for their widths, None to leave one as it is; returns how many have changed."""
+    teach_arrays(connection)
+    changed: int = await connection.fetchval(
+        load("widths/set_tracks", schema), list(widths), list(widths.values())
+    )
+    return changed
+
+
+async def track_names(connection: Connection, schema: SchemaName, queue_name: str) -> list[str]:
+    """The names of the tracks of a queue; empty if it is not wide, or without the tables."""
+    rows = await connection.fetch(load("widths/list_tracks", schema), queue_name)
+    return [row[0] for row in rows]
+
+
+async def change_limit(
+    connection: Connection,
+    schema: SchemaName,
+    name: str,
+    *,
+    concurrency: int | None,
+    rate: Rate | None,
+    burst: int | None,
+) -> LimitSummary:
+    """Set bounds of a limit by hand; the limit as it is then. Raises InvalidArgumentError."""
+    check_limit_name(name)
+    check_bounds(concurrency, rate, burst)
+    if concurrency is None and rate is None and burst is None:
+        raise InvalidArgumentError("limit", "nothing to set; give a concurrency, a rate or a burst")
+    if burst is not None and rate is None and (await _find(connection, schema, name)).rate is None:
+        raise InvalidArgumentError("burst", f"the limit {name!r} has no rate to exceed")
+    await set_limit(connection, schema, name, concurrency=concurrency, rate=rate, burst=burst)
+    return await _find(connection, schema, name)
+
+
+async def restore_limit(connection: Connection, schema: SchemaName, name: str) -> LimitSummary:
+    """Remove what was set by hand; the limit as it is then. Raises InvalidArgumentError."""
+    check_limit_name(name)
+    await reset_limit(connection, schema, name)
+    return await _find(connection, schema, name)
+
+
+async def _find(connection: Connection, schema: SchemaName, name: str) -> LimitSummary:
+    known = {limit.name: limit for limit in await list_limits(connection, schema)}
+    if name in known:
+        return known[name]
+    near = closest(name, known)
+    hint = f"did you mean {near!r}?" if near else "workers write their limits when they start"
+    raise InvalidArgumentError("limit", f"there is no limit {name!r}; {hint}")

@@ -1,0 +1,155 @@
+"""`serve`: a program that runs a worker, with everything that the command `graphile-worker` offers."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn, Unpack
+
+from ..config import Settings, resolve_settings
+from ..config.calls import check_names
+from ..config.settings import CommandLineOptions
+from ..errors import ConfigError
+from ..runner.build import OBJECTS, WorkerBuilder
+from ..values.options import WorkerOptions
+from .dev_database import with_database
+from .error_report import reported
+from .logs import start_program_logging
+from .reload import same_program
+from .run_service import Service, run_service
+from .signals import ParentProcess
+
+if TYPE_CHECKING:
+    from ..app import App
+    from ..app.application import Lifespan
+    from ..runner.arguments import WorkerArguments
+
+OWN_ARGUMENTS = (
+    "processes", "watch", "health_file", "http_port", "http_address", "database_metrics", "log_format",
+    "log_level", "log_levels", "once",
+)  # fmt: skip
+
+
+def serve(
+    app: App | Lifespan | str | None = None,
+    /,
+    *,
+    processes: int | None = None,
+    watch: bool = False,
+    health_file: str | Path | None = None,
+    http_port: int | None = None,
+    http_address: str | None = None,
+    database_metrics: bool | None = None,
+    log_format: str | None = None,
+    log_level: str | None = None,
+    log_levels: Mapping[str, str] | None = None,
+    once: bool = False,
+    **arguments: Unpack[WorkerArguments],
+) -> NoReturn:
+    """Run a worker as this process, as the command `graphile-worker` does, and exit: `serve(task_list=[…])`.
+
+    - `processes`: worker processes, forked from this one; a killed one is replaced
+    - `watch`: restart the program when code, crontab or configuration change
+    - `health_file`: where worker processes record their health, for `graphile-worker health`
+    - `http_port`: where to serve `/livez`, `/readyz` and `/metrics`; 0 is any free port
+    - `http_address`: the address for it, by default every one
+    - `database_metrics`: whether to serve gauges about the database, too; of several workers, one does
+    - `log_format`: `text` or `json`; if it is set nowhere, logging that the program has set up is kept
+    - `log_level`: `error`, `warning`, `info` or `debug`
+    - `log_levels`: levels of single loggers, such as `{"httpx": "warning"}`
+    - `once`: run until no job is ready, then exit
+
+    Also takes the arguments of `run`, except `pg_pool`. What is not given comes from `options` if there is
+    such an object, else from the environment and the configuration file. Wrong arguments raise an error.
+    Later errors are printed in one line, and end the process with the exit status of the command. After a
+    signal, the process ends by that signal.
+    """
+    _check_caller()
+    call: dict[str, Any] = {**arguments}
+    if app is not None:
+        call["app"] = app
+    _check_arguments(call, watch=watch, once=once)
+    call["app"] = _chosen_app(call)
+    if "plugins" in call:
+        call["plugins"] = tuple(call["plugins"])  # it is read more than once
+    own = {
+        "processes": processes,
+        "health_file": None if health_file is None else str(health_file),
+        "http_port": http_port,
+        "http_address": http_address,
+        "database_metrics": database_metrics,
+        "log_format": log_format,
+        "log_level": log_level,
+        "log_levels": None if log_levels is None else dict(log_levels),
+    }
+
+    def load() -> Settings:
+        return _load(call, own, once=once)
+
+    settings = load()
+    parent = ParentProcess()
+    handler = start_program_logging(settings, has_logger=call.get("logger") is not None)
+    if watch and not parent:
+        from .watch.watched import run_watched
+
+        sys.exit(reported(lambda: run_watched(same_program(), load, program=sys.argv[0])))
+    if settings.worker.connection_string is None:
+        settings = with_database(settings)
+        call["connection_string"] = settings.worker.connection_string
+    service = Service(
+        lambda: call,
+        parent,
+        grace=settings.worker.grace,
+        once=once,
+        processes=settings.command_line.processes,
+        health_file=settings.command_line.health_file,
+        http_port=settings.command_line.http_port,
+        http_address=settings.command_line.http_address,
+        database_metrics=settings.command_line.database_metrics,
+        handler=handler,
+    )
+    sys.exit(reported(lambda: run_service(service)))
+
+
+def _check_caller() -> None:
+    if threading.current_thread() is not threading.main_thread():
+        raise ConfigError(
+            "serve must be called in the main thread, because only that one gets signals; elsewhere, use run"
+        )
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return
+    raise ConfigError("serve runs an event loop of its own; in a coroutine, use `async with run(…)` instead")
+
+
+def _check_arguments(call: dict[str, Any], *, watch: bool, once: bool) -> None:
+    check_names(call, (*WorkerOptions.__struct_fields__, *OBJECTS, *OWN_ARGUMENTS))
+    if call.get("pg_pool") is not None:
+        raise ConfigError(
+            "pg_pool: a pool cannot be used in another event loop or process than its own, and serve starts "
+            "new ones; give connection_string instead"
+        )
+    if watch and once:
+        raise ConfigError("watch and once cannot be combined")
+
+
+def _chosen_app(call: dict[str, Any]) -> Any:
+    """The app of the call, else the configured one; an empty name means none, as on the command line."""
+    app = call.get("app")
+    if app is None and call.get("options") is None:
+        app = resolve_settings({}).command_line.app
+    return None if app == "" else app
+
+
+def _load(call: dict[str, Any], own: dict[str, Any], *, once: bool) -> Settings:
+    """The settings as `run` finds them, and those of the process."""
+    worker = WorkerBuilder(call, once=once).options  # type: ignore[arg-type]
+    if call.get("options") is None:
+        found = resolve_settings(own)
+        return Settings(worker, found.command_line, found.places)
+    given = {name: value for name, value in own.items() if value is not None}
+    return Settings(worker, CommandLineOptions(**given), dict.fromkeys(given, "call"))

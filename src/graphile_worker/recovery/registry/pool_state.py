@@ -1,0 +1,190 @@
+"""What a pool says about itself in the registry.
+
+The state of a worker pool as other processes see it: whether notifications reach it, its clock, whether it
+fetches jobs, and which processes and machines run its tasks.
+
+What a worker pool says about itself beyond its registration, once per start.
+
+That is its version, lanes, crontab, forbidden flags, and what it knows about its tasks.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from ...database.connections import sqlstates
+from ...database.connections.connection import Connection
+from ...database.connections.errors import explained, sqlstate_of
+from ...database.sql import load
+from ...database.statements.inspection import TaskDescription, describe_tasks
+from ...database.statements.schedules import ScheduleDefinition, register_schedules
+from ...values.schema_name import SchemaName
+
+CLOCK_STEP = 0.5  # seconds: smaller changes of the clock are not reported
+
+
+class ExecutorPlace(msgspec.Struct, frozen=True, kw_only=True):
+    """A process or machine that runs tasks for a worker."""
+
+    executor: str
+    """The name of the executor."""
+    place: str
+    """Such as `process 4711`, or the address of a machine."""
+    job_id: int | None = None
+    """The job that it runs."""
+    memory: int | None = None
+    """Bytes; None if unknown."""
+
+
+GetPlaces = Callable[[], list[ExecutorPlace]]
+
+
+class PoolState(msgspec.Struct, frozen=True, kw_only=True):
+    """As reported; None if unknown."""
+
+    is_listening: bool | None = None
+    clock: float | None = None
+    """Seconds that its clock is ahead of the server's."""
+    executors: list[ExecutorPlace] | None = None
+    stalled_since: float | None = None
+    """Since when slots have been free without a successful fetch; in the row, seconds since 1970."""
+
+
+class StateReporter:
+    """Reports how a pool stands when that has changed; otherwise does nothing."""
+
+    def __init__(
+        self,
+        schema: SchemaName,
+        pool_id: str,
+        is_listening: Callable[[], bool],
+        get_places: GetPlaces | None = None,
+        get_stalled: Callable[[], float | None] = lambda: None,
+    ) -> None:
+        """`get_places`: what runs tasks elsewhere; None if nothing does.
+
+        `get_stalled`: since when the pool fetches nothing although it should, by `time.monotonic`.
+        """
+        self._get_stalled = get_stalled
+        self._get_places = get_places
+        self._schema = schema
+        self._pool_id = pool_id
+        self._is_listening = is_listening
+        self._reported: PoolState | None = None
+        self._can_report = True
+        self._ahead: float | None = None
+
+    def forget(self) -> None:
+        """The row of the pool is new."""
+        self._reported = None
+
+    def heard(self, sent_at: float, server_time: float) -> None:
+        """A heartbeat that was sent at this time has come back with the server's time."""
+        self._ahead = (sent_at + time.time()) / 2 - server_time
+
+    async def report(self, connection: Connection, *, timeout: float) -> None:
+        """Report a change."""
+        stalled = self._get_stalled()
+        state = PoolState(is_listening=self._is_listening(), clock=self._ahead, stalled_since=stalled)
+        if self._get_places is not None:
+            state = msgspec.structs.replace(state, executors=self._get_places())
+        if not self._can_report or not self._differs(state):
+            return
+        try:
+            await connection.execute(
+                load("recovery/report_state", self._schema),
+                self._pool_id,
+                state.is_listening,
+                state.clock,
+                None if state.executors is None else msgspec.json.encode(state.executors).decode(),
+                None if stalled is None else time.monotonic() - stalled,
+                timeout=timeout,
+            )
+        except Exception as error:
+            if sqlstate_of(error) not in (sqlstates.UNDEFINED_COLUMN, sqlstates.INSUFFICIENT_PRIVILEGE):
+                raise
+            self._can_report = False  # the schema's owner has not run this version's migration
+        self._reported = state
+
+    def _differs(self, state: PoolState) -> bool:
+        last = self._reported
+        if last is None or last.is_listening != state.is_listening or last.executors != state.executors:
+            return True
+        if last.stalled_since != state.stalled_since:
+            return True
+        if last.clock is None or state.clock is None:
+            return last.clock is not state.clock
+        return abs(last.clock - state.clock) >= CLOCK_STEP
+
+
+def decode_state(reported: str | None) -> PoolState:
+    """The column `state` as JSON text."""
+    return PoolState() if reported is None else msgspec.json.decode(reported, type=PoolState)
+
+
+REFUSED = (
+    sqlstates.INSUFFICIENT_PRIVILEGE,
+    sqlstates.UNDEFINED_COLUMN,
+    sqlstates.UNDEFINED_TABLE,
+    sqlstates.READ_ONLY_SQL_TRANSACTION,
+)
+
+logger = logging.getLogger("graphile_worker.recovery")
+
+
+class LaneDescription(msgspec.Struct, frozen=True, kw_only=True):
+    """One lane of a pool."""
+
+    name: str
+    slots: int
+    tasks: list[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Description:
+    """More about a pool, for those who look at workers. It works without."""
+
+    app_version: str | None = None
+    lanes: Sequence[LaneDescription] = ()
+    schedules: Sequence[ScheduleDefinition] = ()
+    forbidden_flags: Sequence[str] | None = None
+    """None if they may change."""
+    tasks: Sequence[tuple[str, TaskDescription]] = ()
+
+
+async def describe_worker(
+    connection: Connection,
+    schema: SchemaName,
+    pool_id: str,
+    description: Description,
+    *,
+    timeout: float | None = None,
+) -> None:
+    """Write it beside the row of a pool that is registered. A refusal is no reason not to work."""
+    try:
+        await connection.execute(
+            load("recovery/describe_worker", schema),
+            pool_id,
+            description.app_version,
+            msgspec.json.encode(list(description.lanes)).decode(),
+            timeout=timeout,
+        )
+        if description.schedules:
+            await register_schedules(connection, schema, pool_id, description.schedules, timeout=timeout)
+        await describe_tasks(
+            connection,
+            schema,
+            pool_id,
+            forbidden_flags=description.forbidden_flags,
+            tasks=description.tasks,
+            timeout=timeout,
+        )
+    except Exception as error:
+        if sqlstate_of(error) not in REFUSED:
+            raise
+        logger.debug("this worker cannot say more about itself: %s", explained(error))

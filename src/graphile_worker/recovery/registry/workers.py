@@ -1,0 +1,381 @@
+"""The table of worker pools, and what is known about their tasks.
+
+The table of worker pools: registration, heartbeats, and which pools are alive.
+
+Which tasks the running workers have, as far as the database knows.
+
+Python pools register their tasks. Pools of other runtimes do not, nor do Python workers without recovery.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+
+from ...database.connections.connection import Connection, Row
+from ...database.connections.encoding import teach_arrays
+from ...database.sql import load
+from ...values.job import instant
+from ...values.schema_name import SchemaName
+from .blocked_loop import BlockedLoop, decode_blockage
+from .pool_state import ExecutorPlace, LaneDescription, decode_state
+
+Liveness = Literal["lock", "heartbeat"]
+
+SCANNED_PAGES = 1000
+"""Up to this size of the jobs table, `list_workers` scans it for locked jobs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Registration:
+    """What a worker pool registers about itself."""
+
+    id: str
+    host: str
+    pid: int
+    version: str
+    tasks: Sequence[str]
+    concurrency: int
+    heartbeat_interval: float
+    grace: float
+
+
+class JobReport(NamedTuple):
+    """What a pool has and runs, as sent with a heartbeat."""
+
+    jobs_held: int
+    running: dict[int, float]
+    """Job id to start time, by `time.monotonic`."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunningJob:
+    """A job that a pool is running."""
+
+    id: int
+    started_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerSummary:
+    """A worker pool. For pools of other runtimes most fields are None: they do not register here."""
+
+    id: str
+    """The value of `locked_by` in its jobs."""
+    host: str | None
+    pid: int | None
+    version: str | None
+    tasks: list[str] | None
+    concurrency: int | None
+    liveness: Liveness | None
+    """What proves it alive: an advisory lock or, behind a pooler, fresh heartbeats."""
+    started_at: datetime | None
+    last_seen_at: datetime | None
+    is_alive: bool | None
+    dead_in: float | None
+    """Seconds until an unreachable pool is declared dead; 0 if it is dead, None if it is alive."""
+    silent_for: float | None = None
+    """Seconds since its last heartbeat if it missed two or more; a blocked event loop can cause that."""
+    stalled_for: float | None = None
+    """Seconds for which it has fetched no jobs although slots are free, if that is too long."""
+    blocked: BlockedLoop | None = None
+    """What blocks its event loop, as of `last_seen_at`; only a pool with a connection string reports it."""
+    jobs_held: int | None
+    """How many jobs it has, locked or in held batches: running or prefetched. None if unknown."""
+    running: list[RunningJob] | None
+    """What it runs, the longest-running first, as of `last_seen_at`; the first 200. None if not reported."""
+    job_ids: list[int]
+    """Ids of the jobs it has locked; without a scan of the jobs table, only of those in `running`."""
+    app_version: str | None = None
+    """Of the application, as the worker was told."""
+    lanes: list[LaneDescription] | None = None
+    """None if it does not say."""
+    forbidden_flags: list[str] | None = None
+    """None if they may change from job to job, or if it does not say."""
+    is_listening: bool | None = None
+    """Whether notifications reach it; if not, it finds jobs by polling. None if it does not say."""
+    clock: float | None = None
+    """Seconds that its clock is ahead of the server's; None if it does not say."""
+    executors: list[ExecutorPlace] | None = None
+    """Processes and machines that run tasks for it, as of `last_seen_at`; None if it uses no executor."""
+    locked_since: datetime | None
+    """When its oldest lock was taken or renewed; without a scan, when its oldest running job started."""
+
+
+class WorkerList(list[WorkerSummary]):
+    """Worker pools, our own first."""
+
+    def __init__(self, workers: Sequence[WorkerSummary], *, is_complete: bool) -> None:
+        super().__init__(workers)
+        self.is_complete = is_complete
+        """Whether the jobs table was scanned, so that pools of other runtimes are included."""
+
+
+@dataclass(frozen=True, slots=True)
+class UnreachablePool:
+    """A pool that missed its heartbeats, and whether this sweep noticed first."""
+
+    id: str
+    dead_in: float
+    """Seconds until it is declared dead; not positive if it is dead."""
+    is_new: bool
+
+
+async def register_worker(
+    connection: Connection,
+    schema: SchemaName,
+    registration: Registration,
+    *,
+    liveness: Liveness,
+    backend_pid: int | None = None,
+    started_at: datetime | None = None,
+    timeout: float | None = None,
+) -> datetime:
+    """Register the pool; return its start time by the server's clock."""
+    found: datetime = await connection.fetchval(
+        load("recovery/register_worker", schema),
+        registration.id,
+        registration.host,
+        registration.pid,
+        registration.version,
+        list(registration.tasks),
+        registration.concurrency,
+        started_at,
+        liveness,
+        backend_pid,
+        timedelta(seconds=registration.heartbeat_interval),
+        timedelta(seconds=registration.grace),
+        timeout=timeout,
+    )
+    return found
+
+
+async def add_worker_tasks(
+    connection: Connection, schema: SchemaName, pool_id: str, identifiers: Sequence[str]
+) -> None:
+    """Note that the pool has further tasks, if it is registered."""
+    await connection.execute(load("recovery/add_worker_tasks", schema), pool_id, list(identifiers))
+
+
+async def send_heartbeat(
+    connection: Connection,
+    schema: SchemaName,
+    pool_id: str,
+    *,
+    liveness: Liveness,
+    backend_pid: int | None,
+    report: tuple[int, list[int], list[float]] | None,
+    timeout: float,
+) -> tuple[int, float] | None:
+    """Return the session's process id and the server's time, or None if the pool was declared dead.
+
+    `report`: the number of jobs that it has, ids of running jobs, and the seconds since each was started.
+    """
+    values: tuple[Any, ...] = (pool_id, liveness, backend_pid)
+    statement = load("recovery/heartbeat", schema)
+    if report is not None:
+        teach_arrays(connection)
+        statement, values = load("recovery/heartbeat_with_jobs", schema), (*values, *report)
+    row = await connection.fetchrow(statement, *values, timeout=timeout)
+    return None if row is None else (row["pid"], row["server_time"])
+
+
+async def deregister_worker(
+    connection: Connection, schema: SchemaName, pool_id: str, *, timeout: float | None = None
+) -> None:
+    """Remove the row of a pool that has shut down."""
+    await connection.execute(load("recovery/deregister_worker", schema), pool_id, timeout=timeout)
+
+
+# -- the lock ----------------------------------------------------------------------------------------------
+
+
+async def is_direct(connection: Connection, schema: SchemaName, *, timeout: float) -> bool:
+    """Whether the session is the server's own and can keep a lock; behind a pooler it is not."""
+    pid = await connection.fetchval(load("session/backend_pid", schema), timeout=timeout)
+    return bool(pid == connection.get_server_pid())
+
+
+async def lock_worker(connection: Connection, schema: SchemaName, pool_id: str, *, timeout: float) -> bool:
+    """Take the pool's lock for this session; return whether it was free."""
+    statement = load("recovery/lock_worker", schema)
+    return bool(await connection.fetchval(statement, schema.name, pool_id, timeout=timeout))
+
+
+async def unlock_worker(connection: Connection, schema: SchemaName, pool_id: str, *, timeout: float) -> None:
+    """Release the pool's lock."""
+    await connection.fetchval(load("recovery/unlock_worker", schema), schema.name, pool_id, timeout=timeout)
+
+
+async def tune_heartbeat_session(connection: Connection, schema: SchemaName, *, timeout: float) -> None:
+    """Let the server notice soon when this machine is gone."""
+    await connection.fetchrow(load("recovery/tune_heartbeat_session", schema), timeout=timeout)
+
+
+async def end_old_session(connection: Connection, schema: SchemaName, pool_id: str, *, timeout: float) -> int:
+    """Terminate the session that holds the lock although its connection is lost; return how many."""
+    statement = load("recovery/end_old_worker_session", schema)
+    count: int = await connection.fetchval(statement, schema.name, pool_id, timeout=timeout)
+    return count
+
+
+async def end_held_batches(connection: Connection, schema: SchemaName, pool_id: str) -> int:
+    """Terminate the sessions in which a dead pool holds jobs; return how many there were."""
+    count: int = await connection.fetchval(load("recovery/end_held_batches", schema), schema.name, pool_id)
+    return count
+
+
+# -- queries -----------------------------------------------------------------------------------------------
+
+
+async def mark_unreachable_workers(
+    connection: Connection, schema: SchemaName, own_id: str | None
+) -> list[UnreachablePool]:
+    """Find unreachable pools and record since when they are. Call it inside a transaction."""
+    rows = await connection.fetch(load("recovery/mark_unreachable_workers", schema), schema.name, own_id)
+    return [UnreachablePool(row["id"], row["remaining"], row["newly"]) for row in rows]
+
+
+async def list_workers(connection: Connection, schema: SchemaName, *, scan: bool = False) -> WorkerList:
+    """Registered worker pools, with the jobs that each reported.
+
+    A small jobs table is scanned for locked jobs, which finds pools of other runtimes and exact job ids;
+    `scan` does that whatever its size.
+    """
+    teach_arrays(connection)
+    statement = load("recovery/list_workers", schema)
+    rows = await connection.fetch(statement, schema.name, scan, SCANNED_PAGES)
+    is_complete = bool(rows and rows[0]["is_scanned"])
+    summaries = [_summary(row, is_complete) for row in rows if row["id"] is not None]
+    return WorkerList(summaries, is_complete=is_complete)
+
+
+def _summary(row: Row, is_scanned: bool) -> WorkerSummary:
+    remaining = row["remaining"]
+    running = _running(row["running"])
+    state = decode_state(row["state"])
+    jobs_held, job_ids, locked_since = row["jobs_held"], row["job_ids"], _instant(row["locked_since"])
+    if is_scanned:
+        job_ids = sorted([*job_ids, *row["held_ids"]])
+        jobs_held = len(job_ids)
+    elif running:
+        job_ids, locked_since = sorted(job.id for job in running), running[0].started_at
+    return WorkerSummary(
+        id=row["id"],
+        host=row["host"],
+        pid=row["pid"],
+        version=row["version"],
+        tasks=row["tasks"],
+        concurrency=row["concurrency"],
+        liveness=row["liveness"],
+        started_at=_instant(row["started_at"]),
+        last_seen_at=_instant(row["last_seen_at"]),
+        is_alive=row["is_alive"],
+        dead_in=None if remaining is None else max(0.0, remaining),
+        silent_for=row["silent_for"],
+        stalled_for=None if state.stalled_since is None else max(0.0, row["now"] - state.stalled_since),
+        blocked=decode_blockage(row["blocked"], row["now"]),
+        app_version=row["app_version"],
+        lanes=_lanes(row["lanes"]),
+        forbidden_flags=_names(row["forbidden_flags"]),
+        is_listening=state.is_listening,
+        clock=state.clock,
+        executors=state.executors,
+        jobs_held=jobs_held,
+        running=running,
+        job_ids=job_ids,
+        locked_since=locked_since,
+    )
+
+
+def _running(reported: str | None) -> list[RunningJob] | None:
+    if reported is None:
+        return None
+    pairs = msgspec.json.decode(reported, type=list[tuple[int, float]])
+    return [RunningJob(job_id, instant(started)) for job_id, started in pairs]
+
+
+def _lanes(described: str | None) -> list[LaneDescription] | None:
+    return None if described is None else msgspec.json.decode(described, type=list[LaneDescription])
+
+
+def _names(described: str | None) -> list[str] | None:
+    return None if described is None else msgspec.json.decode(described, type=list[str])
+
+
+def _instant(seconds: float | None) -> datetime | None:
+    return None if seconds is None else instant(seconds)
+
+
+# -- the Rust port's table ---------------------------------------------------------------------------------
+
+
+async def may_use_rust_workers(connection: Connection, schema: SchemaName) -> bool | None:
+    """Whether this role may use the Rust port's table of workers; None if there is none."""
+    may_use: bool | None = await connection.fetchval(
+        load("recovery/may_use_rust_workers", schema), schema.name
+    )
+    return may_use
+
+
+async def has_rust_workers(connection: Connection, schema: SchemaName) -> bool:
+    """Whether Rust workers use this schema, as far as the database shows it."""
+    if await connection.fetchval(load("recovery/has_rust_functions", schema), schema.name):
+        return True
+    if not await may_use_rust_workers(connection, schema):
+        return False
+    return bool(await connection.fetchval(load("recovery/has_rust_rows", schema)))
+
+
+async def send_rust_heartbeat(
+    connection: Connection, schema: SchemaName, pool_id: str, pid: int, *, timeout: float
+) -> None:
+    """Write a heartbeat into the Rust port's table."""
+    await connection.execute(load("recovery/rust_heartbeat", schema), pool_id, pid, timeout=timeout)
+
+
+async def deregister_rust_workers(
+    connection: Connection, schema: SchemaName, pool_ids: Sequence[str]
+) -> None:
+    """Remove pools that have ended from the Rust port's table."""
+    await connection.execute(load("recovery/deregister_rust_workers", schema), list(pool_ids))
+
+
+async def delete_old_rust_workers(connection: Connection, schema: SchemaName) -> None:
+    """Remove Python pools without a heartbeat for four hours from the Rust port's table, if there is one."""
+    if await may_use_rust_workers(connection, schema):
+        await connection.execute(load("recovery/delete_old_rust_workers", schema))
+
+
+class RunningTasks(msgspec.Struct, frozen=True):
+    """The Python pools that are alive, and their tasks."""
+
+    pools: list[WorkerSummary]
+    tasks: frozenset[str]
+    has_others: bool
+    """Whether workers of other runtimes may be running."""
+
+    @property
+    def no_worker(self) -> str:
+        """Those that do not have a task which is not in `tasks`, for people."""
+        return "no running Python worker" if self.has_others else "no running worker"
+
+
+async def running_tasks(
+    connection: Connection, schema: SchemaName, workers: WorkerList | None = None
+) -> RunningTasks:
+    """The tasks of running workers; `workers` if they are already listed."""
+    if workers is None:
+        workers = await list_workers(connection, schema)
+    has_others = (
+        not workers.is_complete
+        or any(worker.is_alive is None for worker in workers)
+        or await has_rust_workers(connection, schema)
+    )
+    pools = [worker for worker in workers if worker.is_alive]
+    tasks = frozenset(task for pool in pools for task in pool.tasks or ())
+    return RunningTasks(pools, tasks, has_others)

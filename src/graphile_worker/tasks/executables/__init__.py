@@ -1,0 +1,1 @@
+"""Executable files as tasks."""
