@@ -1,4 +1,7 @@
-"""The application: its tasks, hooks and options in one object, and the state that its lifespan opens."""
+"""The application: its tasks, hooks and options in one object, and the state that its lifespan opens.
+
+`runner` and what is above it import this package. Start in `application`.
+"""
 
 from .application import App
 from .load import as_app, load_app

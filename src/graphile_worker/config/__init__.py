@@ -1,4 +1,7 @@
-"""Reads options from the configuration file, the environment, and the command line or call."""
+"""Options from the configuration file, the environment, and the command line or call.
+
+`client` and what is above it import this package. Start in `resolve`.
+"""
 
 from .resolve import Settings, combine, resolve, resolve_settings
 

@@ -1,1 +1,4 @@
-"""Integrations with other libraries, one module each. Nothing else of this package imports them."""
+"""Integrations with other libraries, one module or package each.
+
+Nothing else in this package imports them. Start with the one for your library.
+"""

@@ -1,6 +1,7 @@
 """Recurring jobs: crontabs and items in code, and the scheduler that adds their jobs.
 
-`crontab` and `from_code` parse, `matcher` and `due` decide, `scheduler` acts.
+`crontab` and `load` parse, `matcher` and `due` decide, `scheduler` acts. `app` and what is above it import
+this package. Start in `due`, which is pure, then `scheduler`.
 """
 
 from .crontab import parse_crontab, read_crontab

@@ -1,1 +1,5 @@
-"""What became of jobs: kept jobs, their results, and the errors of every attempt."""
+"""What became of jobs: records of finished jobs, errors, results, progress, statistics, the audit.
+
+`recovery` and what is above it import this package. Start in `records`, which reads; `worker/write/recorder`
+decides what is written.
+"""

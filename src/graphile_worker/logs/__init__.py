@@ -1,4 +1,7 @@
-"""What a worker reports: its log lines, their format and their destination."""
+"""What a worker logs: its lines, their format and their destination.
+
+`log_plugin` turns events into lines; start there. `client` and what is above it import this package.
+"""
 
 from typing import TYPE_CHECKING
 

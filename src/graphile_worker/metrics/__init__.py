@@ -1,1 +1,4 @@
-"""Metrics for Prometheus: what they are called, how they are counted, and how they are served."""
+"""What workers did and what is waiting, in numbers: per minute in the database, and for Prometheus.
+
+`tasks` and what is above it import this package. Start in `catalogue`, which has every metric.
+"""

@@ -1,4 +1,8 @@
-"""Tasks: how they are defined and loaded, what they get, and how they are called."""
+"""Tasks: how they are defined and loaded, what they get, and how they are called.
+
+`executors`, `worker` and what is above them import this package. Start in `task`; `loading/` finds tasks,
+`executables/` runs files of other languages.
+"""
 
 from .abort_signal import AbortSignal
 from .helpers import JobHelpers, get_current_helpers, get_current_job

@@ -1,1 +1,1 @@
-"""Executable files as tasks."""
+"""Executable files as tasks: one child process per job (TL6). Start in `executable`."""

@@ -1,1 +1,1 @@
-"""Loading."""
+"""Finding tasks: in a folder, a file, a module, or an attribute of one. Start in `load`."""
