@@ -193,14 +193,14 @@ async def test_one_trace_goes_from_a_request_through_jobs_children_retries_and_b
         "graphile_worker.max_attempts": 25,
         "graphile_worker.job_key": "pay:1",
         "graphile_worker.schema": "graphile_worker",
-        "graphile_worker.values.outcome": "failed",
+        "graphile_worker.outcome": "failed",
         "error.type": "ValueError",
     }
     assert (first.status.status_code, first.status.description) == (StatusCode.ERROR, "the bank is closed")
     (event,) = first.events
     assert event.name == "exception"
     assert "the bank is closed" in str((event.attributes or {})["exception.stacktrace"])
-    assert (attributes(second)["graphile_worker.values.outcome"], second.status.status_code) == (
+    assert (attributes(second)["graphile_worker.outcome"], second.status.status_code) == (
         "completed",
         StatusCode.UNSET,
     )
@@ -378,7 +378,7 @@ async def test_other_outcomes_are_no_errors(database_url: str, jobs: Jobs, colle
         await runner.stop()
     for name, outcome in (("process snoozes", "snoozed"), ("process hangs", "interrupted")):
         span = collector.one(name)
-        assert attributes(span)["graphile_worker.values.outcome"] == outcome
+        assert attributes(span)["graphile_worker.outcome"] == outcome
         assert span.status.status_code is StatusCode.UNSET
     assert [event.name for event in collector.one("process hangs").events] == ["interrupted"]
 
