@@ -58,6 +58,7 @@ from graphile_worker.contrib.opentelemetry.tracing import root_starter
 from graphile_worker.database.connections.dsn import Dsn
 from graphile_worker.errors import ConfigError, InvalidArgumentError, JobRefusedError
 from graphile_worker.hooks.events import JobsAdded
+from graphile_worker.metrics.catalogue import INSTRUMENTS
 from support.working import PATIENCE, Jobs, until
 
 RUST_TRACE: dict[str, Any] = {
@@ -476,12 +477,18 @@ async def test_metrics_count_and_time_adds_and_runs(database_url: str, collector
     found: dict[tuple[str, ...], Any] = {}
     data = reader.get_metrics_data()
     assert data is not None
+    declared = {metric.name: metric for metric in INSTRUMENTS}
     for metric in data.resource_metrics[0].scope_metrics[0].metrics:
         points: Any = metric.data.data_points
+        known = declared.pop(metric.name)
+        assert (metric.unit, metric.description) == (known.unit, known.help)
         for point in points:
             labels: Any = point.attributes
+            assert set(known.labels) - {"error.type"} <= set(labels) <= set(known.labels)
+            assert tuple(getattr(point, "explicit_bounds", ())) == known.buckets
             key = [metric.name, labels["messaging.operation.name"], labels["messaging.destination.name"]]
             found[(*key, labels.get("error.type", ""))] = getattr(point, "value", None) or point.count
+    assert declared == {}
     assert found == {
         ("messaging.client.sent.messages", "send", "works", ""): 3,
         ("messaging.client.sent.messages", "send", "fails", ""): 1,
