@@ -1,1 +1,1 @@
-"""What workers count and what is read about the database, for statistics and for Prometheus."""
+"""Metrics for Prometheus: what they are called, how they are counted, and how they are served."""

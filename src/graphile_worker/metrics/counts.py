@@ -149,7 +149,9 @@ class WorkerCounts:
         """By metric, task and the other label; "" if there is none."""
         for metric in TOTALS:
             if "task" not in metric.labels:
-                self.totals[metric.name][""].update(dict.fromkeys(metric.from_zero or ("",), 0.0))
+                self.totals[metric.name][""].update(
+                    dict.fromkeys(metric.from_zero if metric.labels else ("",), 0.0)
+                )
         self.pools: dict[str, LivePool] = {}
         """The pools that run now, by id."""
         self.schemas: set[str] = set()

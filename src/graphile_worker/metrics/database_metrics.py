@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Collection, Iterable
+from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -26,7 +26,7 @@ EVERY = 15.0
 STATEMENT_TIMEOUT = 5.0
 
 
-def collector_of(reader: DatabaseReader, more: Iterable[Family] = ()) -> Collector:
+def collector_of(reader: DatabaseReader, more: Sequence[Family] = ()) -> Collector:
     """Gives a registry what was read last, and `more`.
 
     It describes nothing: a registry takes the gauge `jobs` for the counter `jobs_total` of workers.

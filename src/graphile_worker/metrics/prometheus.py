@@ -27,7 +27,7 @@ from .families import Family, SampleValue, family
 class Collector:
     """What a registry asks for metrics: it gives those that a function returns."""
 
-    def __init__(self, read: Callable[[], Iterable[Family]], described: Iterable[Family] = ()) -> None:
+    def __init__(self, read: Callable[[], Iterable[Family]], described: Sequence[Family] = ()) -> None:
         """`described`: the names of which the registry refuses a second collector."""
         self._read = read
         self._described = described
