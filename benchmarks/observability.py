@@ -26,9 +26,9 @@ from graphile_worker import Hooks, WorkerOptions, run_migrations, run_once
 from graphile_worker.database.embedded import EmbeddedPostgres
 from graphile_worker.hooks import Plugin
 from graphile_worker.hooks.events import PoolOutcomesWritten
-from graphile_worker.metrics.catalogue import DURATION_BUCKETS, WAIT_BUCKETS
+from graphile_worker.metrics.catalogue import DURATION, WAIT
 from graphile_worker.metrics.counts import WorkerCounts
-from graphile_worker.metrics.plugin import PrometheusPlugin
+from graphile_worker.metrics.prometheus import PrometheusPlugin
 from graphile_worker.values.job import Job
 from graphile_worker.values.outcome import COMPLETED, Finished
 
@@ -107,7 +107,7 @@ async def compare(url: str, jobs: int, rounds: int, variants: dict[str, Callable
 
 def cost_of_counting(size: int, tasks: int) -> float:
     """Seconds per job, of the best run."""
-    counts = WorkerCounts(duration_buckets=DURATION_BUCKETS, wait_buckets=WAIT_BUCKETS, max_tasks=200)
+    counts = WorkerCounts(duration_buckets=DURATION.buckets, wait_buckets=WAIT.buckets, max_tasks=200)
     batch = [
         Finished(
             Job(

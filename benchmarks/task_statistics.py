@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 import time
 
-from graphile_worker.metrics.counter import StatisticsCounter
+from graphile_worker.metrics.minutes import StatisticsCounter
 from graphile_worker.values.job import Job
 from graphile_worker.values.outcome import COMPLETED, Finished
 

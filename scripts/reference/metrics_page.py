@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from graphile_worker.metrics.catalogue import (
     DATABASE_METRICS,
-    DURATION_BUCKETS,
+    INSTRUMENTS,
     OUTCOMES,
-    WAIT_BUCKETS,
     WORKER_METRICS,
     Metric,
 )
@@ -21,27 +20,39 @@ def page() -> str:
         text("metrics.md"),
         "## Of a worker process",
         "",
-        *_table(WORKER_METRICS),
+        *_table((metric.full_name, metric) for metric in WORKER_METRICS),
         "",
         f"The label `outcome` of `jobs_total` is {', '.join(f'`{outcome}`' for outcome in OUTCOMES)}.",
         "",
-        f"Buckets of `job_duration_seconds`: {_numbers(DURATION_BUCKETS)} seconds.",
-        "",
-        f"Buckets of `job_wait_seconds`: {_numbers(WAIT_BUCKETS)} seconds.",
-        "",
+        *_buckets(WORKER_METRICS),
         "## Of a database",
         "",
-        *_table(DATABASE_METRICS),
+        *_table((metric.full_name, metric) for metric in DATABASE_METRICS),
+        "",
+        "## Of OpenTelemetry",
+        "",
+        "[Its plugin](../observability/opentelemetry.md#metrics) has these, by its messaging conventions:",
+        "",
+        *_table((metric.name, metric) for metric in INSTRUMENTS),
     ]
     return "\n".join(lines) + "\n"
 
 
-def _table(metrics: Sequence[Metric]) -> list[str]:
+def _table(metrics: Iterable[tuple[str, Metric]]) -> list[str]:
     rows = ["| metric | type | labels | meaning |", "|---|---|---|---|"]
-    for metric in metrics:
+    for name, metric in metrics:
         labels = ", ".join(f"`{label}`" for label in metric.labels)
-        rows.append(f"| `{metric.full_name}` | {metric.kind} | {labels} | {cell(metric.help)} |")
+        rows.append(f"| `{name}` | {metric.kind} | {labels} | {cell(metric.help)} |")
     return rows
+
+
+def _buckets(metrics: Sequence[Metric]) -> list[str]:
+    return [
+        line
+        for metric in metrics
+        if metric.buckets
+        for line in (f"Buckets of `{metric.name}`: {_numbers(metric.buckets)} {metric.unit}.", "")
+    ]
 
 
 def _numbers(values: Sequence[float]) -> str:

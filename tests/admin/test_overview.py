@@ -16,8 +16,8 @@ from graphile_worker import JobSpec, WorkerUtils
 from graphile_worker.admin import AdminApp, Identity, admin_app, everyone_may
 from graphile_worker.admin.hub import hubs_of
 from graphile_worker.admin.service.series import RANGES
-from graphile_worker.metrics.counter import MinuteStatistics, TaskTotals
-from graphile_worker.metrics.write import write_minutes
+from graphile_worker.metrics.catalogue import DASHBOARD_METRICS
+from graphile_worker.metrics.minutes import MinuteStatistics, TaskTotals, write_minutes
 from graphile_worker.values.schema_name import SchemaName
 from support.working import SCHEMA, Gate, Jobs, Workers, until
 
@@ -296,7 +296,7 @@ async def test_metrics_have_help_types_and_bounded_labels(database_url: str, uti
     for name in names:
         assert f"# TYPE {name} gauge" in lines
         assert any(line.startswith(f"# HELP {name} ") for line in lines)
-    assert {"graphile_worker_oldest_ready_job_age_seconds", "graphile_worker_jobs_dead_rows"} <= names
+    assert names == {metric.full_name for metric in DASHBOARD_METRICS}
 
 
 async def test_a_viewer_may_look_and_not_pause(database_url: str) -> None:

@@ -105,7 +105,7 @@ def test_a_mistake_says_what_to_do(name: str, tables: dict[str, Any], message: s
 
 
 def test_our_plugins_have_short_names(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("graphile_worker.metrics.plugin.REGISTRY", CollectorRegistry())
+    monkeypatch.setattr("graphile_worker.metrics.prometheus.REGISTRY", CollectorRegistry())
     ours = [point.name for point in entry_points(group=GROUP) if "graphile_worker" in point.value]
     assert set(ours) == {"loguru", "otel", "prometheus", "sentry", "structlog"}
     assert len(load_plugins(ours, {})) == 5

@@ -58,6 +58,7 @@ from graphile_worker.contrib.opentelemetry.tracing import root_starter
 from graphile_worker.database.connections.dsn import Dsn
 from graphile_worker.errors import ConfigError, InvalidArgumentError, JobRefusedError
 from graphile_worker.hooks.events import JobsAdded
+from graphile_worker.metrics.catalogue import INSTRUMENTS
 from support.working import PATIENCE, Jobs, until
 
 RUST_TRACE: dict[str, Any] = {
@@ -193,14 +194,14 @@ async def test_one_trace_goes_from_a_request_through_jobs_children_retries_and_b
         "graphile_worker.max_attempts": 25,
         "graphile_worker.job_key": "pay:1",
         "graphile_worker.schema": "graphile_worker",
-        "graphile_worker.values.outcome": "failed",
+        "graphile_worker.outcome": "failed",
         "error.type": "ValueError",
     }
     assert (first.status.status_code, first.status.description) == (StatusCode.ERROR, "the bank is closed")
     (event,) = first.events
     assert event.name == "exception"
     assert "the bank is closed" in str((event.attributes or {})["exception.stacktrace"])
-    assert (attributes(second)["graphile_worker.values.outcome"], second.status.status_code) == (
+    assert (attributes(second)["graphile_worker.outcome"], second.status.status_code) == (
         "completed",
         StatusCode.UNSET,
     )
@@ -378,7 +379,7 @@ async def test_other_outcomes_are_no_errors(database_url: str, jobs: Jobs, colle
         await runner.stop()
     for name, outcome in (("process snoozes", "snoozed"), ("process hangs", "interrupted")):
         span = collector.one(name)
-        assert attributes(span)["graphile_worker.values.outcome"] == outcome
+        assert attributes(span)["graphile_worker.outcome"] == outcome
         assert span.status.status_code is StatusCode.UNSET
     assert [event.name for event in collector.one("process hangs").events] == ["interrupted"]
 
@@ -476,12 +477,18 @@ async def test_metrics_count_and_time_adds_and_runs(database_url: str, collector
     found: dict[tuple[str, ...], Any] = {}
     data = reader.get_metrics_data()
     assert data is not None
+    declared = {metric.name: metric for metric in INSTRUMENTS}
     for metric in data.resource_metrics[0].scope_metrics[0].metrics:
         points: Any = metric.data.data_points
+        known = declared.pop(metric.name)
+        assert (metric.unit, metric.description) == (known.unit, known.help)
         for point in points:
             labels: Any = point.attributes
+            assert set(known.labels) - {"error.type"} <= set(labels) <= set(known.labels)
+            assert tuple(getattr(point, "explicit_bounds", ())) == known.buckets
             key = [metric.name, labels["messaging.operation.name"], labels["messaging.destination.name"]]
             found[(*key, labels.get("error.type", ""))] = getattr(point, "value", None) or point.count
+    assert declared == {}
     assert found == {
         ("messaging.client.sent.messages", "send", "works", ""): 3,
         ("messaging.client.sent.messages", "send", "fails", ""): 1,

@@ -30,7 +30,7 @@ MAY_READ_THE_WALL_CLOCK = {
     "values/retry.py": "an example in a message",
     "values/deadlines.py": "an example in a message",
     "cron/task_side.py": "the time of a payload that is only checked",
-    "metrics/counter.py": "where a clock begins that does not jump",
+    "metrics/minutes.py": "where a clock begins that does not jump",
     "metrics/database_reader.py": "says when the database was last read",
     "database/statements/pauses.py": "compares it with the end of a pause",
     "database/statements/write_plan.py": "turns the time that a task asked for into a delay",

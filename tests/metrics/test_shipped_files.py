@@ -14,13 +14,14 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
+from docs.blocks import ROOT
 from graphile_worker.cli.commands.exporter import exporter_command
-from graphile_worker.metrics.catalogue import ALL_METRICS
+from graphile_worker.metrics.catalogue import ALL_METRICS, OUTCOMES
+from graphile_worker.metrics.grafana import dashboard_text
 from support.programs import needed
 
-METRICS = files("graphile_worker.metrics")
-DASHBOARD: dict[str, Any] = json.loads(METRICS.joinpath("grafana.json").read_text("utf-8"))
-ALERTS = METRICS.joinpath("alerts.yml").read_text("utf-8")
+DASHBOARD: dict[str, Any] = json.loads(dashboard_text())
+ALERTS = files("graphile_worker.metrics").joinpath("alerts.yml").read_text("utf-8")
 RULES: list[dict[str, Any]] = yaml.safe_load(ALERTS)["groups"][0]["rules"]
 NAMES = {metric.full_name for metric in ALL_METRICS} | {
     f"{metric.full_name}_{part}"
@@ -28,6 +29,9 @@ NAMES = {metric.full_name for metric in ALL_METRICS} | {
     if metric.kind == "histogram"
     for part in ("bucket", "sum", "count")
 }
+PAGE = (ROOT / "docs" / "observability" / "prometheus.md").read_text()
+UNITS = {"bool", "bytes", "ops", "percentunit", "s", "short"}
+"""As Grafana calls them."""
 PANELS = [panel for panel in DASHBOARD["panels"] if panel["type"] != "row"]
 EXPRESSIONS = {
     **{
@@ -69,12 +73,26 @@ def test_the_dashboard_can_be_imported() -> None:
         place = panel["gridPos"]
         assert place["x"] + place["w"] <= 24
         assert panel["description"]
+        assert panel["fieldConfig"]["defaults"]["unit"] in UNITS
         assert {target["datasource"]["uid"] for target in panel["targets"]} == {"${datasource}"}
+
+
+def test_the_page_about_prometheus_names_metrics_outcomes_and_alerts_that_exist() -> None:
+    expressions = re.findall(r"^\| .* \| `(.*graphile_worker_.*)` \|$", PAGE, re.MULTILINE)
+    assert len(expressions) >= 5
+    for expression in expressions:
+        promql_parser.parse(expression)
+    assert set(re.findall(r"graphile_worker_\w+", PAGE)) <= NAMES
+    assert re.findall(r"^\| `(GraphileWorker\w+)` \|", PAGE, re.MULTILINE) == [
+        rule["alert"] for rule in RULES
+    ]
+    (outcomes,) = re.findall(r"`outcome` is (.*?)\. Times", PAGE, re.DOTALL)
+    assert tuple(re.findall(r"`(\w+)`", outcomes)) == OUTCOMES
 
 
 def test_the_command_prints_them() -> None:
     call = CliRunner().invoke
-    assert json.loads(call(exporter_command, ["--dashboard"]).output) == DASHBOARD
+    assert call(exporter_command, ["--dashboard"]).output == dashboard_text()
     assert call(exporter_command, ["--alerts"]).output == ALERTS
 
 

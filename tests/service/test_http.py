@@ -192,10 +192,11 @@ async def test_two_workers_in_one_program_share_a_server(database_url: str) -> N
         await probe(at, "/livez")
 
 
+@pytest.mark.parametrize("processes", [1, 2])
 async def test_without_the_client_library_metrics_are_missing_and_the_answer_says_why(
-    start: Start, tmp_path: Path
+    start: Start, tmp_path: Path, processes: int
 ) -> None:
-    write_program(tmp_path / "worker.py", "http_port=0")
+    write_program(tmp_path / "worker.py", f"http_port=0, processes={processes}")
     text = "import sys\nsys.modules['prometheus_client'] = None\n" + (tmp_path / "worker.py").read_text()
     (tmp_path / "worker.py").write_text(text)
     at = address_of(start("worker.py").wait_for("ready: "))

@@ -5,9 +5,8 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from graphile_worker.metrics.counter import MinuteStatistics, TaskTotals
+from graphile_worker.metrics.minutes import MinuteStatistics, TaskTotals, write_minutes
 from graphile_worker.metrics.upkeep import FoldHours, FoldMinutes
-from graphile_worker.metrics.write import write_minutes
 from graphile_worker.values.schema_name import SchemaName
 from support.working import SCHEMA
 

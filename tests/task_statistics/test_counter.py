@@ -14,15 +14,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from graphile_worker.history.statistics import bucket_of
-from graphile_worker.metrics.counter import (
+from graphile_worker.metrics.minutes import (
     MINUTES_KEPT,
     SAMPLED,
     MinuteStatistics,
     StatisticsCounter,
     TaskTotals,
-    wait_of,
 )
-from graphile_worker.values.job import Job
+from graphile_worker.values.job import Job, wait_of
 from graphile_worker.values.outcome import COMPLETED, Finished, Kept, Outcome, failed
 from graphile_worker.values.retention import Retention
 from support.cases import looped

@@ -9,15 +9,21 @@ from graphile_worker import JobSpec, WorkerUtils
 from graphile_worker.database.connections.connection import Connection
 from graphile_worker.metrics import backlog
 from graphile_worker.metrics.backlog import MAX_QUEUES, read_queue_depths
-from graphile_worker.metrics.catalogue import GAUGES, Gauge, labelled, written
+from graphile_worker.metrics.catalogue import DATABASE_METRICS, PREFIX
 from graphile_worker.metrics.database_reader import read_ready_gauges, read_table_gauges
+from graphile_worker.metrics.families import Family, gauges_as_text, labelled
 from graphile_worker.values.schema_name import SchemaName
 
 SCHEMA = SchemaName()
 
 
-def _values(gauges: list[Gauge]) -> dict[str, dict[tuple[str, ...], float]]:
-    return {each.name: {tuple(labels.values()): value for labels, value in each.values} for each in gauges}
+def _values(gauges: list[Family]) -> dict[str, dict[tuple[str, ...], float]]:
+    return {
+        each.name.removeprefix(f"{PREFIX}_"): {
+            tuple(value for _, value in sample.labels): sample.value for sample in each.samples
+        }
+        for each in gauges
+    }
 
 
 async def test_gauges_have_known_names_and_the_values_of_the_table(
@@ -29,14 +35,14 @@ async def test_gauges_have_known_names_and_the_values_of_the_table(
     found = await read_ready_gauges(connection, SCHEMA) + await read_table_gauges(
         connection, SCHEMA, max_tasks=1
     )
-    assert {each.name for each in found} <= GAUGES.keys()
     values = _values(found)
+    assert values.keys() <= {metric.name for metric in DATABASE_METRICS}
     assert values["ready_jobs"] == {(): 2}
     assert values["workers"] == {("alive",): 0, ("lost",): 0}
     assert values["jobs"] == {("mail", "ready"): 1, ("mail", "scheduled"): 1, ("other", "ready"): 1}
     assert values["jobs_is_estimate"] == {(): 0}
     assert "queue_jobs" not in values, "there is no named queue"
-    text = written([*labelled(found, {"database": "a"}), *labelled(found, {"database": "b"})])
+    text = gauges_as_text([*labelled(found, {"database": "a"}), *labelled(found, {"database": "b"})])
     assert text.count("# TYPE graphile_worker_jobs gauge") == 1
     assert 'graphile_worker_jobs{database="b",task="mail",state="ready"} 1' in text.splitlines()
 

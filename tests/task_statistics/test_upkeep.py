@@ -11,9 +11,8 @@ import pytest
 
 from graphile_worker.client import WorkerUtils
 from graphile_worker.metrics import backlog, upkeep
-from graphile_worker.metrics.counter import MinuteStatistics
+from graphile_worker.metrics.minutes import MinuteStatistics, write_minutes
 from graphile_worker.metrics.upkeep import DeleteOldStatistics, FoldMinutes, SampleJobs
-from graphile_worker.metrics.write import write_minutes
 from support.working import SCHEMA, Jobs, until
 from task_statistics.tables import NAME, Tables, table_of, totals_of
 

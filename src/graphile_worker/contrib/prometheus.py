@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from ..metrics.database_metrics import DatabaseMetrics
-from ..metrics.plugin import PrometheusPlugin
+from ..metrics.prometheus import PrometheusPlugin
 
 __all__ = ["DatabaseMetrics", "PrometheusPlugin"]

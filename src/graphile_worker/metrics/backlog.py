@@ -1,12 +1,8 @@
-"""What waits in the jobs table, and in named queues.
-
-Reads what is waiting in the jobs table, at a cost that does not depend on its size.
+"""What waits in the jobs table, and in named queues, at a cost that does not depend on the number of jobs.
 
 A small table is read in full, a large one in part. Only if that finds few ready jobs, or none, they are
 counted through the index. Beside a long backlog that would be expensive: the index begins with the entries
 of all jobs that ran since the last vacuum.
-
-How many jobs wait in named queues, at a cost that does not depend on the number of jobs or queues.
 
 Up to 1,000 jobs of a queue are counted through an index; more are estimated from a sample of the jobs table.
 In a schema without the index, which only Node or Rust has used, all are estimated.
@@ -30,7 +26,7 @@ STATES = ("ready", "scheduled", "failed")
 COUNTERS = ("added", "deleted", "updated", "live")
 SCANNED_PAGES = 200  # of the jobs table
 MANY = 5_000  # ready jobs that need not be counted one by one
-COUNTED = 1_000  # jobs of one state that are; more are estimated
+COUNTED = 1_000  # jobs of one state, or of one queue, that are; more are estimated
 
 
 class Backlog(msgspec.Struct, frozen=True):
@@ -97,7 +93,6 @@ MAX_QUEUES = 50
 """Queues that are counted without being named: names of queues have no bound."""
 MAX_ROWS = 200
 """Rows of queues, with the tracks of wide ones."""
-"""Jobs of a queue that are counted."""
 SAMPLED_PAGES = 100
 
 

@@ -1,21 +1,18 @@
 """What the workers and clients of this process do, in plain numbers.
 
-Counts what the workers of this process do, in plain numbers: a lock and a call for each job cost too much.
+A lock and a call for each job would cost too much. Successful jobs, which may be tens of thousands a second,
+are counted by written batch; everything else is rare enough for an event each. All of it happens on the event
+loop; scrapes read from another thread.
 
-Successful jobs, which may be tens of thousands a second, are counted by written batch. Everything else is
-rare enough for an event each. All of it happens on the event loop; scrapes read from another thread.
-
-AddedJobs: counts the jobs that clients and workers of this process add.
-
-Bounds the values of the label `task`: every value is a time series that Prometheus keeps.
+A new counter is declared in the catalogue and counted here, with `WorkerCounts.add`; nothing else names it.
 """
 
 from __future__ import annotations
 
 import logging
 from bisect import bisect_left, bisect_right
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Generic, TypeVar
 
 from ..errors import JobRefusedError
@@ -40,13 +37,38 @@ from ..hooks.events import (
     WorkerGetJobError,
     WorkerRecovered,
 )
-from ..values.job import Job
+from ..values import __version__
+from ..values.job import Job, wait_of, waits_of
 from ..values.outcome import Completed, Finished
 from ..values.spec import CronJob, JobSpec
-from .catalogue import OTHER
-from .counter import wait_of, waits_of
+from .catalogue import (
+    ADDED,
+    BLOCKED,
+    CRON_JOBS,
+    DATABASE_ERRORS,
+    DURATION,
+    EVICTED,
+    FETCHED,
+    INFO,
+    JOBS,
+    LISTENING,
+    OTHER,
+    PREFIX,
+    RECOVERED,
+    RETURNED,
+    RUNNING,
+    SLOTS,
+    WAIT,
+    WORKER_METRICS,
+    Metric,
+)
+from .families import Family, SampleValue, family
 
 T = TypeVar("T")
+Values = Iterator[tuple[tuple[str, ...], float]]
+"""Values of a metric, each with the values of its labels."""
+FEW = 20  # jobs that are counted one by one
+TOTALS = [metric for metric in WORKER_METRICS if metric.kind == "counter" and metric != JOBS]
 
 logger = logging.getLogger("graphile_worker.metrics")
 
@@ -71,9 +93,6 @@ class ByTask(dict[str, T], Generic[T]):
             return self[OTHER]
         made = self[name] = self._make()
         return made
-
-
-FEW = 20  # jobs that are counted one by one
 
 
 class Histogram:
@@ -124,13 +143,15 @@ class WorkerCounts:
         self, *, duration_buckets: Sequence[float], wait_buckets: Sequence[float], max_tasks: int
     ) -> None:
         self.tasks = ByTask(lambda: TaskCounts(duration_buckets, wait_buckets), max_tasks)
-        self.fetched = self.returned = self.evicted = 0
-        self.blocked_seconds = 0.0
-        self.database_errors: Counter[str] = Counter()
-        self.recovered: Counter[str] = Counter()
-        self.cron_jobs: ByTask[Counter[str]] = ByTask(Counter, max_tasks)
-        self.added: ByTask[Counter[str]] = ByTask(Counter, max_tasks)
-        """By task and result."""
+        self.totals = {
+            metric.name: ByTask(lambda: defaultdict[str, float](float), max_tasks) for metric in TOTALS
+        }
+        """By metric, task and the other label; "" if there is none."""
+        for metric in TOTALS:
+            if "task" not in metric.labels:
+                self.totals[metric.name][""].update(
+                    dict.fromkeys(metric.from_zero if metric.labels else ("",), 0.0)
+                )
         self.pools: dict[str, LivePool] = {}
         """The pools that run now, by id."""
         self.schemas: set[str] = set()
@@ -150,16 +171,20 @@ class WorkerCounts:
         on(JobSnoozed, lambda event: self._ended(event.job, "snoozed", event.duration))
         on(JobExpired, lambda event: self._ended(event.job, "expired"))
         on(JobCancelled, self._cancelled)
-        on(PoolJobsFetched, self._fetched)
-        on(PoolJobsReturned, self._returned)
-        on(LocalQueueReturnJobs, self._returned)
-        on(WorkerGetJobError, lambda _: self._database_failed("fetch"))
-        on(PoolListenError, lambda _: self._database_failed("listen"))
-        on(ResetLockedFailure, lambda _: self._database_failed("reset_locked"))
+        on(PoolJobsFetched, lambda event: self.add(FETCHED, event.count))
+        on(PoolJobsReturned, lambda event: self.add(RETURNED, len(event.jobs)))
+        on(LocalQueueReturnJobs, lambda event: self.add(RETURNED, len(event.jobs)))
+        on(WorkerGetJobError, lambda _: self.add(DATABASE_ERRORS, 1, "fetch"))
+        on(PoolListenError, lambda _: self.add(DATABASE_ERRORS, 1, "listen"))
+        on(ResetLockedFailure, lambda _: self.add(DATABASE_ERRORS, 1, "reset_locked"))
         on(WorkerRecovered, self._recovered)
-        on(PoolEvicted, self._evicted)
-        on(PoolLoopBlocked, self._blocked)
+        on(PoolEvicted, lambda event: self.add(EVICTED, len(event.jobs)))
+        on(PoolLoopBlocked, lambda event: self.add(BLOCKED, event.seconds))
         on(PoolReleased, lambda event: self.forget(event.pool_id))
+
+    def add(self, metric: Metric, amount: float = 1, label: str = "") -> None:
+        """Count something that does not belong to a task."""
+        self.totals[metric.name][""][label] += amount
 
     def forget(self, pool_id: str) -> None:
         """The pool has ended; its counters stay."""
@@ -211,26 +236,60 @@ class WorkerCounts:
     def _cancelled(self, event: JobCancelled) -> None:
         self._ended(event.job, "cancelled", event.duration if event.has_started else None)
 
-    # -- the rest ------------------------------------------------------------------------------------------
-
-    def _fetched(self, event: PoolJobsFetched) -> None:
-        self.fetched += event.count
-
-    def _returned(self, event: PoolJobsReturned | LocalQueueReturnJobs) -> None:
-        self.returned += len(event.jobs)
-
-    def _database_failed(self, action: str) -> None:
-        self.database_errors[action] += 1
-
     def _recovered(self, event: WorkerRecovered) -> None:
-        for outcome in ("returned", "failed", "left", "cancelled"):
-            self.recovered[outcome] += len(getattr(event, outcome))
+        for outcome in RECOVERED.from_zero:
+            self.add(RECOVERED, len(getattr(event, outcome)), outcome)
 
-    def _evicted(self, event: PoolEvicted) -> None:
-        self.evicted += len(event.jobs)
+    # -- what Prometheus reads -----------------------------------------------------------------------------
 
-    def _blocked(self, event: PoolLoopBlocked) -> None:
-        self.blocked_seconds += event.seconds
+    def families(self, prefix: str = PREFIX) -> Iterator[Family]:
+        """All metrics of a worker process. Called in another thread than the event loop's."""
+        tasks = list(self.tasks.items())
+        yield family(JOBS, self._outcomes(), prefix)
+        yield _histograms(DURATION, [(task, counts.durations) for task, counts in tasks], prefix)
+        yield _histograms(WAIT, [(task, counts.waits) for task, counts in tasks], prefix)
+        pools = list(self.pools.values())
+        yield family(RUNNING, self._running(pools), prefix)
+        yield family(SLOTS, [((), sum(pool.concurrency for pool in pools))] if pools else (), prefix)
+        yield family(LISTENING, [((), min(pool.is_listening for pool in pools))] if pools else (), prefix)
+        yield family(INFO, [((__version__, schema), 1) for schema in sorted(self.schemas)], prefix)
+        for metric in TOTALS:
+            yield family(metric, self._total(metric), prefix)
+
+    def _outcomes(self) -> Values:
+        for task, counts in list(self.tasks.items()):
+            found = dict.fromkeys(JOBS.from_zero, 0) | dict(counts.outcomes)
+            found["success"] = counts.success
+            for outcome, value in found.items():
+                yield (task, outcome), value
+
+    def _running(self, pools: Sequence[LivePool]) -> Values:
+        if pools:
+            now = Counter(dict.fromkeys(self.tasks, 0))
+            for job in (job for pool in pools for job in pool.running):
+                now[job.task_identifier if job.task_identifier in now else OTHER] += 1
+            for task, number in now.items():
+                yield (task,), number
+
+    def _total(self, metric: Metric) -> Values:
+        for task, found in list(self.totals[metric.name].items()):
+            for label, value in list(found.items()):
+                yield tuple(filter(None, (task, label))), value
+
+
+def _histograms(metric: Metric, histograms: Iterable[tuple[str, Histogram]], prefix: str) -> Family:
+    """One for each task that has run; the buckets of Prometheus include all smaller ones."""
+    found = family(metric, (), prefix)
+    for task, histogram in histograms:
+        counts, below, labels = tuple(histogram.counts), 0, (("task", task),)
+        if not any(counts):  # a task that never ran needs no thirty lines
+            continue
+        for bound, count in zip((*map(repr, histogram.bounds), "+Inf"), counts, strict=True):
+            below += count
+            found.samples.append(SampleValue(f"{found.name}_bucket", (*labels, ("le", bound)), below))
+        found.samples.append(SampleValue(f"{found.name}_count", labels, below))
+        found.samples.append(SampleValue(f"{found.name}_sum", labels, histogram.total))
+    return found
 
 
 def _by_task(finished: Sequence[Finished]) -> Mapping[str, Sequence[Finished]]:
@@ -248,6 +307,8 @@ class AddedJobCounts:
 
     def __init__(self, counts: WorkerCounts) -> None:
         self.counts = counts
+        self._added = counts.totals[ADDED.name]
+        self._recurring = counts.totals[CRON_JOBS.name]
 
     def before(self, specs: Sequence[JobSpec]) -> tuple[Sequence[JobSpec], object]:
         """Keep the specs for `after`."""
@@ -258,6 +319,6 @@ class AddedJobCounts:
         result = "added" if error is None else "refused" if isinstance(error, JobRefusedError) else "error"
         for spec in state if isinstance(state, Sequence) else ():
             if not isinstance(spec, CronJob):
-                self.counts.added[spec.task_identifier][result] += 1
+                self._added[spec.task_identifier][result] += 1
             elif error is None and (jobs is None or jobs):
-                self.counts.cron_jobs[spec.task_identifier]["added"] += 1
+                self._recurring[spec.task_identifier][""] += 1

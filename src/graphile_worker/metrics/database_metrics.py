@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Collection, Iterable, Iterator
+from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -11,9 +11,10 @@ from ..client import make_worker_utils
 from ..database.connections.connection import Connection
 from ..errors import ConfigError
 from ..values.options import WorkerOptions
-from .catalogue import MAX_TASKS, PREFIX, Gauge
-from .client_library import REGISTRY, ClientMetric, GaugeMetricFamily
+from .catalogue import MAX_TASKS
 from .database_reader import DatabaseReader
+from .families import Family
+from .prometheus import REGISTRY, Collector
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
@@ -25,25 +26,12 @@ EVERY = 15.0
 STATEMENT_TIMEOUT = 5.0
 
 
-class DatabaseCollector:
-    """What `prometheus_client` asks for the gauges."""
+def collector_of(reader: DatabaseReader, more: Sequence[Family] = ()) -> Collector:
+    """Gives a registry what was read last, and `more`.
 
-    def __init__(self, reader: DatabaseReader, more: Iterable[Gauge] = ()) -> None:
-        self._reader = reader
-        self._more = tuple(more)
-
-    def describe(self) -> Iterable[ClientMetric]:
-        """Nothing: a registry takes the gauge `jobs` and the counter `jobs_total` of workers for the same."""
-        return ()
-
-    def collect(self) -> Iterator[ClientMetric]:
-        """What was read last."""
-        for each in (*self._more, *self._reader.gauges()):
-            labels = tuple(each.values[0][0]) if each.values else ()
-            family = GaugeMetricFamily(f"{PREFIX}_{each.name}", each.help, labels=labels)
-            for values, number in each.values:
-                family.add_metric([values[label] for label in labels], number)
-            yield family
+    It describes nothing: a registry takes the gauge `jobs` for the counter `jobs_total` of workers.
+    """
+    return Collector(lambda: (*more, *reader.gauges()))
 
 
 class DatabaseMetrics:
@@ -78,7 +66,7 @@ class DatabaseMetrics:
             max_tasks=max_tasks,
             queues=queues,
         )
-        self._collector = DatabaseCollector(self._reader)
+        self._collector = collector_of(self._reader)
 
     async def __aenter__(self) -> Self:
         self._reader.start()
@@ -97,7 +85,7 @@ class DatabaseMetricsPlugin:
 
     def __init__(self) -> None:
         self._reader: DatabaseReader | None = None
-        self._collector: DatabaseCollector | None = None
+        self._collector: Collector | None = None
 
     def install(self, hooks: Hooks) -> None:
         """Nothing to observe."""
@@ -105,7 +93,7 @@ class DatabaseMetricsPlugin:
     async def start(self, worker: WorkerContext) -> None:
         """Read on a connection of its own, which holds the lock."""
         self._reader = own_reader(worker.options, is_exclusive=True)
-        self._collector = DatabaseCollector(self._reader)
+        self._collector = collector_of(self._reader)
         REGISTRY.register(self._collector)
         self._reader.start()
 

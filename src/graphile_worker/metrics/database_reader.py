@@ -1,13 +1,10 @@
 """Gauges about a database: reading them once, and at intervals.
 
-DatabaseReader: reads the gauges about a database at intervals, in the background.
+    ready = await read_ready_gauges(connection, schema)      # 200 pages of the jobs table; every few seconds
+    table = await read_table_gauges(connection, schema)      # as many, and the queues; once a minute will do
 
-A scrape shows what was read last, so it never waits for the database, however often it comes.
-
-Reads the gauges about the database, at a cost that does not depend on the number of jobs.
-
-ready = await read_ready_gauges(connection, schema)      # 200 pages of the jobs table; every few seconds
-table = await read_table_gauges(connection, schema)      # as many, and the queues; once a minute will do
+The cost does not depend on the number of jobs. `DatabaseReader` reads them in the background. A scrape shows
+what was read last, so it never waits for the database, however often it comes.
 """
 
 from __future__ import annotations
@@ -26,13 +23,29 @@ from ..database.statements.inspection import count_by_task
 from ..hooks.faults import Supervised
 from ..values.schema_name import SchemaName
 from .backlog import read_backlog, read_queue_depths
-from .catalogue import MAX_TASKS, READY_CAP, Gauge, gauge
+from .catalogue import (
+    DEAD_ROWS,
+    EXPORTER_UP,
+    JOBS_ARE_ESTIMATED,
+    JOBS_IN_TABLE,
+    LAST_SUCCESS,
+    MAX_TASKS,
+    OLDEST_READY,
+    OTHER,
+    QUEUE_JOBS,
+    READY,
+    READY_CAP,
+    READY_IS_CAPPED,
+    TABLE_BYTES,
+    WORKERS,
+)
+from .families import Family, family, single
 
 COUNTED_PAGES = 100
 """Of the jobs table that are read to count jobs by task; of a larger table, as many are a sample."""
 
 
-async def read_ready_gauges(connection: Connection, schema: SchemaName) -> list[Gauge]:
+async def read_ready_gauges(connection: Connection, schema: SchemaName) -> list[Family]:
     """What changes quickly: ready jobs, the oldest of them, and worker pools."""
     backlog = await read_backlog(connection, schema)
     found = ready_gauges(backlog.ready, backlog.oldest_wait)
@@ -44,7 +57,7 @@ async def read_ready_gauges(connection: Connection, schema: SchemaName) -> list[
 
 async def read_table_gauges(
     connection: Connection, schema: SchemaName, *, queues: Collection[str] = (), max_tasks: int = MAX_TASKS
-) -> list[Gauge]:
+) -> list[Family]:
     """What changes slowly: jobs by task and state, waiting jobs by queue, the size of the table.
 
     `queues`: names of queues with a label of their own. Without names, all queues if they are few.
@@ -53,32 +66,32 @@ async def read_table_gauges(
     depths = await read_queue_depths(connection, schema, queues)
     (row,) = await connection.fetch(load("statistics/table_state", schema), f"{schema.quoted}._private_jobs")
     by_task = [
-        ({"task": task, "state": state}, float(count))
+        ((task, state), float(count))
         for task, states in bounded(counts, max_tasks).items()
         for state, count in states.items()
     ]
-    by_queue = [({"queue": name}, float(depth)) for name, depth in depths.items()]
+    by_queue = [((name,), float(depth)) for name, depth in depths.items()]
     return [
-        Gauge("jobs", by_task),
-        gauge("jobs_is_estimate", float(is_estimate)),
-        *([Gauge("queue_jobs", by_queue)] if by_queue else []),
-        gauge("jobs_table_bytes", row["bytes"]),
-        gauge("jobs_dead_rows", row["dead_rows"]),
+        family(JOBS_IN_TABLE, by_task),
+        single(JOBS_ARE_ESTIMATED, float(is_estimate)),
+        *([family(QUEUE_JOBS, by_queue)] if by_queue else []),
+        single(TABLE_BYTES, row["bytes"]),
+        single(DEAD_ROWS, row["dead_rows"]),
     ]
 
 
-def ready_gauges(ready: int, oldest_wait: float) -> list[Gauge]:
+def ready_gauges(ready: int, oldest_wait: float) -> list[Family]:
     """How many jobs are ready, and since when the oldest is."""
     return [
-        gauge("oldest_ready_job_age_seconds", oldest_wait),
-        gauge("ready_jobs", min(ready, READY_CAP)),
-        gauge("ready_jobs_is_capped", float(ready >= READY_CAP)),
+        single(OLDEST_READY, oldest_wait),
+        single(READY, min(ready, READY_CAP)),
+        single(READY_IS_CAPPED, float(ready >= READY_CAP)),
     ]
 
 
-def pool_gauges(alive: int, lost: int) -> list[Gauge]:
+def pool_gauges(alive: int, lost: int) -> list[Family]:
     """How many worker pools there are."""
-    return [Gauge("workers", [({"state": "alive"}, float(alive)), ({"state": "lost"}, float(lost))])]
+    return [family(WORKERS, [(("alive",), float(alive)), (("lost",), float(lost))])]
 
 
 async def count_pools(connection: Connection, schema: SchemaName) -> dict[str, int]:
@@ -91,7 +104,7 @@ def bounded(counts: Mapping[str, Mapping[str, int]], most: int) -> dict[str, Cou
     """The tasks with the most jobs; the rest is `other`."""
     found: dict[str, Counter[str]] = {}
     for task in sorted(counts, key=lambda task: -sum(counts[task].values())):
-        name = task if len(found) < most else "other"
+        name = task if len(found) < most else OTHER
         found.setdefault(name, Counter()).update(counts[task])
     return found
 
@@ -132,8 +145,8 @@ class DatabaseReader:
         self._queues = queues
         self._keeps_connection = keeps_connection
         self._is_exclusive = is_exclusive
-        self._ready: Sequence[Gauge] = ()
-        self._table: Sequence[Gauge] = ()
+        self._ready: Sequence[Family] = ()
+        self._table: Sequence[Family] = ()
         self._table_read_at = -TABLE_EVERY
         self._succeeded_at: float | None = None  # by the monotonic clock
         self._last_success = 0.0  # by the wall clock, for people
@@ -151,13 +164,13 @@ class DatabaseReader:
         """Read no more."""
         await self._loop.stop()
 
-    def gauges(self) -> list[Gauge]:
+    def gauges(self) -> list[Family]:
         """What is known; may be called from any thread. Old values are withdrawn."""
         if not self._has_turn:
             return []
         found = [
-            gauge("exporter_up", float(self.is_up)),
-            gauge("exporter_last_success_timestamp_seconds", self._last_success),
+            single(EXPORTER_UP, float(self.is_up)),
+            single(LAST_SUCCESS, self._last_success),
         ]
         since = self._succeeded_at
         if since is None or time.monotonic() - since > WITHDRAWN_AFTER * self._every:

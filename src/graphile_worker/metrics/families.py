@@ -1,21 +1,18 @@
-"""Metrics as plain values, and as text for Prometheus.
-
-Families of metrics as plain values, which worker processes send to the process that serves all of them.
+"""Families of metrics as plain values: of one process, of several added up, and as text.
 
 Counters and histograms of all processes are added up. Gauges of this package know how they are merged; those
 of the application get the label `pid`. What a process counted stays when it ends; its gauges vanish.
 
-Reads the registry of a process as plain values, and writes such values as text for Prometheus.
+Nothing here needs the package prometheus_client.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from .catalogue import ALL_METRICS
-from .client_library import ClientMetric, CollectorRegistry, rendered
+from .catalogue import ALL_METRICS, PREFIX, Metric
 
 ADDED_UP = ("counter", "histogram", "summary")
 MERGED = {metric.full_name: metric.merge for metric in ALL_METRICS if metric.kind == "gauge"}
@@ -32,12 +29,68 @@ class SampleValue(msgspec.Struct, array_like=True):
 
 
 class Family(msgspec.Struct):
-    """One metric with all of its values."""
+    """One metric with all of its values. A counter is called as its values are, without `_total`."""
 
     name: str
     kind: str
     help: str
     samples: list[SampleValue]
+
+
+def family(
+    metric: Metric, values: Iterable[tuple[Iterable[str], float]] = (), prefix: str = PREFIX
+) -> Family:
+    """A metric with values, each with the values of its labels; for a histogram, add the samples."""
+    name = f"{prefix}_{metric.name}"
+    samples = [
+        SampleValue(name, tuple(zip(metric.labels, labels, strict=True)), value) for labels, value in values
+    ]
+    return Family(name.removesuffix("_total"), metric.kind, metric.help, samples)
+
+
+def single(metric: Metric, value: float, *labels: str) -> Family:
+    """A metric with one value."""
+    return family(metric, [(labels, value)])
+
+
+def labelled(families: Iterable[Family], labels: Mapping[str, str]) -> list[Family]:
+    """The same families with more labels, which come first."""
+    more = tuple(labels.items())
+    return [
+        Family(
+            each.name,
+            each.kind,
+            each.help,
+            [SampleValue(sample.name, more + sample.labels, sample.value) for sample in each.samples],
+        )
+        for each in families
+    ]
+
+
+def gauges_as_text(gauges: Iterable[Family]) -> str:
+    """The text that Prometheus reads, families of one name together."""
+    merged: dict[str, list[Family]] = {}
+    for each in gauges:
+        merged.setdefault(each.name, []).append(each)
+    lines: list[str] = []
+    for name, same in merged.items():
+        lines += (f"# HELP {name} {same[0].help}", f"# TYPE {name} {same[0].kind}")
+        lines += (
+            f"{name}{_label_text(sample.labels)} {sample.value:.10g}"
+            for each in same
+            for sample in each.samples
+        )
+    return "\n".join(lines) + "\n"
+
+
+def _label_text(labels: Labels) -> str:
+    if not labels:
+        return ""
+    return "{" + ",".join(f'{name}="{_escaped(value)}"' for name, value in labels) + "}"
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
 def add_up(parts: Mapping[int, Sequence[Family]], ended: Iterable[Family] = ()) -> list[Family]:
@@ -82,43 +135,3 @@ class _Merged:
         first = self._first
         samples = [SampleValue(name, labels, value) for (name, labels), value in self._values.items()]
         return Family(first.name, first.kind, first.help, samples)
-
-
-def families_of(registry: CollectorRegistry) -> list[Family]:
-    """Everything in the registry, also the metrics of the application."""
-    return [
-        Family(
-            metric.name,
-            metric.type,
-            metric.documentation,
-            [
-                SampleValue(sample.name, tuple(sample.labels.items()), float(sample.value))
-                for sample in metric.samples
-            ],
-        )
-        for metric in registry.collect()
-    ]
-
-
-def text_of(families: Sequence[Family]) -> bytes:
-    """The text that Prometheus reads."""
-    registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Fixed(families))
-    return rendered(registry)
-
-
-class _Fixed:
-    """A collector of values that are known already."""
-
-    def __init__(self, families: Sequence[Family]) -> None:
-        self._families = families
-
-    def describe(self) -> Sequence[ClientMetric]:
-        return []
-
-    def collect(self) -> Iterator[ClientMetric]:
-        for family in self._families:
-            metric = ClientMetric(family.name, family.help, family.kind)
-            for sample in family.samples:
-                metric.add_sample(sample.name, dict(sample.labels), sample.value)
-            yield metric

@@ -6,10 +6,11 @@ import asyncio
 import signal
 from typing import Any
 
-from ..metrics.catalogue import gauge
-from ..metrics.client_library import REGISTRY
-from ..metrics.database_metrics import DatabaseCollector, own_reader
+from ..metrics.catalogue import INFO
+from ..metrics.database_metrics import collector_of, own_reader
 from ..metrics.database_reader import DatabaseReader
+from ..metrics.families import single
+from ..metrics.prometheus import REGISTRY
 from ..values import __version__
 from ..values.options import WorkerOptions
 from .http.plugin import METRICS_TYPE, PATHS
@@ -32,9 +33,7 @@ async def export(options: WorkerOptions, address: str, port: int, **values: Any)
         loop.add_signal_handler(number, stop, number)
     listening = bind(address, port)
     reader = own_reader(options, **values)
-    REGISTRY.register(
-        DatabaseCollector(reader, [gauge("info", 1, {"version": __version__, "schema": options.schema})])
-    )
+    REGISTRY.register(collector_of(reader, [single(INFO, 1, __version__, options.schema)]))
 
     async def answer(request: Request) -> Response:
         return await _answer(request, reader)

@@ -419,7 +419,7 @@ class WorkerBuilder:
         return RetentionPolicy(options.history, default=Retention(retention), tasks=tasks)
 
     def make_recovery(self, pool: WorkerPool) -> Recovery:
-        from ..metrics.write import StatisticsWriter
+        from ..metrics.minutes import StatisticsWriter
         from ..recovery.service import Recovery
 
         options = self.options

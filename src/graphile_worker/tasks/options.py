@@ -29,7 +29,7 @@ import msgspec
 from ..errors import ConfigError, InvalidArgumentError, PayloadError
 from ..values.concurrency import Limit, unique_limits
 from ..values.deadlines import TimeLimit, expiry_of
-from ..values.job import Job
+from ..values.job import Job, wait_of
 from ..values.outcome import FailureHandler
 from ..values.retention import Retention, check_keep
 from ..values.retry import JobDirective, Retry, check_period
@@ -216,7 +216,6 @@ def check_expiry_first(
 
     Both times are the database's, so the clock of this machine does not matter.
     """
-    from ..metrics.counter import wait_of
 
     def invoke_unless_expired(payload: Any, helpers: JobHelpers) -> Any:
         waited = wait_of(helpers.job)
@@ -229,8 +228,6 @@ def check_expiry_first(
 
 def check_job_expiry(job: Job) -> None:
     """Raise JobHasExpired if the job itself says so; both times are the database's."""
-    from ..metrics.counter import wait_of
-
     expiry = expiry_of(job.raw_flags)
     if expiry is None or job.raw_locked_at is None:
         return

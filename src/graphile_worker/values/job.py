@@ -7,6 +7,7 @@ Pause: what an operator has paused, for how long and why.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextvars import ContextVar
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -17,6 +18,7 @@ from ..errors import PayloadError
 from .payload import half_surrogate_in
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+LONGEST_WAIT = 1e9  # seconds; more comes from a run_at of infinity
 
 current_helpers: ContextVar[Any] = ContextVar("graphile_worker_current_helpers")
 """The JobHelpers of the job that runs in this context; here, because lower layers need the job for logs."""
@@ -140,6 +142,29 @@ def instant(seconds: float) -> datetime:
         return _EPOCH + timedelta(microseconds=round(seconds * 1_000_000))
     except OverflowError:
         return (datetime.max if seconds > 0 else datetime.min).replace(tzinfo=UTC)
+
+
+def wait_of(job: Job) -> float:
+    """Seconds from the time when the job could run until a pool locked it, by the clock that locked it."""
+    locked_at, since, created_at = job.raw_locked_at, job.raw_run_at, job.raw_created_at
+    if locked_at is None:
+        return 0.0
+    if created_at is not None and created_at > since:
+        since = created_at
+    wait = locked_at - since
+    return wait if 0.0 < wait < LONGEST_WAIT else 0.0
+
+
+def waits_of(jobs: Iterable[Job]) -> list[float]:
+    """The same for many jobs, without a call for those that were only fetched, as nearly all are."""
+    return [
+        wait_of(job)
+        if job.raw_locked_at is None or job.raw_created_at is not None
+        else wait
+        if 0.0 < (wait := job.raw_locked_at - job.raw_run_at) < LONGEST_WAIT
+        else 0.0
+        for job in jobs
+    ]
 
 
 def _shortened(text: str, limit: int = 200) -> str:

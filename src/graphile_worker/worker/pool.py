@@ -19,7 +19,7 @@ from ..errors import ConfigError, WorkerStoppedError
 from ..errors.text import describe
 from ..hooks import Hooks
 from ..hooks.events import PoolCreated, PoolFatalError, PoolLoopBlocked, WorkerGetJobError
-from ..metrics.counter import StatisticsCounter
+from ..metrics.minutes import StatisticsCounter
 from ..recovery.blocked_batches import OpenBatch
 from ..recovery.lease import Lease
 from ..recovery.registry.blocked_loop import LoopBlockage

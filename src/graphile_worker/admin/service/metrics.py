@@ -7,8 +7,9 @@ import time
 from collections.abc import Sequence
 
 from ...database.connections.errors import explained
-from ...metrics.catalogue import Gauge, gauge, labelled, written
+from ...metrics.catalogue import EXPORTER_UP, INFO, LAST_SUCCESS
 from ...metrics.database_reader import pool_gauges, read_table_gauges, ready_gauges
+from ...metrics.families import Family, gauges_as_text, labelled, single
 from ...values import __version__
 from ..hub import Hub
 from ..models.overview import Sample
@@ -32,11 +33,11 @@ async def read_metrics(hubs: Sequence[Hub], queues: Sequence[str] = ()) -> str:
     parts = [
         labelled(await _of(hub, queues), {} if is_one else {"database": hub.database.name}) for hub in hubs
     ]
-    return written(each for part in parts for each in part)
+    return gauges_as_text(each for part in parts for each in part)
 
 
-async def _of(hub: Hub, queues: Sequence[str]) -> list[Gauge]:
-    found: list[Gauge] = []
+async def _of(hub: Hub, queues: Sequence[str]) -> list[Family]:
+    found: list[Family] = []
     last, is_up = 0.0, False
     try:
         sample = await hub.current(max_age=MAX_AGE)
@@ -49,19 +50,19 @@ async def _of(hub: Hub, queues: Sequence[str]) -> list[Gauge]:
         logger.debug("no metrics: %s", explained(error))
     return [
         *found,
-        gauge("info", 1, {"version": __version__, "schema": hub.database.schema.name}),
-        gauge("exporter_up", float(is_up)),
-        gauge("exporter_last_success_timestamp_seconds", last),
+        single(INFO, 1, __version__, hub.database.schema.name),
+        single(EXPORTER_UP, float(is_up)),
+        single(LAST_SUCCESS, last),
     ]
 
 
-def _of_sample(sample: Sample) -> list[Gauge]:
+def _of_sample(sample: Sample) -> list[Family]:
     found = ready_gauges(sample.ready.value, sample.oldest_wait)
     if sample.workers is not None:
         found += pool_gauges(sample.workers, sample.unreachable)
     return found
 
 
-async def _of_table(hub: Hub, queues: Sequence[str]) -> list[Gauge]:
+async def _of_table(hub: Hub, queues: Sequence[str]) -> list[Family]:
     async with hub.database.read() as connection:
         return await read_table_gauges(connection, hub.database.schema, queues=queues)

@@ -53,9 +53,9 @@ from ..support.parameters import APP_OPTION, CONFIG_OPTION, CONNECTION_OPTION, J
     help="Tasks with a label of their own; the others are counted together.",
 )
 @click.option(
-    "--dashboard", "file", flag_value="grafana.json", help="Print a dashboard for Grafana, and exit."
+    "--dashboard", "printed", flag_value="dashboard", help="Print a dashboard for Grafana, and exit."
 )
-@click.option("--alerts", "file", flag_value="alerts.yml", help="Print alert rules for Prometheus, and exit.")
+@click.option("--alerts", "printed", flag_value="alerts", help="Print alert rules for Prometheus, and exit.")
 @JSON_OPTION
 @click.pass_context
 def exporter_command(
@@ -66,7 +66,7 @@ def exporter_command(
     every: float,
     queues: tuple[str, ...],
     max_tasks: int,
-    file: str | None,
+    printed: str | None,
     as_json: bool,
     **_: Any,
 ) -> int:
@@ -81,8 +81,8 @@ def exporter_command(
     graphile-worker exporter --dashboard > graphile-worker.json
     graphile-worker exporter --alerts > graphile-worker.yml
     """
-    if file is not None:
-        click.echo(files("graphile_worker.metrics").joinpath(file).read_text("utf-8"), nl=False)
+    if printed is not None:
+        click.echo(_dashboard() if printed == "dashboard" else _alerts(), nl=False)
         return 0
     settings = load_settings(ctx, {"http_port": http_port, "http_address": http_address})
     start_logging(settings, quiet=as_json)
@@ -110,14 +110,27 @@ def exporter_command(
     return end_by_signal(number)
 
 
+def _dashboard() -> str:
+    from ...metrics.grafana import dashboard_text
+
+    return dashboard_text()
+
+
+def _alerts() -> str:
+    return files("graphile_worker.metrics").joinpath("alerts.yml").read_text("utf-8")
+
+
 async def _read(settings: Settings, queues: Collection[str], max_tasks: int) -> dict[str, Any]:
     """The gauges by name, each with its values and their labels."""
+    from ...metrics.catalogue import PREFIX
     from ...metrics.database_reader import read_ready_gauges, read_table_gauges
 
     async with utils_for(settings) as utils, utils.pool.acquire() as connection:
         ready = await read_ready_gauges(connection, utils.schema)
         table = await read_table_gauges(connection, utils.schema, queues=queues, max_tasks=max_tasks)
     return {
-        each.name: [{"labels": dict(labels), "value": value} for labels, value in each.values]
+        each.name.removeprefix(f"{PREFIX}_"): [
+            {"labels": dict(sample.labels), "value": sample.value} for sample in each.samples
+        ]
         for each in (*ready, *table)
     }

@@ -22,7 +22,7 @@ SERVER_PORT = "server.port"
 
 ATTEMPT = "graphile_worker.attempt"
 MAX_ATTEMPTS = "graphile_worker.max_attempts"
-OUTCOME = "graphile_worker.values.outcome"
+OUTCOME = "graphile_worker.outcome"
 JOB_KEY = "graphile_worker.job_key"
 QUEUE_NAME = "graphile_worker.queue_name"
 SCHEMA = "graphile_worker.schema"

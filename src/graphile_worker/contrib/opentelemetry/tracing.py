@@ -14,11 +14,18 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from typing import Any
 
 from opentelemetry.context import Context
-from opentelemetry.metrics import MeterProvider, Observation, get_meter_provider
+from opentelemetry.metrics import (
+    CallbackOptions,
+    Histogram,
+    Meter,
+    MeterProvider,
+    Observation,
+    get_meter_provider,
+)
 from opentelemetry.trace import (
     NonRecordingSpan,
     Span,
@@ -30,12 +37,11 @@ from opentelemetry.trace import (
     get_tracer,
 )
 
+from ...metrics.catalogue import CONSUMED_MESSAGES, PROCESS_DURATION, SEND_DURATION, SENT_MESSAGES, Metric
 from ...values import __version__
 from .attributes import DESTINATION, ERROR_TYPE, OPERATION, SYSTEM
 from .carried import ROOT
 
-BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0)
-"""Seconds; those that the conventions advise."""
 _Labels = tuple[str | None, str | None]
 """Task and type of the error."""
 _NOT_SET = {"NoOpMeterProvider", "_ProxyMeterProvider"}
@@ -49,30 +55,14 @@ class Instruments:
         # Counted here and read at each export, because the SDK takes far longer to count.
         self._sent: Counter[_Labels] = Counter()
         self._consumed: Counter[_Labels] = Counter()
-        meter.create_observable_counter(
-            "messaging.client.sent.messages",
-            [lambda _: _observations("send", self._sent)],
-            "{message}",
-            "Jobs that were to be added.",
-        )
-        meter.create_observable_counter(
-            "messaging.client.consumed.messages",
-            [lambda _: _observations("process", self._consumed)],
-            "{message}",
-            "Jobs that were run.",
-        )
-        self._send_duration = meter.create_histogram(
-            "messaging.client.operation.duration",
-            "s",
-            "How long it took to add jobs.",
-            explicit_bucket_boundaries_advisory=BUCKETS,
-        )
-        self._process_duration = meter.create_histogram(
-            "messaging.process.duration",
-            "s",
-            "How long jobs ran.",
-            explicit_bucket_boundaries_advisory=BUCKETS,
-        )
+        for counter, operation, counts in (
+            (SENT_MESSAGES, "send", self._sent),
+            (CONSUMED_MESSAGES, "process", self._consumed),
+        ):
+            observe = partial(_observations, operation, counts)
+            meter.create_observable_counter(counter.name, [observe], counter.unit, counter.help)
+        self._send_duration = _histogram(meter, SEND_DURATION)
+        self._process_duration = _histogram(meter, PROCESS_DURATION)
 
     def sent(self, task: str | None, count: int, seconds: float, error: str | None) -> None:
         """Count one add."""
@@ -91,7 +81,13 @@ def instruments_of(provider: MeterProvider | None) -> Instruments | None:
     return None if type(chosen).__name__ in _NOT_SET else Instruments(chosen)
 
 
-def _observations(operation: str, counts: Counter[_Labels]) -> list[Observation]:
+def _histogram(meter: Meter, metric: Metric) -> Histogram:
+    return meter.create_histogram(
+        metric.name, metric.unit, metric.help, explicit_bucket_boundaries_advisory=metric.buckets
+    )
+
+
+def _observations(operation: str, counts: Counter[_Labels], _: CallbackOptions) -> list[Observation]:
     found = list(counts.items())  # in the thread of the exporter
     return [Observation(count, _labels(operation, task, error)) for (task, error), count in found]
 

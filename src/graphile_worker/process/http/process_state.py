@@ -55,7 +55,7 @@ class ProcessState:
 def metrics_plugins(*, of_database: bool) -> list[Plugin]:
     """What measures; nothing without the package, unless the database is to be measured."""
     try:
-        from ...metrics.plugin import PrometheusPlugin
+        from ...metrics.prometheus import PrometheusPlugin
     except ImportError as error:
         if of_database:
             raise ConfigError(f"database_metrics: {error}") from error
@@ -70,7 +70,7 @@ def metrics_plugins(*, of_database: bool) -> list[Plugin]:
 async def own_text(registry: CollectorRegistry | None) -> bytes | None:
     """As text; None without the package."""
     try:
-        from ...metrics.client_library import REGISTRY, rendered
+        from ...metrics.prometheus import REGISTRY, rendered
     except ImportError:
         return None
     # In a thread, because collectors of the application may take their time.
@@ -80,8 +80,7 @@ async def own_text(registry: CollectorRegistry | None) -> bytes | None:
 async def own_families() -> list[Family] | None:
     """As values, for the process that serves all of them; None without the package."""
     try:
-        from ...metrics.client_library import REGISTRY
-        from ...metrics.families import families_of
+        from ...metrics.prometheus import REGISTRY, families_of
     except ImportError:
         return None
     return await asyncio.to_thread(call_guarded, families_of, REGISTRY)

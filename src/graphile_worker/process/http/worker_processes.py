@@ -119,7 +119,7 @@ class WorkerProcesses:
     async def metrics(self) -> bytes | None:
         """The metrics of all of them in one text; None without the client library."""
         try:
-            from ...metrics.families import text_of
+            from ...metrics.prometheus import text_of
         except ImportError:
             return None
         processes = list(self._connected)

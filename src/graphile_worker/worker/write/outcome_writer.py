@@ -25,7 +25,7 @@ from ...errors.text import message_of
 from ...history.partitions import is_partition_missing
 from ...hooks.redaction import Redactor
 from ...logs.job_context import job_fields
-from ...metrics.counter import StatisticsCounter
+from ...metrics.minutes import StatisticsCounter
 from ...recovery.orphaned_jobs import still_locked
 from ...values.job import Job
 from ...values.outcome import Expired, Failed, Finished, Interrupted, Snoozed, failed

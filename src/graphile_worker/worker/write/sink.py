@@ -20,7 +20,7 @@ from ...database.connections.retry import Backoff, Delays
 from ...errors import JobError
 from ...hooks.faults import is_our_end
 from ...hooks.redaction import Redactor
-from ...metrics.counter import StatisticsCounter
+from ...metrics.minutes import StatisticsCounter
 from ...values.outcome import Finished, queues_of
 from ..context import PoolContext
 from ..held.batches import HeldBatches
