@@ -1,4 +1,4 @@
 """What workers did and what is waiting, in numbers: per minute in the database, and for Prometheus.
 
-`tasks` and what is above it import this package. Start in `catalogue`, which has every metric.
+`worker` and what is above it import this package. Start in `catalogue`, which has every metric.
 """
