@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from .client import add_job_adhoc as add_job_adhoc
     from .client import make_worker_utils as make_worker_utils
     from .client import run_migrations as run_migrations
-    from .client.awaitable import AwaitableContext as AwaitableContext
     from .client.background import SyncConnection as SyncConnection
     from .client.following import JobRecord as JobRecord
     from .client.following import JobStatus as JobStatus
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from .client.sync_handle import SyncJobHandle as SyncJobHandle
     from .client.sync_handle import SyncJobReference as SyncJobReference
     from .client.sync_worker_utils import SyncWorkerUtils as SyncWorkerUtils
+    from .config.awaitable import AwaitableContext as AwaitableContext
     from .cron import CronItem as CronItem
     from .cron import CronItemOptions as CronItemOptions
     from .cron import ParsedCronItem as ParsedCronItem
@@ -127,7 +127,6 @@ export_lazily(
         "app": "App",
         "app.application": "Lifespan",
         "client": "WorkerUtils add_job_adhoc make_worker_utils run_migrations",
-        "client.awaitable": "AwaitableContext",
         "client.background": "SyncConnection",
         "client.following": "JobRecord JobStatus",
         "client.handle": "JobHandle JobReference",
@@ -135,6 +134,7 @@ export_lazily(
         "client.sync_api": "make_sync_worker_utils",
         "client.sync_handle": "SyncJobHandle SyncJobReference",
         "client.sync_worker_utils": "SyncWorkerUtils",
+        "config.awaitable": "AwaitableContext",
         "cron": "CronItem CronItemOptions ParsedCronItem parse_cron_items parse_crontab",
         "cron.item": "ParsedCronOptions",
         "database.migrations": "MigrationReport",

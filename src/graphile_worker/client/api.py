@@ -13,6 +13,7 @@ from datetime import timedelta
 from typing import Any, TypeVar, Unpack, overload
 from weakref import WeakSet
 
+from ..config.awaitable import AwaitableContext
 from ..config.calls import call_hooks, call_options
 from ..database.connections.connection import AnyPool, Pool
 from ..database.connections.dsn import Dsn
@@ -23,7 +24,6 @@ from ..values.clock import Clock
 from ..values.job import Job
 from ..values.options import CLIENT_OPTIONS, ClientOptionValues, WorkerOptions
 from ..values.spec import JobOptions, JobSpec, TaskLike
-from .awaitable import AwaitableContext
 from .worker_utils import WorkerUtils
 
 P = TypeVar("P")

@@ -20,9 +20,9 @@ from contextlib import AbstractAsyncContextManager, contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakSet
 
+from ..config.awaitable import AwaitableContext
 from ..database.connections.connection import Connection, Row
 from ..errors import ConnectionFailedError, GraphileWorkerError
-from .awaitable import AwaitableContext
 
 if TYPE_CHECKING:
     from .worker_utils import WorkerUtils

@@ -21,10 +21,12 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Coroutine
+from datetime import datetime
 from typing import Any, TypeVar
 
 from ..errors import WorkerStoppedError
 from ..errors.text import summarize
+from ..values.clock import Clock, SystemClock
 
 T = TypeVar("T")
 
@@ -228,3 +230,37 @@ class Supervised:
             return
         report(logger, "the asyncio task %r ended unexpectedly and is started again", self.name, error=fault)
         self.start()
+
+
+class GuardedClock:
+    """A clock of the application. What it raises is logged, and the machine's clock is used instead."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._machine = SystemClock()
+
+    def now(self) -> datetime:
+        """The wall time."""
+        try:
+            return self._clock.now()
+        except BaseException as error:
+            report(logger, "the clock failed", error=error)
+            return self._machine.now()
+
+    def monotonic(self) -> float:
+        """Seconds that never go backwards."""
+        try:
+            return self._clock.monotonic()
+        except BaseException as error:
+            report(logger, "the clock failed", error=error)
+            return self._machine.monotonic()
+
+    async def sleep(self, seconds: float) -> None:
+        """Sleep for this many seconds."""
+        try:
+            await self._clock.sleep(seconds)
+        except BaseException as error:
+            if is_our_end(error):
+                raise
+            report(logger, "the clock failed", error=error)
+            await asyncio.sleep(seconds)

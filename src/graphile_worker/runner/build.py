@@ -22,6 +22,7 @@ from ..database.migrations.run import migrate
 from ..database.statements.fetch import is_anything_waiting
 from ..errors import ConfigError
 from ..hooks import Events, Plugin, WorkerContext
+from ..hooks.faults import GuardedClock
 from ..logs.log_plugin import LogPlugin
 from ..tasks.executables.group_guard import guard
 from ..tasks.injection import check_extensions
@@ -31,10 +32,9 @@ from ..values import __version__
 from ..values.clock import Clock, SystemClock, is_led
 from ..values.component_options import executors_of
 from ..values.concurrency import lanes_of, merged_lanes
-from ..values.options import WorkerOptions
+from ..values.options import WorkerOptions, pool_size
 from ..values.retention import Retention, RetentionPolicy
 from ..worker.plan import LanePlan, PoolPlan, check_limits, plan_lanes
-from .services import GuardedClock, pool_size
 
 if TYPE_CHECKING:
     from ..app.application import App

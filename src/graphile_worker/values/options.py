@@ -359,3 +359,18 @@ class OptionsWithPlugins(WorkerOptionValues, total=False):
     """Options of a `WorkerOptions` object. The argument `plugins` of calls takes objects too."""
 
     plugins: Sequence[str] | None
+
+
+def pool_size(options: WorkerOptions) -> int:
+    """The size of a worker's connection pool; the heartbeat has its own connection.
+
+    With two or three connections there is no heartbeat, and with two the worker polls instead of listening;
+    `recovery.service` and `worker.pool` log that.
+    """
+    most = options.max_pool_size
+    if most < SMALLEST_POOL:
+        raise ConfigError(
+            f"max_pool_size: a worker needs at least {SMALLEST_POOL} database connections, one for itself "
+            f"and one for its tasks; got {most}"
+        )
+    return most - 1 if options.recovery and most >= SMALLEST_POOL_FOR_RECOVERY else most
