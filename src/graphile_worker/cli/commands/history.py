@@ -28,9 +28,9 @@ from ..support.parameters import JobId, Since, limit_option
 from ..support.wait import follow, progress_of
 
 if TYPE_CHECKING:
-    from ...admin.models.explanation import Explanation
     from ...client import WorkerUtils
     from ...client.following import JobRecord
+    from ...diagnostics.explanation.values import Explanation
     from ...history.error_groups import ErrorGroup
     from ...history.records import AttemptError, FinishedJob
 
@@ -222,13 +222,12 @@ async def _follow(utils: WorkerUtils, job_id: int) -> None:
 
 async def _explanation(utils: WorkerUtils, record: JobRecord) -> Explanation | None:
     """Why the job does not run, as the dashboard says it; None if it has just ended."""
-    from ...admin.service.explanation import decide
-    from ...admin.service.explanation_facts import gather
+    from ...diagnostics.explanation.decision import explain
 
     if record.job is None:
         return None
     async with utils.with_pg_client() as connection:
-        return decide(await gather(connection, utils.schema, record.job))
+        return await explain(connection, utils.schema, record.job)
 
 
 def _explanation_as_json(explanation: Explanation | None) -> dict[str, Any] | None:
