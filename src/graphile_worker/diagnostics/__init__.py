@@ -1,1 +1,4 @@
-"""Diagnostics: facts about a database and a worker, and what they mean; shown by `graphile-worker doctor`."""
+"""Diagnostics: facts about a database, its jobs and workers, and what they mean.
+
+`graphile-worker doctor`, `graphile-worker show` and the dashboard show it.
+"""

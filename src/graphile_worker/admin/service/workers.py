@@ -222,7 +222,7 @@ def _worker(
     held = worker.jobs_held
     own = [each for each in statistics if each.pool_id == worker.id]
     minutes = RATE_OVER.total_seconds() / 60
-    is_ours = worker.is_alive is not None
+    is_ours = worker.is_registered
     state, detail = _state(worker, asked)
     request = asked.get("stop") or asked.get("quiet")
     return Worker(

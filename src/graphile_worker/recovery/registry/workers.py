@@ -1,8 +1,4 @@
-"""The table of worker pools, and what is known about their tasks.
-
-The table of worker pools: registration, heartbeats, and which pools are alive.
-
-Which tasks the running workers have, as far as the database knows.
+"""The table of worker pools: registration, heartbeats, which pools are alive, and their tasks.
 
 Python pools register their tasks. Pools of other runtimes do not, nor do Python workers without recovery.
 """
