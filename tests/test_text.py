@@ -25,6 +25,7 @@ def test_a_count_has_its_noun_in_singular_or_plural() -> None:
         (59.6, "1 min 0 s"),
         (403, "6 min 43 s"),
         (22020, "6 h 7 min"),
+        (273_600, "3 d 4 h"),
         (math.inf, "an unknown time"),
     ],
 )

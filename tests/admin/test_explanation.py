@@ -203,7 +203,7 @@ async def test_jobs_that_may_not_start_yet(
     second = await utils.add_job(JobSpec("limited"))
     found = await situation.explanation(second.id)
     assert found["kind"] == "limit_rate", found
-    assert "The limit bank allows 1 start in 1 h" in found["headline"]
+    assert "The limit bank has no start left: it allows 1 start in 1 h" in found["headline"]
 
 
 async def _is_gone(utils: WorkerUtils, job_id: int) -> bool:
@@ -228,12 +228,12 @@ async def test_jobs_whose_flags_workers_forbid(situation: Situation, jobs: Jobs)
     flags = f"update {SCHEMA}._private_py_workers set forbidden_flags = $1"
     await jobs.connection.execute(flags, ["slow"])
     found = await situation.explanation(job)
-    assert found["headline"] == "The worker with its task forbids its flag slow."
+    assert found["headline"] == "The worker with the task forbids the flag slow."
     await situation.set(job, "run_at = now() - interval '1 hour', created_at = now() - interval '1 hour'")
     await jobs.connection.execute(flags, [])
     assert await situation.kind(job) == "overdue"
     await jobs.connection.execute(flags, None)
-    assert "may be among them" in (await situation.explanation(job))["evidence"][0]
+    assert "do not say which flags they forbid" in (await situation.explanation(job))["evidence"][0]
 
 
 async def test_jobs_that_wait_for_a_slot_or_for_trouble_to_end(situation: Situation, jobs: Jobs) -> None:

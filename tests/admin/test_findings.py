@@ -70,7 +70,7 @@ def test_the_worst_comes_first() -> None:
     assert [finding.level for finding in found] == ["bad", "warn", "warn", "warn"]
     assert found[0].title.startswith("A job has been ready for 11 min 40 s")
     assert "Paused: queue invoices" in [finding.title for finding in found]
-    assert "No running worker has lost" in [finding.title for finding in found]
+    assert "No running worker has the task lost" in [finding.title for finding in found]
 
 
 def test_a_wait_that_is_usual_is_no_finding() -> None:

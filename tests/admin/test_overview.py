@@ -162,7 +162,7 @@ async def test_ready_jobs_without_a_worker_are_a_finding(
 ) -> None:
     await utils.add_jobs([JobSpec("task")] * 3)
     found = (await http.get("/api/v1/overview")).json()
-    assert found["findings"][0]["title"] == "No worker is alive, and 3 jobs are ready"
+    assert found["findings"][0]["title"] == "No worker is running, and 3 jobs are ready"
 
 
 async def reported(http: httpx.AsyncClient, admin: AdminApp) -> Any:

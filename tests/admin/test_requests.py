@@ -226,7 +226,7 @@ async def test_bounds_of_requests(app: AdminApp) -> None:
     "name", ["..%2F..%2Fapp.py", "%2e%2e/app.py", "..", "look.css%00.js", "../../../../etc/passwd", ""]
 )
 async def test_static_files_are_only_those_of_the_folder(app: AdminApp, name: str) -> None:
-    path = app.static.url("look.css")
+    path = app.static_url("look.css")
     async with client(app) as http:
         good = await http.get(path)
         bad = await http.get(path.removesuffix("look.css") + name)
@@ -246,7 +246,7 @@ async def test_what_authorize_answers_is_left_as_it_is() -> None:
     app = admin_app(connection_string=NOWHERE, authorize=elsewhere)
     async with client(app) as http:
         answer = await http.get("/")
-        static = await http.get(app.static.url("look.css"))
+        static = await http.get(app.static_url("look.css"))
     assert answer.headers["Location"] == "/accounts/login"
     assert "Content-Security-Policy" not in answer.headers
     assert static.status_code == 200

@@ -607,7 +607,7 @@ async def test_a_job_that_no_worker_takes_is_named(gw: Call, connection: Any) ->
         "where priority = 5"
     )
     found = (await doctor(gw)).one("waiting", "warning")
-    assert found["summary"] == "jobs wait, and no worker is running: lonely (1 job, 60 minutes)"
+    assert found["summary"] == "no worker is running; waiting: lonely (1 job, 60 minutes)"
 
 
 # -- the upkeep ----------------------------------------------------------------------------------------------

@@ -32,13 +32,13 @@ async def test_jobs_of_paused_tasks_and_queues_wait_on_purpose(jobs: Jobs, datab
     await jobs.connection.execute(f"update {SCHEMA}._private_jobs set run_at = {OLD}, created_at = {OLD}")
     async with make_worker_utils(connection_string=database_url) as utils:
         await pause_all_three(utils)
-        paused, others = await findings(database_url, "waiting")
-        assert (paused.severity, paused.summary) == (
-            "info",
-            "jobs wait because their task or queue is paused: paused (1 job, 8 minutes), "
-            "queued (1 job, 8 minutes)",
-        )
-        assert others.summary == "jobs wait, and no worker is running: other (1 job, 8 minutes)"
+        found = await findings(database_url, "waiting")
+        assert {(finding.severity, finding.summary) for finding in found} == {
+            ("info", "the task is paused; waiting: paused (1 job, 8 minutes)"),
+            ("info", "the queue is paused; waiting: queued (1 job, 8 minutes)"),
+            ("warning", "no worker is running; waiting: other (1 job, 8 minutes)"),
+        }
+        assert any("The task paused is paused (deploy)." in finding.meaning for finding in found)
         (pauses,) = await findings(database_url, "pauses")
         assert (pauses.severity, pauses.summary) == ("info", "paused: task paused (deploy), queue q")
         (queues,) = await findings(database_url, "queues")

@@ -42,7 +42,7 @@ async def test_without_a_worker_every_task_is_named_and_the_rest_is_counted(
     (found,) = await waiting(database_url)
     assert found.severity == "warning"
     assert found.summary == (
-        "jobs wait, and no worker is running: task 0 (1 job, 8 minutes), task 1 (1 job, 8 minutes), "
+        "no worker is running; waiting: task 0 (1 job, 8 minutes), task 1 (1 job, 8 minutes), "
         "task 2 (1 job, 8 minutes), task 3 (1 job, 8 minutes), task 4 (1 job, 8 minutes) and 3 more"
     )
 
@@ -54,7 +54,7 @@ async def test_workers_of_other_runtimes_do_not_say_what_they_have(
     await make_old(jobs)
     await graveyard.give("pool-of-node", held)
     (found,) = await waiting(database_url)
-    assert found.summary == "jobs wait, and no Python worker is running: work (1 job, 8 minutes)"
+    assert found.summary == "no Python worker is running; waiting: work (1 job, 8 minutes)"
     assert "other runtimes" in found.meaning
 
 
@@ -79,21 +79,21 @@ async def test_each_reason_is_found_beside_the_others(
     await until(is_reported)
     found = {finding.summary: finding for finding in await waiting(database_url)}
     assert set(found) == {
-        "jobs wait, although running workers have the tasks: slow (1 job, 8 minutes)",
-        "jobs wait for a task that no running worker has: typd (2 jobs, 8 minutes)",
-        "jobs wait, and all of them have flags (night, paused): typed (1 job, 8 minutes)",
-        "jobs wait for their named queue, which is locked: queued (1 job, 8 minutes)",
+        "all slots of the workers with the task are busy; waiting: slow (1 job, 8 minutes)",
+        "no running worker has the task; waiting: typd (2 jobs, 8 minutes)",
+        "the workers with the task forbid the flags; waiting: typed (1 job, 8 minutes)",
+        "the queue is busy; waiting: queued (1 job, 8 minutes)",
     }
-    slow, typd, queued = (
+    slow, typd, typed, queued = (
         next(finding for summary, finding in found.items() if f"{task} (" in summary)
-        for task in ("slow", "typd", "queued")
+        for task in ("slow", "typd", "typed", "queued")
     )
-    assert "1 of their 1 slots are busy" in slow.meaning
-    assert "typd: did you mean 'typed'?" in typd.meaning
+    assert "1 of 1 slots busy" in slow.meaning
+    assert "No running worker has the task typd; did you mean 'typed'?" in typd.meaning
+    assert "The worker with the task forbids the flag paused." in typed.meaning
     assert "graphile-worker list --task typd" in typd.advice
     assert queued.severity == "info"
-    pool_id = (await jobs.all())[0]["locked_by"]
-    assert f"Locked: customers by {pool_id}." in queued.meaning
+    assert "The queue customers is busy on " in queued.meaning
     gate.open()
 
 
@@ -105,7 +105,9 @@ async def test_a_fresh_job_behind_a_busy_queue_does_not_make_the_task_slow(
     await graveyard.give("pool-of-node", running)
     await jobs.add("work")
     (found,) = await waiting(database_url)
-    assert found.summary == "jobs wait for their named queue, which is locked: work (2 jobs, 8 minutes)"
+    assert found.summary == (
+        "the queue is locked, and no job of it is known to run; waiting: work (2 jobs, 8 minutes)"
+    )
 
 
 async def test_a_locked_queue_is_named_with_the_pool_that_holds_it(
@@ -123,7 +125,7 @@ async def test_a_locked_queue_is_named_with_the_pool_that_holds_it(
         waiting_for_b,
     )
     (found,) = await waiting(database_url)
-    assert "Locked: b by pool-y." in found.meaning
+    assert "The queue b is locked by pool-y, and no job of it is known to run." in found.meaning
 
 
 async def test_without_the_table_of_workers_the_reason_is_unknown(
@@ -133,7 +135,7 @@ async def test_without_the_table_of_workers_the_reason_is_unknown(
     await make_old(jobs)
     await connection.execute(f"drop table {SCHEMA}._private_py_workers")
     (found,) = await waiting(database_url)
-    assert found.summary == "jobs have been ready for long: work (1 job, 8 minutes)"
+    assert found.summary == "nothing tells which workers are running; waiting: work (1 job, 8 minutes)"
     assert "`graphile-worker migrate`" in found.advice
 
 

@@ -10,14 +10,13 @@ from typing import Any
 import pytest
 
 from graphile_worker.cli.commands.health import judge
-from graphile_worker.cli.commands.workers import _state
 from graphile_worker.config import resolve_settings
 from graphile_worker.contrib.http import HttpPlugin
 from graphile_worker.diagnostics.examine import examine
 from graphile_worker.diagnostics.finding import Finding
 from graphile_worker.process.health_file import read_health_files
 from graphile_worker.process.health_plugin import HealthFilePlugin
-from graphile_worker.recovery.registry.workers import list_workers
+from graphile_worker.recovery.registry.workers import condition_of, list_workers
 from graphile_worker.values.schema_name import SchemaName
 from recovery.dead import Graveyard
 from support.working import PATIENCE, SCHEMA, Jobs, Workers, until
@@ -38,7 +37,7 @@ async def found(url: str, check: str) -> list[Finding]:
 
 async def state(connection: Any) -> str:
     (worker,) = await list_workers(connection, SchemaName())
-    return _state(worker)
+    return condition_of(worker)[1]
 
 
 async def test_a_pool_that_holds_its_lock_and_is_silent_is_alive(

@@ -27,6 +27,7 @@ MAY_READ_THE_WALL_CLOCK = {
     "cli/support/job_filter.py": "turns periods before now into times",
     "cli/live_view/feed.py": "shows when something happened",
     "diagnostics/waiting_checks.py": "says how long something is paused",
+    "diagnostics/explanation/facts.py": "says how long a job waits",
     "values/retry.py": "an example in a message",
     "values/deadlines.py": "an example in a message",
     "cron/task_side.py": "the time of a payload that is only checked",

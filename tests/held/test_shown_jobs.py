@@ -6,9 +6,8 @@ import asyncio
 from typing import Any
 
 from graphile_worker import WorkerUtils
-from graphile_worker.admin.service.explanation import decide
-from graphile_worker.admin.service.explanation_facts import gather
 from graphile_worker.cli.commands.stats import HELD
+from graphile_worker.diagnostics.explanation.decision import explain
 from support.command_line import COMMAND, clean_environment
 from support.holding import HoldingWorker
 from support.working import Jobs, until
@@ -42,7 +41,7 @@ async def test_held_jobs_look_ready_and_their_worker_reports_them(
     assert (await utils.statistics()).jobs.locked == 0
     job: Any = await utils.get_job(ids[0])
     assert job.state == "ready"
-    explanation = decide(await gather(jobs.connection, utils.schema, job))
+    explanation = await explain(jobs.connection, utils.schema, job)
     assert (explanation.kind, explanation.worker) == ("held", holding.runner.pool_id)
     shown, _ = await run_command(database_url, "show", ids[0])
     assert "runs it, and holds it in an open transaction." in shown

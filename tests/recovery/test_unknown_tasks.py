@@ -122,7 +122,7 @@ async def test_workers_of_other_runtimes_may_have_it(
 async def test_nor_is_it_sure_in_a_table_that_is_not_scanned(
     workers: Workers, jobs: Jobs, log: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(workers, "SCANNED_PAGES", -1)
+    monkeypatch.setattr("graphile_worker.recovery.registry.workers.SCANNED_PAGES", -1)
     await jobs.add("other")
     await workers.start({"work": Gate()}, **OPTIONS)
     await until(lambda: "which no running Python worker has." in log.text)

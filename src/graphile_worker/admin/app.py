@@ -32,6 +32,7 @@ from .idempotency import KeptAnswers
 from .identity import NO_ONE, Authorize, Identity
 from .layout_context import layout_context
 from .login import safe_path
+from .operations import OperationRunner
 from .permissions import READING, ROLES
 from .problems import problem_of
 from .proxies import HOST_CHECKED
@@ -51,6 +52,7 @@ from .settings import AppSettings, FormatPayload
 from .sign_in_audit import SignInAudit
 from .signing import Signer
 from .static_files import StaticFiles
+from .table import ROUTES
 
 T = TypeVar("T")
 
@@ -118,8 +120,6 @@ class AdminApp:
         settings: AppSettings | None = None,
         hosts: HostRule | None = None,
     ) -> None:
-        from .table import ROUTES
-
         if authorize is None:
             raise ConfigError(
                 "authorize: the dashboard is closed by default; pass a function that returns an Identity "
@@ -129,15 +129,17 @@ class AdminApp:
         check_frame_ancestors(self.settings.frame_ancestors)
         self.databases = list(databases)
         self._by_name = _named(self.databases)
+        for database in self.databases:
+            database.runner = database.runner or OperationRunner(database)
         self.authorize = authorize
         self.signer = Signer(self.settings.secret)
-        self.static = StaticFiles()
+        self._static = StaticFiles()
         self.stopping = asyncio.Event()
         """Set when the server stops: streams end then."""
         self._hosts = hosts if hosts is not None else HostRule.of(self.settings.allowed_hosts)
         self.routes = ROUTES
         self._tables = {
-            read_only: RouteTable([*ROUTES, self.static.route], read_only=read_only)
+            read_only: RouteTable([*ROUTES, self._static.route], read_only=read_only)
             for read_only in {database.is_read_only for database in self.databases}
         }
         self._kept = KeptAnswers(self.databases[0].clock)
@@ -152,6 +154,10 @@ class AdminApp:
     def prefix_of(self, database: Database) -> str:
         """The path below which a database is shown."""
         return "" if database is self.databases[0] else f"/~{database.name}"
+
+    def static_url(self, name: str) -> str:
+        """The path of a static file below the root."""
+        return self._static.url(name)
 
     def shared(self, key: Hashable, make: Callable[[], T]) -> T:
         """One object for all calls, such as the sampler of a database; its `aclose` is called at the end."""
@@ -263,15 +269,15 @@ class AdminApp:
         call.notice = read_notice(call)
         answer = await route.handler(call)
         if isinstance(answer, Page):
-            call.layout = await layout_context(call)
+            call.layout = await layout_context(call.hub)
         return response_of(call, route, answer)
 
     def _record_failure(self, failure: FailedSignIn) -> None:
         self.shared("sign-ins", lambda: SignInAudit(self.databases[0])).record(failure)
 
-    def still_knows(self, call: Call) -> bool:
-        """Whether the session behind a call has not been signed out, for calls that last."""
-        return not isinstance(self.authorize, SignIn) or self.authorize(call.request) is not None
+    def still_knows(self, request: Request) -> bool:
+        """Whether the session behind a request has not been signed out, for those that last."""
+        return not isinstance(self.authorize, SignIn) or self.authorize(request) is not None
 
     async def _identify(self, request: Request, path: str) -> Identity | Response | None:
         token = self.settings.metrics_token

@@ -6,21 +6,19 @@ import typing
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 from urllib.parse import parse_qsl, quote, urlencode
 
 import msgspec
 from starlette.requests import Request
 
 from .answers import Notice, Problem, not_allowed
+from .dashboard import Dashboard
 from .database import Database
 from .hub import Hub, hubs_of
 from .identity import Identity
+from .layout_context import LayoutContext
 from .permissions import Permission
-
-if TYPE_CHECKING:
-    from .app import AdminApp
-    from .layout_context import LayoutContext
 
 S = TypeVar("S", bound=msgspec.Struct)
 
@@ -36,7 +34,7 @@ ROOT = "graphile_worker.root"
 class Call:
     """A request that was let in: who, about which database, with which values."""
 
-    app: AdminApp
+    app: Dashboard
     request: Request
     identity: Identity
     database: Database

@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Any
+from typing import Any, Protocol
 
 from msgspec.structs import replace
 
@@ -20,7 +20,6 @@ from ..database.sql import load
 from ..errors import ConnectionFailedError, SchemaMissingError
 from ..values.clock import Clock, SystemClock
 from ..values.schema_name import SchemaName
-from .operations import OperationRunner
 from .service.meter import Meter
 
 MAX_CONNECTIONS = 4
@@ -31,6 +30,25 @@ READ_WITHIN = 3000  # milliseconds that one statement of a page may take
 STEP_WITHIN = 15_000  # milliseconds for a step of an operation
 LOCK_WITHIN = 500  # milliseconds to wait for a lock
 AGAIN_AFTER = 1.0  # seconds after which a server that did not answer is asked again
+
+
+class OperationsRunner(Protocol):
+    """Carries out the operations of a database; `operations.py` has it."""
+
+    name: str
+    on_change: Callable[[int], Any]
+
+    def start(self, operation_id: int) -> None: ...
+
+    def wake(self, operation_id: int) -> None: ...
+
+    async def adopt(self) -> None: ...
+
+    def adopt_later(self) -> None: ...
+
+    async def adopt_if_possible(self) -> None: ...
+
+    async def aclose(self) -> None: ...
 
 
 class Database:
@@ -60,8 +78,15 @@ class Database:
         self._opening = asyncio.Lock()
         self._utils: WorkerUtils | None = None
         self._failure: tuple[float, ConnectionFailedError] | None = None
-        self.operations = OperationRunner(self)
-        """Carries out changes to many jobs, also those that an earlier process began."""
+        self.runner: OperationsRunner | None = None
+        """Carries out changes to many jobs; the application that shows the database sets it."""
+
+    @property
+    def operations(self) -> OperationsRunner:
+        """What carries out changes to many jobs, also those that an earlier process began."""
+        if self.runner is None:
+            raise RuntimeError("no application shows the database")
+        return self.runner
 
     @property
     def utils(self) -> WorkerUtils:
@@ -89,7 +114,8 @@ class Database:
                 self._failure = (time.monotonic(), error)
                 raise
             self._utils = WorkerUtils(pool, schema=self.schema, clock=self.clock, checks_names=False)
-        await self.operations.adopt_if_possible()
+        if self.runner is not None:
+            await self.runner.adopt_if_possible()
 
     async def _open_pool(self) -> Pool:
         source = self._source
@@ -178,7 +204,8 @@ class Database:
 
     async def aclose(self) -> None:
         """Close the pool, if it was made here."""
-        await self.operations.aclose()
+        if self.runner is not None:
+            await self.runner.aclose()
         if self._utils is not None and isinstance(self._source, Dsn):
             await close_pool(self._utils.pool, within=CLOSE_WITHIN)
         self._utils = None

@@ -15,11 +15,12 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from ..database.connections.errors import explained
 from ..hooks.faults import is_our_end, report
 from .answers import Problem
+from .dashboard import Dashboard
 from .database import Database
 from .models.overview import Sample
 from .outage import is_outage
@@ -27,9 +28,6 @@ from .redact import Redactor
 from .sampler import Sampler
 from .server_exit import is_server_stopping
 from .stream import Stream, StreamEvent
-
-if TYPE_CHECKING:
-    from .app import AdminApp
 
 logger = logging.getLogger("graphile_worker.admin")
 
@@ -372,7 +370,7 @@ class Hubs:
             await hub.close()
 
 
-def hubs_of(app: AdminApp) -> Hubs:
+def hubs_of(app: Dashboard) -> Hubs:
     """The hubs of an application, made at the first call."""
 
     def is_stopping() -> bool:

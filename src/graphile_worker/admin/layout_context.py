@@ -6,19 +6,19 @@ import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 from urllib.parse import urlencode
 
 from ..database.connections.errors import explained
 from ..database.sql import load
+from ..diagnostics.explanation.values import title, words
 from ..values.job import Pause
+from .database import Database
+from .hub import Hub
 from .models.common import Count
 from .models.doctor import DOCTOR, DoctorReport
 from .permissions import Permission
 from .service.own_tables import ERRORS, PAUSES, WORKERS, own_tables
-
-if TYPE_CHECKING:
-    from .call import Call
 
 logger = logging.getLogger("graphile_worker.admin")
 
@@ -71,26 +71,26 @@ class LayoutContext:
     database_seconds_per_minute: float | None = None
 
 
-async def layout_context(call: Call) -> LayoutContext:
+async def layout_context(hub: Hub) -> LayoutContext:
     """What the frame shows around a page; a problem of its own never becomes one of the page."""
-    hub, cost = call.hub, call.database.meter.cost
+    cost = hub.database.meter.cost
     found: LayoutContext
     try:
-        found = await hub.shared("frame", lambda: _gather(call), max_age=MAX_AGE, topic="banners")
+        found = await hub.shared("frame", lambda: _gather(hub.database), max_age=MAX_AGE, topic="banners")
     except Exception as error:
         logger.debug("nothing around the page: %s", explained(error))
         found = LayoutContext()
     return replace(
         found,
-        findings=_findings(call),
-        banners=(*_alarms(call), *found.banners),
+        findings=_findings(hub),
+        banners=(*_alarms(hub), *found.banners),
         statements_per_minute=cost.statements,
         database_seconds_per_minute=cost.milliseconds / 1000,
     )
 
 
-async def _gather(call: Call) -> LayoutContext:
-    database, now = call.database, datetime.now(UTC)
+async def _gather(database: Database) -> LayoutContext:
+    now = datetime.now(UTC)
     async with database.read() as connection:
         tables = await own_tables(connection, database.schema)
         pauses = await database.utils.list_pauses(connection=connection) if tables >= PAUSES else []
@@ -115,18 +115,18 @@ def _counted(groups: int) -> Count:
     return Count(groups) if groups <= MOST_GROUPS else Count(MOST_GROUPS, "at_least")
 
 
-def _findings(call: Call) -> int | None:
-    report: DoctorReport | None = call.hub.known(DOCTOR, max_age=FINDINGS_FOR)
+def _findings(hub: Hub) -> int | None:
+    report: DoctorReport | None = hub.known(DOCTOR, max_age=FINDINGS_FOR)
     return None if report is None else (report.errors + report.warnings) or None
 
 
-def _alarms(call: Call) -> Iterator[Banner]:
-    samples = call.hub.sampler.samples
-    if call.hub.down_since is not None:
+def _alarms(hub: Hub) -> Iterator[Banner]:
+    samples = hub.sampler.samples
+    if hub.down_since is not None:
         text = "The database does not answer. What you see is what it was before."
         yield Banner(text=text, tone="bad")
     elif samples and samples[-1].workers == 0 and samples[-1].ready.value:
-        text = "No Python worker is alive, and jobs are ready to run."
+        text = title(f"{words('no_worker', python='Python ')}, and jobs are ready to run.")
         yield Banner(text=text, tone="bad", action="Workers", path="/workers")
 
 

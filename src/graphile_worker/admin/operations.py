@@ -13,16 +13,16 @@ import os
 import secrets
 import socket
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..database.connections.errors import explained
 from ..database.connections.retry import is_conflict, is_retryable
 from ..database.sql import load
 from ..history.audit import audit_tables, purge_audit
+from .database import Database
 from .outage import is_outage
-
-if TYPE_CHECKING:
-    from .database import Database
+from .service.operations import LEASE
+from .service.steps import step
 
 logger = logging.getLogger("graphile_worker.admin")
 
@@ -63,8 +63,6 @@ class OperationRunner:
 
     async def adopt(self) -> None:
         """Take over operations whose process is gone, and look again when the leases of others end."""
-        from .service.operations import LEASE
-
         database = self._database
         if database.is_read_only or self._is_closed:
             return
@@ -133,8 +131,6 @@ class OperationRunner:
         self._woken.pop(operation_id, None)
 
     async def _run(self, operation_id: int) -> None:
-        from .service.steps import step
-
         failures = 0
         while not self._is_closed:
             try:
@@ -168,8 +164,6 @@ class OperationRunner:
         woken.clear()
 
     async def _renew(self, operation_id: int) -> None:
-        from .service.operations import LEASE
-
         try:
             async with self._database.write() as connection:
                 lock = load("admin/lock_operation", self._database.schema)

@@ -75,7 +75,7 @@ def frame(call: Call, page: Page) -> dict[str, Any]:
     return {
         "call": call,
         "url": call.url,
-        "static": call.app.static.url,
+        "static": call.app.static_url,
         "may": call.may,
         "notice": call.notice,
         "title": page.title,

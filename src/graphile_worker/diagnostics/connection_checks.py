@@ -1,9 +1,4 @@
-"""Checks of the connection and the server, with the probes that they need.
-
-Checks of the connection and the server: version, clock, pooler, LISTEN, settings.
-
-Probes of the connection: clock difference, pooler, LISTEN.
-"""
+"""Checks of the connection and the server, with their probes: version, clock, pooler, LISTEN, settings."""
 
 from __future__ import annotations
 

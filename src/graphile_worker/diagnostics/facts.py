@@ -15,9 +15,10 @@ from ..database.connections.connection import Connection
 from ..database.connections.encoding import teach_arrays
 from ..database.sql import load
 from ..database.statements.inspection import READ_JOBS, ReadyTask, ready_tasks
-from ..recovery.registry.workers import RunningTasks, WorkerList, list_workers, running_tasks
+from ..recovery.registry.workers import WorkerList, list_workers
 from ..values.job import Pause
 from ..values.schema_name import SchemaName
+from .explanation.facts import PoolFacts, gather_pools
 
 NAMED_JOBS = 200
 
@@ -217,11 +218,10 @@ class Locks(msgspec.Struct, frozen=True):
 
 
 class Waiting(msgspec.Struct, frozen=True):
-    """Tasks with ready jobs, and which tasks running workers have; None if that is unknown."""
+    """Tasks with ready jobs, and what is known about workers."""
 
     ready: list[ReadyTask]
-    running: RunningTasks | None
-    pauses: list[Pause] = []
+    pools: PoolFacts
 
 
 class FailureFacts(msgspec.Struct, frozen=True):
@@ -332,10 +332,9 @@ async def waiting(
     *,
     ready_jobs: int = READ_JOBS,
 ) -> Waiting:
-    """Tasks with ready jobs, and which tasks the workers have."""
+    """Tasks with ready jobs, and what may keep workers from them; `workers` are None if not known."""
     ready = await ready_tasks(connection, schema, limit=ready_jobs)
-    running = None if workers is None else await running_tasks(connection, schema, workers)
-    return Waiting(ready, running, pauses)
+    return Waiting(ready, await gather_pools(connection, schema, workers, pauses) if ready else PoolFacts())
 
 
 async def table_facts(connection: Connection, schema: SchemaName) -> TableFacts:

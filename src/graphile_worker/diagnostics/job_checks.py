@@ -1,9 +1,4 @@
-"""Checks of jobs and of running workers.
-
-Checks of the jobs: locks, dead workers, stuck queues and failures.
-
-Checks of the running workers: whether an event loop is blocked, and whether they fetch jobs.
-"""
+"""Checks of jobs (locks, stuck queues, failures) and of running workers (blocked event loops, fetches)."""
 
 from __future__ import annotations
 

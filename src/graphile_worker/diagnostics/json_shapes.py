@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from ..recovery.registry.workers import WorkerSummary
     from ..recovery.sweep import RecoveredWorker, SweepReport
     from ..values.job import Job, Pause
+    from .explanation.values import Explanation
     from .finding import Finding
 
 INTERNAL = ("task_id", "job_queue_id")
@@ -77,6 +78,13 @@ def _gone_as_json(record: JobRecord) -> dict[str, Any]:
         "failed_at": finished.finished_at if finished is not None and finished.state == "failed" else None,
         "flags": [] if finished is None else sorted(finished.flags),
     }
+
+
+def explanation_as_json(explanation: Explanation | None) -> dict[str, Any] | None:
+    """Why a job does not run; None if it is gone."""
+    if explanation is None:
+        return None
+    return {"kind": explanation.kind, "headline": explanation.headline, "evidence": explanation.evidence}
 
 
 def progress_as_json(progress: Progress) -> dict[str, Any]:

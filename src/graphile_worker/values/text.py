@@ -26,7 +26,7 @@ def count(number: int, noun: str) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Seconds in the two largest units that matter: `0.5 s`, `7 s`, `6 min 43 s`, `6 h 7 min`."""
+    """Seconds in the two largest units that matter: `0.5 s`, `7 s`, `6 min 43 s`, `6 h 7 min`, `3 d 4 h`."""
     if not math.isfinite(seconds):  # from a time of infinity
         return "an unknown time"
     if 0.001 <= seconds < 0.95:
@@ -36,7 +36,9 @@ def duration(seconds: float) -> str:
         return f"{whole} s"
     if whole < 3600:
         return f"{whole // 60} min {whole % 60} s"
-    return f"{whole // 3600} h {whole % 3600 // 60} min"
+    if whole < 2 * 86400:
+        return f"{whole // 3600} h {whole % 3600 // 60} min"
+    return f"{whole // 86400:,} d {whole % 86400 // 3600} h"
 
 
 def parse_time_phrase(text: str) -> float:

@@ -79,7 +79,7 @@ def _last_id(call: Call) -> int | None:
 async def _lines(call: Call, stream: Stream) -> AsyncIterator[bytes]:
     """Everything that the stream gets, until it, the session or the reader ends."""
     yield f"retry: {RETRY}\n\n".encode()
-    while (left := _time_left(call)) > 0 and call.app.still_knows(call):
+    while (left := _time_left(call)) > 0 and call.app.still_knows(call.request):
         found = await stream.next(min(COMMENT_EVERY, left))
         for event in found:
             yield event.encoded()

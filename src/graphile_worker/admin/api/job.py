@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import msgspec
 
+from ...diagnostics.explanation.values import Explanation
 from ...errors import StackUnavailableError
 from .. import audit
 from ..answers import Download, Problem
 from ..audit import actor_of
 from ..call import Call
-from ..models.explanation import Explanation
 from ..models.job import Attempt, JobEdit, JobView, NewJob, Revealed
 from ..routes import API, Route
-from ..service import add, explanation_facts, job
+from ..service import add, job
 from .jobs import redactor_of
 
 
@@ -48,10 +48,7 @@ async def list_attempts(call: Call) -> Attempts:
 
 
 async def get_explanation(call: Call) -> Explanation:
-    view = await get_job(call)
-    if not view.is_queued:
-        return explanation_facts.GONE
-    return await explanation_facts.explanation_of(call.database, view.id)
+    return await job.explanation_of(call.database, (await get_job(call)).id)
 
 
 async def get_stack(call: Call) -> Stack:

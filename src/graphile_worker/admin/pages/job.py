@@ -10,6 +10,8 @@ from urllib.parse import quote
 import msgspec
 
 from ...client.following import JobRecord
+from ...diagnostics.explanation.decision import explain
+from ...diagnostics.explanation.values import Explanation, Remedy
 from ...values.payload import traces_in, without_trace
 from .. import audit as audit_records
 from .. import plain
@@ -18,13 +20,11 @@ from ..api.job import download, get_stack, job_id_of
 from ..api.jobs import redactor_of
 from ..audit import actor_of
 from ..call import Call
-from ..models.explanation import Explanation, Remedy
 from ..models.job import JobEdit, JobView
 from ..permissions import Permission
 from ..routes import API, Route
-from ..service import add, audit, copies, explanation_facts, job, timeline
+from ..service import add, audit, copies, job, timeline
 from ..service.expected import read_notes
-from ..service.explanation import decide
 from ..show import lay_out, lay_out_error, one_line, visible
 
 MAX_TRACES = 20
@@ -70,7 +70,7 @@ async def _page(call: Call, revealed: str | None = None) -> Page:
         record = await job.get_record(connection, schema, job_id)
         explanation, near = None, job.Neighbours()
         if record.job is not None:
-            explanation = decide(await explanation_facts.gather(connection, schema, record.job))
+            explanation = await explain(connection, schema, record.job)
             near = await job.neighbours(connection, schema, record.job, redactor)
         view = job.view_of(record, redactor, await job.read_lane(connection, schema, record))
         notes = await read_notes(connection, schema, view.task)
@@ -105,7 +105,7 @@ def _headline(explanation: Explanation | None) -> str:
     if explanation is None or explanation.kind.startswith("running") or explanation.kind == "prefetched":
         return "" if explanation is None else explanation.headline
     text = explanation.headline
-    return text[0].lower() + text[1:] if text.startswith(("It ", "Its ", "No ", "All ")) else text
+    return text if explanation.kind == "held" else text[0].lower() + text[1:]  # that begins with a name
 
 
 def _is_redacted(record: JobRecord, shown: str | None) -> bool:

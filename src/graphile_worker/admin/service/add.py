@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from ...database.connections.connection import Connection
+from ...database.connections.readable import if_readable
 from ...database.sql import load
 from ...database.statements.inspection import JobDetails
 from ...history.audit import Actor, complete_record, finalize_snapshot, record, snapshot_jobs
@@ -138,7 +139,6 @@ def _changed(why: str, current: dict[str, Any]) -> Problem:
 
 async def known_tasks(database: Database, connection: Connection) -> list[str]:
     """Tasks that running workers have, for the form; empty if they do not say."""
-    from .explanation_facts import if_readable
 
     async def read() -> list[str]:
         workers = await list_workers(connection, database.schema)

@@ -12,11 +12,11 @@ from typing import Any
 import msgspec
 
 from ...database.connections.connection import Connection
+from ...database.connections.readable import if_readable
 from ...database.statements.inspection import TaskDescription, get_task_description
 from ...values.payload import without_trace
 from ...values.schema_name import SchemaName
 from ..models.tasks import ExpectedGroup, ExpectedMember, TaskNotes
-from .explanation_facts import if_readable
 
 MAX_GROUPS = 8
 MAX_MEMBERS = 60

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
+from ...diagnostics.explanation.values import title, words
 from ...history.error_groups import ErrorGroup
 from ...values.job import Pause
 from ...values.text import count
@@ -71,9 +72,10 @@ def _no_worker(facts: OverviewFacts) -> list[OverviewFinding]:
         return []
     if sample.running.value or (facts.rates.completed or 0) > 0:  # of other runtimes
         return []
-    title = f"No worker is alive, and {count(sample.ready.value, 'job')} {_are(sample.ready.value)} ready"
+    jobs = f"{count(sample.ready.value, 'job')} {_are(sample.ready.value)} ready"
+    reason = title(f"{words('no_worker')}, and {jobs}")
     detail = f"The oldest has waited for {duration(sample.oldest_wait)}."
-    return [OverviewFinding(level="bad", title=title, detail=detail, link="Open workers", path="/workers")]
+    return [OverviewFinding(level="bad", title=reason, detail=detail, link="Open workers", path="/workers")]
 
 
 def _failing(facts: OverviewFacts) -> list[OverviewFinding]:
@@ -137,17 +139,17 @@ def _failing_elsewhere(facts: OverviewFacts) -> list[OverviewFinding]:
         return []
     if failed is None or done is None or failed < FEW_FAILURES or failed < FAILING * (failed + done):
         return []
-    title = f"About {failed:,.0f} attempts a minute fail"
+    text = f"About {failed:,.0f} attempts a minute fail"
     detail = "This is worked out from the server's counters: these workers record no errors."
-    return [OverviewFinding(level="bad", title=title, detail=detail, link="Open failures", path="/failures")]
+    return [OverviewFinding(level="bad", title=text, detail=detail, link="Open failures", path="/failures")]
 
 
 def _paused(facts: OverviewFacts) -> list[OverviewFinding]:
     every = next((each for each in facts.pauses if each.name is None), None)
     if every is not None:
         because = f" Reason: {every.reason}." if every.reason else ""
-        title = "Every task is paused"
-        return [OverviewFinding(level="warn", title=title, detail=f"Python workers start no job.{because}")]
+        reason = title(words("paused_everything"))
+        return [OverviewFinding(level="warn", title=reason, detail=f"Python workers start no job.{because}")]
     if not facts.pauses:
         return []
     names = ", ".join(each.what for each in facts.pauses[:3])
@@ -191,7 +193,7 @@ def _unknown_tasks(facts: OverviewFacts) -> list[OverviewFinding]:
     return [
         OverviewFinding(
             level="warn",
-            title=f"No running worker has {names}",
+            title=title(words("unknown_task", name=f" {names}")),
             detail=f"{unknown[0].waiting} of its jobs wait." if len(unknown) == 1 else "Their jobs wait.",
             link="Open tasks",
             path="/tasks",
@@ -204,18 +206,18 @@ def _unreachable(facts: OverviewFacts) -> list[OverviewFinding]:
     if not lost:
         return []
     verb = "does" if lost == 1 else "do"
-    title = f"{count(lost, 'worker')} {verb} not answer"
+    text = f"{count(lost, 'worker')} {verb} not answer"
     detail = "Another worker recovers their jobs after a while."
-    return [OverviewFinding(level="warn", title=title, detail=detail, link="Open workers", path="/workers")]
+    return [OverviewFinding(level="warn", title=text, detail=detail, link="Open workers", path="/workers")]
 
 
 def _growing(facts: OverviewFacts) -> list[OverviewFinding]:
     outlook = facts.forecast
     if outlook is None or not outlook.missing_slots:
         return []
-    title = f"The backlog {outlook.text}"
+    text = f"The backlog {outlook.text}"
     detail = f"{facts.sample.ready} jobs are ready."
-    return [OverviewFinding(level="warn", title=title, detail=detail, link="Open tasks", path="/tasks")]
+    return [OverviewFinding(level="warn", title=text, detail=detail, link="Open tasks", path="/tasks")]
 
 
 def _long_running(facts: OverviewFacts) -> list[OverviewFinding]:
@@ -225,11 +227,11 @@ def _long_running(facts: OverviewFacts) -> list[OverviewFinding]:
     first = long[0]
     seconds = (facts.sample.at - first.started_at).total_seconds()
     usual = f"; its task usually takes under {duration(first.usual)}" if first.usual else ""
-    title = f"{count(len(long), 'job')} {'runs' if len(long) == 1 else 'run'} much longer than usual"
+    text = f"{count(len(long), 'job')} {'runs' if len(long) == 1 else 'run'} much longer than usual"
     detail = f"Job {first.job_id} of {first.task} has run for {duration(seconds)}{usual}."
     return [
         OverviewFinding(
-            level="warn", title=title, detail=detail, link="Open the job", path=f"/jobs/{first.job_id}"
+            level="warn", title=text, detail=detail, link="Open the job", path=f"/jobs/{first.job_id}"
         )
     ]
 

@@ -9,8 +9,11 @@ import msgspec
 
 from ...client.following import JobRecord, read_record
 from ...database.connections.connection import Connection
+from ...database.connections.readable import if_readable
 from ...database.sql import load
-from ...database.statements.inspection import JobDetails
+from ...database.statements.inspection import JobDetails, get_job
+from ...diagnostics.explanation.decision import GONE, explain
+from ...diagnostics.explanation.values import Explanation
 from ...history.records import AttemptError, FinishedJob
 from ...values.schema_name import SchemaName
 from ..answers import Problem, not_found
@@ -18,7 +21,6 @@ from ..database import Database
 from ..models.job import Attempt, FinishedView, JobView, ProgressView, Revealed
 from ..models.jobs import JobRow
 from ..redact import Redactor
-from .explanation_facts import if_readable
 from .search import find_these, row_from
 
 MAX_PAYLOAD = 1024 * 1024
@@ -53,6 +55,13 @@ async def get_view(database: Database, redactor: Redactor, job_id: int) -> JobVi
     if not record.is_known:
         raise not_found(f"job {job_id}, nor a trace of it")
     return view_of(record, redactor, lane)
+
+
+async def explanation_of(database: Database, job_id: int) -> Explanation:
+    """Why the job does not run."""
+    async with database.read() as connection:
+        found = await get_job(connection, database.schema, job_id)
+        return GONE if found is None else await explain(connection, database.schema, found)
 
 
 async def read_lane(connection: Connection, schema: SchemaName, record: JobRecord) -> str | None:

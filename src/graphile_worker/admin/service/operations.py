@@ -10,6 +10,7 @@ from ...database.connections.connection import Connection, Row
 from ...database.sql import load
 from ...database.statements.bulk_changes import READ, BulkChange
 from ...history.audit import MAX_KEPT, Actor, audit_tables, record
+from ...values.schema_name import SchemaName
 from ..answers import Problem, not_found
 from ..database import Database
 from ..filters import Filter
@@ -189,8 +190,6 @@ async def begin(
         if audit_id is None:
             raise MISSING
         if undoes is not None:
-            from .undo import mark_undone
-
             await mark_undone(connection, database.schema, undoes, audit_id)
         operation_id: int = await connection.fetchval(
             load("admin/start_operation", database.schema),
@@ -199,6 +198,12 @@ async def begin(
         )  # fmt: skip
     runner.start(operation_id)
     return await get(database, operation_id)
+
+
+async def mark_undone(connection: Connection, schema: SchemaName, audit_id: int, undo_id: int) -> None:
+    """Raises a Problem if another request was faster."""
+    if await connection.fetchval(load("admin/mark_undone", schema), audit_id, undo_id) is None:
+        raise Problem(409, "It has been undone already", "Another request was faster.")
 
 
 async def stop(database: Database, actor: Actor, operation_id: int) -> Operation:

@@ -303,7 +303,7 @@ async def _inside(
         QueueJob(job_id=row["id"], task=row["task"], worker=row["locked_by"], since=instant(row["locked_at"]))
         for row in rows
     ]
-    dead = [worker.id for worker in holders if worker.is_alive is False and not worker.dead_in]
+    dead = [worker.id for worker in holders if worker.is_dead]
     gone = [holder for holder in view.locked_by if holder not in {worker.id for worker in workers}]
     own = [holder for holder in gone if workers.is_complete and holder.startswith("pool-")]
     return running, [*dead, *own]

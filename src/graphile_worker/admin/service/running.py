@@ -63,7 +63,7 @@ def _started(workers: Sequence[WorkerSummary]) -> dict[int, datetime | None]:
     for worker in workers:
         if worker.running is not None:
             found |= {job.id: job.started_at for job in worker.running}
-        elif worker.is_alive is None:  # another runtime
+        elif not worker.is_registered:  # another runtime
             found |= dict.fromkeys(worker.job_ids)
     return found
 

@@ -78,7 +78,7 @@ async def read_task(connection: Connection, hub: Hub, name: str, now: datetime) 
     statistics = facts.by_task.get(name)
     return TaskDetails(
         task=row or TaskRow(name=name, ready=Count(0), scheduled=Count(0), failed=Count(0)),
-        worker_ids=[pool.id for pool in facts.workers if pool.is_alive and name in (pool.tasks or ())],
+        worker_ids=[pool.id for pool in facts.workers if pool.can_run(name)],
         run_times=list(statistics.run_times) if statistics else [],
         wait_times=list(statistics.wait_times) if statistics else [],
         slowest=await _slowest(connection, hub, name),

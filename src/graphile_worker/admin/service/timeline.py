@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from ..models.explanation import Tone
+from ...diagnostics.explanation.values import Tone
 from ..models.job import JobView
 from ..show import one_line
 from ..times import duration

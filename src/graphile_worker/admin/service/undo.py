@@ -113,14 +113,8 @@ async def _claim(connection: Connection, schema: SchemaName, actor: Actor, entry
     )
     if undo_id is None:
         raise operations.MISSING
-    await mark_undone(connection, schema, entry.id, undo_id)
+    await operations.mark_undone(connection, schema, entry.id, undo_id)
     return undo_id
-
-
-async def mark_undone(connection: Connection, schema: SchemaName, audit_id: int, undo_id: int) -> None:
-    """Raises a Problem if another request was faster."""
-    if await connection.fetchval(load("admin/mark_undone", schema), audit_id, undo_id) is None:
-        raise Problem(409, "It has been undone already", "Another request was faster.")
 
 
 async def _resume(database: Database, actor: Actor, entry: Entry) -> UndoAnswer:

@@ -13,9 +13,8 @@ from ...database.statements.control import StateRequest, list_requests
 from ...errors import WorkerNotFoundError
 from ...history.audit import Actor, record
 from ...history.statistics import TaskStatistics
-from ...recovery.registry.workers import SCANNED_PAGES, WorkerList, WorkerSummary
+from ...recovery.registry.workers import SCANNED_PAGES, WorkerList, WorkerSummary, condition_of
 from ...values.job import instant
-from ...values.text import duration
 from ..answers import Problem, not_found
 from ..database import Database
 from ..models.workers import (
@@ -223,7 +222,7 @@ def _worker(
     held = worker.jobs_held
     own = [each for each in statistics if each.pool_id == worker.id]
     minutes = RATE_OVER.total_seconds() / 60
-    is_ours = worker.is_alive is not None
+    is_ours = worker.is_registered
     state, detail = _state(worker, asked)
     request = asked.get("stop") or asked.get("quiet")
     return Worker(
@@ -262,23 +261,14 @@ def _worker(
 
 
 def _state(worker: WorkerSummary, asked: Mapping[Any, StateRequest]) -> tuple[WorkerState, str]:
-    if worker.is_alive is None:
-        return "unknown", "unknown runtime"
-    if not worker.is_alive:
-        if worker.dead_in:
-            return "late", f"missed heartbeats, dead in {duration(worker.dead_in)}"
-        return "dead", "dead; its jobs will be recovered"
-    if worker.blocked is not None:
-        return "late", f"blocked for {duration(worker.blocked.seconds)} by {worker.blocked.culprit}"
-    if worker.silent_for is not None:
-        return "late", f"no heartbeat for {duration(worker.silent_for)}"
-    if worker.stalled_for is not None:
-        return "late", f"no fetch has succeeded for {duration(worker.stalled_for)}"
+    condition, detail = condition_of(worker)
+    if condition != "alive":
+        return condition, detail
     if "stop" in asked:
         return "stopping", "asked to stop"
     if "quiet" in asked:
         return "quiet", "fetches no jobs"
-    return "alive", "alive"
+    return condition, detail
 
 
 def _lanes(worker: WorkerSummary, running: Sequence[BusySlot]) -> list[WorkerLane]:

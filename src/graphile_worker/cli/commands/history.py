@@ -1,9 +1,4 @@
-"""`graphile-worker history`, `errors` and `show`: what became of jobs.
-
-`graphile-worker history` and `errors`: what became of jobs.
-
-`graphile-worker show`: all that is known of jobs, waiting, running or gone.
-"""
+"""`graphile-worker history` and `errors`: what became of jobs; `show`: all that is known of them."""
 
 from __future__ import annotations
 
@@ -16,6 +11,7 @@ import click
 from ...diagnostics.json_shapes import (
     error_as_json,
     error_group_as_json,
+    explanation_as_json,
     finished_job_as_json,
     record_as_json,
 )
@@ -28,9 +24,9 @@ from ..support.parameters import JobId, Since, limit_option
 from ..support.wait import follow, progress_of
 
 if TYPE_CHECKING:
-    from ...admin.models.explanation import Explanation
     from ...client import WorkerUtils
     from ...client.following import JobRecord
+    from ...diagnostics.explanation.values import Explanation
     from ...history.error_groups import ErrorGroup
     from ...history.records import AttemptError, FinishedJob
 
@@ -198,7 +194,7 @@ async def show_command(
 
     def as_json() -> Any:
         values = [
-            record_as_json(record) | {"explanation": _explanation_as_json(explanations.get(record.job_id))}
+            record_as_json(record) | {"explanation": explanation_as_json(explanations.get(record.job_id))}
             for record in known
         ]
         return values if len(ids) > 1 else values[0]
@@ -222,19 +218,12 @@ async def _follow(utils: WorkerUtils, job_id: int) -> None:
 
 async def _explanation(utils: WorkerUtils, record: JobRecord) -> Explanation | None:
     """Why the job does not run, as the dashboard says it; None if it has just ended."""
-    from ...admin.service.explanation import decide
-    from ...admin.service.explanation_facts import gather
+    from ...diagnostics.explanation.decision import explain
 
     if record.job is None:
         return None
     async with utils.with_pg_client() as connection:
-        return decide(await gather(connection, utils.schema, record.job))
-
-
-def _explanation_as_json(explanation: Explanation | None) -> dict[str, Any] | None:
-    if explanation is None:
-        return None
-    return {"kind": explanation.kind, "headline": explanation.headline, "evidence": explanation.evidence}
+        return await explain(connection, utils.schema, record.job)
 
 
 def _print(

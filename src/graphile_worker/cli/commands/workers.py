@@ -98,11 +98,13 @@ async def _sweep(settings: Settings, *, dry_run: bool, wait: bool) -> SweepRepor
 
 
 def _print_workers(found: list[WorkerSummary]) -> None:
+    from ...recovery.registry.workers import condition_of
+
     columns = ("worker pool", "state", "host", "pid", "slots", "jobs", "job ids", "started", "last seen")
     rows: list[tuple[Any, ...]] = [
         (
             worker.id,
-            _state(worker),
+            condition_of(worker)[1],
             worker.host,
             worker.pid,
             worker.concurrency,
@@ -128,20 +130,6 @@ def _print_workers(found: list[WorkerSummary]) -> None:
 
 def _megabytes(memory: int | None) -> str | None:
     return None if memory is None else f"{memory / 1e6:.0f} MB"
-
-
-def _state(worker: WorkerSummary) -> str:
-    if worker.is_alive is None:
-        return "unknown"
-    if worker.is_alive:
-        if worker.blocked is not None:
-            return f"blocked for {duration(worker.blocked.seconds)} by {worker.blocked.culprit}"
-        if worker.silent_for is not None:
-            return f"no heartbeat for {duration(worker.silent_for)}"
-        if worker.stalled_for is not None:
-            return f"no fetch has succeeded for {duration(worker.stalled_for)}"
-        return "alive"
-    return f"missed heartbeats, dead in {duration(worker.dead_in)}" if worker.dead_in else "dead"
 
 
 def _ids(ids: list[int]) -> str:

@@ -6,7 +6,7 @@ locked by no pool and for ever, which every runtime obeys.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -19,6 +19,7 @@ from ..connections import sqlstates
 from ..connections.connection import Connection, Row
 from ..connections.encoding import teach_arrays
 from ..connections.errors import sqlstate_of
+from ..connections.readable import if_readable
 from ..sql import load
 from .add import time_and_delay
 from .limits import track_names
@@ -176,7 +177,7 @@ async def _list_pauses(connection: Connection, schema: SchemaName) -> list[Pause
 
 async def pauses_if_readable(connection: Connection, schema: SchemaName) -> list[Pause]:
     """The same; empty if the table is missing or this role may not read it."""
-    found = await _if_readable(connection, lambda: _list_pauses(connection, schema))
+    found = await if_readable(connection, lambda: _list_pauses(connection, schema)) or []
     return [*found, *await _paused_schedules(connection, schema)]
 
 
@@ -186,19 +187,7 @@ async def _paused_schedules(connection: Connection, schema: SchemaName) -> list[
     async def read() -> list[Pause]:
         return [pause_from(row) for row in await connection.fetch(load("schedules/list_pauses", schema))]
 
-    return await _if_readable(connection, read)
-
-
-async def _if_readable(connection: Connection, read: Callable[[], Awaitable[list[Pause]]]) -> list[Pause]:
-    try:
-        if not connection.is_in_transaction():
-            return await read()
-        async with connection.transaction():  # an error would end the caller's transaction
-            return await read()
-    except Exception as error:
-        if sqlstate_of(error) not in UNAVAILABLE:
-            raise
-        return []
+    return await if_readable(connection, read) or []
 
 
 @contextmanager

@@ -1,8 +1,4 @@
-"""The table of worker pools, and what is known about their tasks.
-
-The table of worker pools: registration, heartbeats, and which pools are alive.
-
-Which tasks the running workers have, as far as the database knows.
+"""The table of worker pools: registration, heartbeats, which pools are alive, and their tasks.
 
 Python pools register their tasks. Pools of other runtimes do not, nor do Python workers without recovery.
 """
@@ -21,10 +17,12 @@ from ...database.connections.encoding import teach_arrays
 from ...database.sql import load
 from ...values.job import instant
 from ...values.schema_name import SchemaName
+from ...values.text import duration
 from .blocked_loop import BlockedLoop, decode_blockage
 from .pool_state import ExecutorPlace, LaneDescription, decode_state
 
 Liveness = Literal["lock", "heartbeat"]
+Condition = Literal["alive", "late", "dead", "unknown"]
 
 SCANNED_PAGES = 1000
 """Up to this size of the jobs table, `list_workers` scans it for locked jobs."""
@@ -104,6 +102,20 @@ class WorkerSummary:
     """Processes and machines that run tasks for it, as of `last_seen_at`; None if it uses no executor."""
     locked_since: datetime | None
     """When its oldest lock was taken or renewed; without a scan, when its oldest running job started."""
+
+    @property
+    def is_registered(self) -> bool:
+        """Whether it is a Python pool that registered, so that it is known whether it is alive."""
+        return self.is_alive is not None
+
+    @property
+    def is_dead(self) -> bool:
+        """Whether it is certainly dead; before that, it may come back."""
+        return self.is_alive is False and not self.dead_in
+
+    def can_run(self, task_identifier: str) -> bool:
+        """Whether it is alive and has the task."""
+        return bool(self.is_alive) and task_identifier in (self.tasks or ())
 
 
 class WorkerList(list[WorkerSummary]):
@@ -351,6 +363,23 @@ async def delete_old_rust_workers(connection: Connection, schema: SchemaName) ->
         await connection.execute(load("recovery/delete_old_rust_workers", schema))
 
 
+def condition_of(worker: WorkerSummary) -> tuple[Condition, str]:
+    """How a pool is, in one word and in several."""
+    if worker.is_alive is None:
+        return "unknown", "unknown runtime"
+    if worker.is_dead:
+        return "dead", "dead; its jobs will be recovered"
+    if not worker.is_alive:
+        return "late", f"missed heartbeats, dead in {duration(worker.dead_in or 0.0)}"
+    if worker.blocked is not None:
+        return "late", f"blocked for {duration(worker.blocked.seconds)} by {worker.blocked.culprit}"
+    if worker.silent_for is not None:
+        return "late", f"no heartbeat for {duration(worker.silent_for)}"
+    if worker.stalled_for is not None:
+        return "late", f"no fetch has succeeded for {duration(worker.stalled_for)}"
+    return "alive", "alive"
+
+
 class RunningTasks(msgspec.Struct, frozen=True):
     """The Python pools that are alive, and their tasks."""
 
@@ -371,11 +400,16 @@ async def running_tasks(
     """The tasks of running workers; `workers` if they are already listed."""
     if workers is None:
         workers = await list_workers(connection, schema)
-    has_others = (
-        not workers.is_complete
-        or any(worker.is_alive is None for worker in workers)
-        or await has_rust_workers(connection, schema)
-    )
+    has_others = await has_other_runtimes(connection, schema, workers)
     pools = [worker for worker in workers if worker.is_alive]
     tasks = frozenset(task for pool in pools for task in pool.tasks or ())
     return RunningTasks(pools, tasks, has_others)
+
+
+async def has_other_runtimes(connection: Connection, schema: SchemaName, workers: WorkerList) -> bool:
+    """Whether workers of other runtimes may be running beside these."""
+    return (
+        not workers.is_complete
+        or not all(worker.is_registered for worker in workers)
+        or await has_rust_workers(connection, schema)
+    )
