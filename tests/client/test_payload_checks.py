@@ -191,7 +191,7 @@ async def test_a_large_payload_is_warned_about_once_per_task(
         await utils.add_job("keyed", LARGE, job_key="k")
         await utils.add_jobs([JobSpec("small", {}), JobSpec("many", LARGE)])
     await utils.add_job("small", {"text": "x" * 900_000})
-    said = [record for record in caplog.records if record.module == "large_payloads"]
+    said = [record for record in caplog.records if record.funcName == "warn_of_large_payload"]
     assert [record.levelno for record in said] == [logging.WARNING] * 3
     assert [record.args[0] for record in said] == ["fast path", "keyed", "many"]  # type: ignore[index]
     assert said[0].getMessage() == (
