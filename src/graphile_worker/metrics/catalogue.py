@@ -218,7 +218,7 @@ class Panel(msgspec.Struct, frozen=True):
     max: float | None = None
 
 
-class Row(msgspec.Struct, frozen=True):
+class PanelRow(msgspec.Struct, frozen=True):
     """A part of the dashboard: lines of panels."""
 
     title: str
@@ -236,8 +236,8 @@ def _chart(title: str, description: str, *queries: Query, max: float | None = No
 _GREEN, _RED = ("green", None), ("red", None)
 _RATE_INTERVAL = "$__rate_interval"
 
-DASHBOARD: Sequence[Row] = (
-    Row("Overview", ((
+DASHBOARD: Sequence[PanelRow] = (
+    PanelRow("Overview", ((
         _stat("Oldest ready job", "How long the oldest ready job has waited.",
               Query(OLDEST_READY, reduce="max"), _GREEN, ("yellow", 60), ("red", 300)),
         _stat("Ready jobs", "Counted up to 10,001.", Query(READY, reduce="max")),
@@ -249,7 +249,7 @@ DASHBOARD: Sequence[Row] = (
         _stat("Workers alive", "Python worker pools.",
               Query(WORKERS, reduce="max", only='state="alive"'), _RED, ("green", 1)),
     ),)),
-    Row("Tasks", (
+    PanelRow("Tasks", (
         (
             _chart("Attempts per second, by outcome", "Errors are retried; failed jobs are not.",
                    Query(JOBS, ("outcome",))),
@@ -271,7 +271,7 @@ DASHBOARD: Sequence[Row] = (
                    Query(ADDED, ("task", "result")), Query(CRON_JOBS, ("task",), "{{task}} recurring")),
         ),
     )),
-    Row("Workers", (
+    PanelRow("Workers", (
         (
             _chart("Slots and running jobs", "By worker process or pod.",
                    Query(SLOTS, ("instance",), "{{instance}} slots"),
@@ -293,7 +293,7 @@ DASHBOARD: Sequence[Row] = (
                    Query(BLOCKED, ("instance",))),
         ),
     )),
-    Row("Database", (
+    PanelRow("Database", (
         (
             _chart("Jobs by state", "An estimate for large tables.", Query(JOBS_IN_TABLE, ("state",))),
             _chart("Ready jobs by task", "The fifteen longest backlogs.",

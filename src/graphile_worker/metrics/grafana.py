@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from .catalogue import DASHBOARD, INFO, JOBS, Metric, Panel, Query, Row
+from .catalogue import DASHBOARD, INFO, JOBS, Metric, Panel, PanelRow, Query
 
 COLUMNS = 24
 HEIGHTS = {"stat": 5, "timeseries": 8}
@@ -105,7 +105,7 @@ def _panels() -> list[dict[str, Any]]:
     return found
 
 
-def _row(row: Row, id: int, y: int) -> dict[str, Any]:
+def _row(row: PanelRow, id: int, y: int) -> dict[str, Any]:
     return {
         "id": id,
         "type": "row",

@@ -35,7 +35,7 @@ from ..values.text import similar_names
 from ..worker.plan import FlagSource
 from .fake_clock import FakeClock
 from .results import JobsRun, Observed, UnknownTask, identifier_of
-from .schedule import Schedule
+from .schedule import ClockSchedule
 
 if TYPE_CHECKING:
     from ..cron import ParsedCronItem
@@ -154,7 +154,7 @@ class RunJobs:
         crontab: str | None,
         parsed_cron_items: Sequence[ParsedCronItem] | None,
         app: App | None,
-    ) -> Schedule | None:
+    ) -> ClockSchedule | None:
         if until is None:
             if crontab is not None or parsed_cron_items is not None:
                 raise ConfigError("crontab: recurring jobs need time to pass; set it with until=")
@@ -165,7 +165,7 @@ class RunJobs:
         if app is not None:
             items = [*app.cron_items, *items]
             check_identifiers(items)
-        return Schedule(self._clock, until, items, tasks)
+        return ClockSchedule(self._clock, until, items, tasks)
 
 
 def _entered(app: App | None) -> AbstractAsyncContextManager[App | None]:

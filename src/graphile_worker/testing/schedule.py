@@ -1,4 +1,4 @@
-"""Schedule: moves the clock of a test from job to job, and adds recurring jobs at their minutes."""
+"""ClockSchedule: moves the clock of a test from job to job, and adds recurring jobs at their minutes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ..cron import ParsedCronItem
 
 
-class Schedule:
+class ClockSchedule:
     """The time from now to `until`, with the minutes in which recurring jobs are due."""
 
     def __init__(

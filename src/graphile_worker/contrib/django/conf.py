@@ -35,7 +35,7 @@ OF_LIBPQ = frozenset(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WorkerSettings:
+class DjangoSettings:
     """What the setting GRAPHILE_WORKER says; keys are the names in upper case."""
 
     database: str = "default"
@@ -62,10 +62,10 @@ class WorkerSettings:
         return WorkerOptions.from_mapping({name: value for name, value in given.items() if value is not None})
 
 
-KEYS = tuple(each.name.upper() for each in fields(WorkerSettings))
+KEYS = tuple(each.name.upper() for each in fields(DjangoSettings))
 
 
-def worker_settings() -> WorkerSettings:
+def worker_settings() -> DjangoSettings:
     """The setting, checked; raises ImproperlyConfigured."""
     given = getattr(settings, SETTING, {})
     if not isinstance(given, Mapping):
@@ -75,7 +75,7 @@ def worker_settings() -> WorkerSettings:
             near = closest(str(key), KEYS)
             hint = f"did you mean {near!r}?" if near else f"known: {', '.join(KEYS)}"
             raise ImproperlyConfigured(f"{SETTING} has no key {key!r}; {hint}")
-    found = WorkerSettings(**{key.lower(): value for key, value in given.items()})
+    found = DjangoSettings(**{key.lower(): value for key, value in given.items()})
     try:
         found.worker_options()
     except ConfigError as error:
@@ -95,7 +95,7 @@ def table_name(name: str) -> str:
     try:
         schema = worker_settings().schema
     except ImproperlyConfigured:  # the system checks say so
-        schema = WorkerSettings().schema
+        schema = DjangoSettings().schema
     return SchemaName(schema).quoted + f'."{name}"'
 
 

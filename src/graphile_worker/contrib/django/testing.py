@@ -37,7 +37,7 @@ from ...tasks.task import AnyTask
 from ...testing.results import JobsRun, Observed
 from ...values.clock import SystemClock
 from .client import utils
-from .conf import WorkerSettings, worker_settings
+from .conf import DjangoSettings, worker_settings
 from .worker import has_framework, make_app
 
 T = TypeVar("T")
@@ -232,7 +232,7 @@ async def aenqueued_tasks(task: Any = None, *, using: str | None = None) -> list
     return found
 
 
-def _result(connection: Connection, chosen: WorkerSettings, job_id: int) -> Any:
+def _result(connection: Connection, chosen: DjangoSettings, job_id: int) -> Any:
     if not has_framework():
         return None
     from .results import read_result
@@ -241,7 +241,7 @@ def _result(connection: Connection, chosen: WorkerSettings, job_id: int) -> Any:
 
 
 async def _run(
-    chosen: WorkerSettings, connection: CallersConnection, clock: _LaterClock | None, limit: int
+    chosen: DjangoSettings, connection: CallersConnection, clock: _LaterClock | None, limit: int
 ) -> JobsRun:
     observed, bound, pool = Observed(), _Bound(limit), SingleConnection(connection)
     options = chosen.worker_options().with_values(

@@ -22,7 +22,7 @@ from ...app import App
 from ...tasks.helpers import JobHelpers
 from ...tasks.task import AnyTask
 from ...tasks.task import Task as WorkerTask
-from .conf import WorkerSettings, plugin_named, worker_settings
+from .conf import DjangoSettings, plugin_named, worker_settings
 from .running import LaterTasks
 
 
@@ -86,7 +86,7 @@ def make_app(
     return App(tasks=[*own, *of_django()], plugins=plugins, crontab=chosen.crontab)
 
 
-def own_tasks(chosen: WorkerSettings) -> list[AnyTask]:
+def own_tasks(chosen: DjangoSettings) -> list[AnyTask]:
     """Tasks made with `graphile_worker.task` in the modules of the settings."""
     autodiscover_modules(*chosen.task_modules)
     modules = [import_module(name) for name in [*_discovered(chosen), *chosen.tasks]]
@@ -94,7 +94,7 @@ def own_tasks(chosen: WorkerSettings) -> list[AnyTask]:
     return [value for value in found.values() if isinstance(value, WorkerTask)]
 
 
-def _discovered(chosen: WorkerSettings) -> Iterable[str]:
+def _discovered(chosen: DjangoSettings) -> Iterable[str]:
     import sys
 
     from django.apps import apps

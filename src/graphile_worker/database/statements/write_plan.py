@@ -198,6 +198,19 @@ def _utc_now() -> datetime:
     return datetime.now(UTC)
 
 
+def _returned(
+    finished_jobs: Sequence[Finished], first: Interrupted, delay: float, with_note: bool
+) -> Outcomes:
+    return Outcomes(
+        returned=[finished.job.id for finished in finished_jobs],
+        queues=queues_of(finished_jobs),
+        note=(first.message or None) if with_note else None,
+        delay=delay if first.has_reason else 0.0,  # a job that never started need not wait
+        may_be_retired=not first.has_reason
+        and any(finished.job.key is not None for finished in finished_jobs),
+    )
+
+
 def outcomes_of(
     finished_jobs: Sequence[Finished],
     *,
@@ -213,14 +226,7 @@ def outcomes_of(
     """
     first = finished_jobs[0].outcome
     if type(first) is Interrupted:
-        return Outcomes(
-            returned=[finished.job.id for finished in finished_jobs],
-            queues=queues_of(finished_jobs),
-            note=(first.message or None) if with_note else None,
-            delay=delay if first.has_reason else 0.0,  # a job that never started need not wait
-            may_be_retired=not first.has_reason
-            and any(finished.job.key is not None for finished in finished_jobs),
-        )
+        return _returned(finished_jobs, first, delay, with_note)
     if type(first) is Cancelled:
         return Outcomes(
             cancelled=[cancelled_job(finished, is_kept=record is not None) for finished in finished_jobs],
