@@ -12,6 +12,7 @@ import os
 import signal
 from typing import TYPE_CHECKING
 
+from ..hooks.faults import Supervised
 from .reports import ReportSocket, WorkerProcesses
 from .signals import collect_garbage
 
@@ -71,11 +72,10 @@ class Observer:
         workers = WorkerProcesses(self._processes)
         # Not closed at the end, because that removes its path, and another process may follow this one.
         await self._reports.serve(workers.connected)
-        background: list[asyncio.Task[None]] = []
-        if self._relay is not None:
+        if (relay := self._relay) is not None:
             from .systemd import notify
 
-            background.append(asyncio.create_task(notify(self._relay.systemd, self._relay.send, workers)))
+            Supervised(lambda: notify(relay.systemd, relay.send, workers), "systemd").start()
         if self._listening is None:
             await stopped.wait()
             return
