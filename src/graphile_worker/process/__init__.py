@@ -1,1 +1,1 @@
-"""A worker as an operating system process: signals, worker processes, reloading, and the health file."""
+"""A worker as an operating system process: signals, worker processes, reloading, probes, systemd."""

@@ -1,7 +1,4 @@
-"""`graphile-worker health`: asks the probes of a worker on this machine, as in a container's health check.
-
-It connects neither to the database nor to other machines: a health check must be cheap.
-"""
+"""`graphile-worker health`: asks the probes of a worker on this machine, without the database."""
 
 from __future__ import annotations
 
@@ -15,8 +12,7 @@ from ...config import Settings
 from ...errors import ConfigError
 from ..support.command import Output, command
 
-HERE = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}  # noqa: S104
-"""Where a worker that listens on every address is found."""
+HERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104
 
 
 @command("health", flags={"http_port": "http_port", "http_address": "http_address"})
