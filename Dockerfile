@@ -19,13 +19,13 @@ RUN useradd --system --no-create-home --uid 10001 worker \
     && chown worker: /worker
 ENV PATH=/opt/graphile-worker/bin:$PATH \
     PYTHONUNBUFFERED=1 \
-    GRAPHILE_WORKER_HEALTH_FILE=/tmp/graphile-worker-health
+    GRAPHILE_WORKER_HTTP_PORT=8080
 WORKDIR /worker
 USER worker
 
-# Healthy: the event loop ran and LISTEN answered within a minute. Add --no-listen behind a transaction pooler.
+# Healthy: the event loop runs and jobs can be fetched. With --live, the database does not count.
 HEALTHCHECK --interval=30s --timeout=10s --start-period=30s --retries=2 \
-    CMD ["graphile-worker", "health", "--within", "60"]
+    CMD ["graphile-worker", "health"]
 
 # SIGTERM starts a graceful shutdown: give it more time than --grace (25 s), as in `docker stop -t 30`.
 STOPSIGNAL SIGTERM

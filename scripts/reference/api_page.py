@@ -86,7 +86,8 @@ WITH_CONSTRUCTOR = ("App", "ProcessExecutor")
 """Classes that users instantiate with more than their fields."""
 FIELDS_ELSEWHERE = {"WorkerOptions": "Its fields are the [options](options.md#options-of-a-worker)."}
 OPTIONS_PAGE = (
-    "RunArguments", "RunOnceArguments", "WorkerArguments", "WorkerOptionValues", "OptionsWithPlugins",
+    "RunArguments", "RunOnceArguments", "ServeArguments", "WorkerArguments", "WorkerOptionValues",
+    "OptionsWithPlugins",
 )  # fmt: skip
 """Keyword arguments that are listed there."""
 CALLS: dict[str, type] = {"ClientArguments": ClientArguments, "SyncClientArguments": SyncClientArguments}

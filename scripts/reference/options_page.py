@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from graphile_worker.config.admin_options import AdminOptions
-from graphile_worker.config.settings import CommandLineOptions
+from graphile_worker.config.process_options import ProcessOptions
 from graphile_worker.runner.arguments import RunOnceArguments, WorkerArguments
 from graphile_worker.values.options import LocalQueueOptions, RefetchDelayOptions, WorkerOptions
 
@@ -40,9 +40,9 @@ def page(_: object = None) -> str:
         "",
         "## Options of the command and of `serve`",
         "",
-        first_paragraph(CommandLineOptions),
+        first_paragraph(ProcessOptions),
         "",
-        *_table((("", CommandLineOptions),)),
+        *_table((("", ProcessOptions),)),
         "",
         "## Options of the dashboard",
         "",

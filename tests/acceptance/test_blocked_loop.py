@@ -17,6 +17,7 @@ from graphile_worker.config import resolve_settings
 from graphile_worker.diagnostics.examine import examine
 from recovery.dead import QUICK_ENVIRONMENT
 from recovery.history import History
+from service.probes import port_of
 from support.worker_process import Start, WorkerProcess, let_go, program
 from support.working import SCHEMA, Jobs, until
 
@@ -98,8 +99,7 @@ async def test_others_see_what_blocks_the_loop_and_a_signal_ends_the_process(
     processes: int,
 ) -> None:
     job_id = await jobs.add(task)
-    health = folder / "health"
-    worker = begin("--grace", GRACE, "--processes", processes, "--health-file", health)
+    worker = begin("--grace", GRACE, "--processes", processes, "--http-port", 0)
     worker.wait_for("has blocked the event loop")
     blame = f"task {task} (job {job_id})"
 
@@ -115,16 +115,10 @@ async def test_others_see_what_blocks_the_loop_and_a_signal_ends_the_process(
     (found,) = await workers_check(database_url)
     assert found.startswith(f"worker pool {pool.id}: {blame} has blocked its event loop for ")
 
-    async def health_says() -> str:
-        capsys.readouterr()
-        await asyncio.to_thread(run_main, ["health", "--file", str(health), "--within", "1"])
-        return capsys.readouterr().err
-
-    async def is_unhealthy() -> bool:
-        said = await health_says()
-        return f"worker process {pool.pid} hangs: {blame} has blocked its event loop for " in said
-
-    await until(is_unhealthy, every=0.1)
+    capsys.readouterr()
+    asked = ["health", "--live", "--http-port", port_of(worker), "--within", "1"]
+    assert await asyncio.to_thread(run_main, asked) == 1
+    assert "does not answer; its event loop may be blocked" in capsys.readouterr().err
 
     worker.send(signal.SIGTERM)
     assert worker.ended() == 128 + signal.SIGTERM  # it would never end by itself
@@ -148,7 +142,7 @@ async def test_the_report_ends_with_the_blockage(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     job_id = await jobs.add("block_until_told")
-    worker = begin("--health-file", folder / "health").wait_for("has blocked the event loop")
+    worker = begin("--http-port", 0).wait_for("has blocked the event loop")
 
     async def is_blocked() -> bool:
         (pool,) = await utils.list_workers()
@@ -172,13 +166,7 @@ async def test_the_report_ends_with_the_blockage(
     await jobs.until_gone()
     assert await workers_check(database_url) == ["1 worker pool is running"]
 
-    async def is_healthy() -> bool:
-        arguments = ["health", "--file", str(folder / "health"), "--no-listen", "--json"]
-        assert await asyncio.to_thread(run_main, arguments) == 0
-        (process,) = json.loads(capsys.readouterr().out)["workers"]
-        return process["blocked_by"] is None
-
-    await until(is_healthy, every=0.1)
+    assert await asyncio.to_thread(run_main, ["health", "--http-port", port_of(worker)]) == 0
     worker.send(signal.SIGTERM)
     assert worker.ended() == 128 + signal.SIGTERM
 

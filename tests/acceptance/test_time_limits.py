@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from graphile_worker.process.health_file import read_health_files
 from recovery.dead import QUICK_ENVIRONMENT
+from service.probes import address_of, probe
 from support.worker_process import Start, WorkerProcess
 from support.working import Jobs, headline, until
 
@@ -116,23 +116,20 @@ async def test_a_worker_with_too_many_such_tasks_exits_with_a_status_of_its_own(
     assert await jobs.locked() == 0
 
 
-async def test_the_health_file_tells_that_the_worker_must_be_replaced(
-    begin: Begin, jobs: Jobs, folder: Path
-) -> None:
+async def test_a_probe_tells_that_the_worker_must_be_replaced(begin: Begin, jobs: Jobs, folder: Path) -> None:
     await jobs.add("busy")
     await jobs.add("stuck", max_attempts=1)
-    path = folder / "health"
-    worker = begin("-j", 2, "--health-file", path, GRAPHILE_WORKER_MAX_LEAKED_TASKS="0")
+    worker = begin("-j", 2, "--http-port", 0, GRAPHILE_WORKER_MAX_LEAKED_TASKS="0")
+    at = address_of(worker)
 
-    def problem() -> str:
-        records = read_health_files(str(path))
-        return "" if not records or records[0] is None else records[0].unhealthy or ""
+    async def must_be_replaced() -> bool:
+        found = await probe(at, "/livez")
+        return found.status == 503 and "the worker cannot go on: 1 task did not end" in found.problems
 
-    await until(lambda: problem() == "1 task did not end when asked to")
+    await until(must_be_replaced)
     (folder / "go_on").touch()
     assert worker.ended() == 58
     assert await jobs.count() == 1
-    assert read_health_files(str(path)) == []
 
 
 async def test_a_parent_replaces_a_worker_with_too_many_such_tasks(begin: Begin, jobs: Jobs) -> None:

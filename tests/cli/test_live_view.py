@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 import io
+from pathlib import Path
 
 from rich.cells import cell_len
 from rich.console import Console
 
 from graphile_worker.cli.live_view.feed import (
-    ATOMIC_WRITE,
     MOST_ERRORS,
     MOST_RUNNING,
     Activity,
+    FeedPlugin,
     Snapshot,
-    decode,
-    encode,
     error_of,
 )
 from graphile_worker.cli.live_view.render import render
 from graphile_worker.cli.live_view.state import ShownRate, ViewState
 from graphile_worker.database.statements.inspection import JobCounts
+from graphile_worker.hooks import Hooks
+from graphile_worker.hooks.events import PoolCreated
+from graphile_worker.process.reports import receiving
 from graphile_worker.values.job import Pause
 from support.cases import looped
+from support.working import until
 
 
 def snapshot(completed: int = 0, failed: int = 0) -> Snapshot:
@@ -56,13 +59,29 @@ def test_the_longest_running_jobs_and_the_last_errors_are_reported() -> None:
     assert "\n" not in snapshot.errors[0].message
 
 
-def test_a_report_fits_into_one_write_and_arrives_as_it_was() -> None:
-    line = encode(busy().snapshot(12.0))
-    assert len(line) <= ATOMIC_WRITE
-    decoded = decode(line.decode())
-    assert (decoded.failed, decoded.running) == (50, 50)
-    small = snapshot(completed=3)
-    assert decode(encode(small).decode()) == small
+async def test_a_report_arrives_as_it_was_and_the_last_one_too() -> None:
+    reports: list[Snapshot] = []
+    hooks = Hooks()
+    async with receiving(Snapshot, reports.append) as path:
+        plugin = FeedPlugin(path)
+        plugin._activity = busy()
+        plugin.install(hooks)
+        hooks.events.emit(PoolCreated(pool_id="pool"))
+        await until(lambda: bool(reports))
+        assert (reports[0].failed, reports[0].running) == (50, 50)
+        assert reports[0].errors == busy().snapshot(12.0).errors
+        plugin._activity.completed()
+        await plugin.stop()
+        await until(lambda: reports[-1].completed == 1)
+
+
+async def test_a_worker_whose_parent_is_gone_goes_on(tmp_path: Path) -> None:
+    plugin = FeedPlugin(str(tmp_path / "nothing"))
+    hooks = Hooks()
+    plugin.install(hooks)
+    hooks.events.emit(PoolCreated(pool_id="pool"))
+    await until(lambda: plugin._loop.is_done)
+    await plugin.stop()
 
 
 def test_a_rate_is_that_of_the_last_seconds() -> None:

@@ -11,7 +11,7 @@ import pytest
 from graphile_worker import Events, Hooks, make_worker_utils, run, run_once
 from graphile_worker.client import api as client_api
 from graphile_worker.client.api import ClientArguments
-from graphile_worker.config.settings import CommandLineOptions
+from graphile_worker.config.process_options import SERVE_OPTIONS, ProcessOptions, ProcessOptionValues
 from graphile_worker.cron import parse_crontab
 from graphile_worker.errors import ConfigError, CrontabError
 from graphile_worker.runner import build
@@ -107,7 +107,7 @@ async def test_events_and_hooks_together_are_refused(call: Callable[..., Any]) -
             "serve takes it, and the command `graphile-worker`; otherwise a program sets up logging itself",
         ),
         ("log_level", "debug", "serve takes it"),
-        ("health_file", "/tmp/health", "--health-file"),
+        ("http_address", "::1", "--http-address"),
         ("once", True, "call run_once"),
         ("max_attempts", 3, "add_job"),
     ],
@@ -121,12 +121,16 @@ async def test_options_of_others_are_refused_with_the_name_of_who_takes_them(
 
 def test_every_option_of_the_command_alone_is_refused_by_calls() -> None:
     call: Callable[..., Any] = run
-    for name in set(CommandLineOptions.__struct_fields__) - {"app"}:
+    for name in set(ProcessOptions.__struct_fields__) - {"app"}:
         with pytest.raises(ConfigError, match="not an option of this call"):
             call(**{name: "x"})
     client: Callable[..., Any] = make_worker_utils
     with pytest.raises(ConfigError, match="app: this is not an option of this call; run and run_once"):
         client(app="shop.worker:app")
+
+
+def test_the_options_of_a_process_are_typed() -> None:
+    assert tuple(get_type_hints(ProcessOptionValues)) == SERVE_OPTIONS
 
 
 def test_the_file_and_the_environment_may_set_options_of_the_command(

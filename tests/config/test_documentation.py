@@ -11,7 +11,8 @@ import msgspec
 
 from graphile_worker.cli.main import COMMANDS, graphile_worker
 from graphile_worker.config.admin_options import AdminOptions
-from graphile_worker.config.settings import CommandLineOptions, known_settings
+from graphile_worker.config.process_options import ProcessOptions
+from graphile_worker.config.settings import known_settings
 from graphile_worker.values.options import LocalQueueOptions, RefetchDelayOptions, WorkerOptions
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -30,7 +31,7 @@ def _defaults() -> dict[str, Any]:
         "local_queue.refetch_delay.": RefetchDelayOptions,
         "admin.": AdminOptions,
     }
-    found = {field.name: field.default for field in msgspec.structs.fields(CommandLineOptions)}
+    found = {field.name: field.default for field in msgspec.structs.fields(ProcessOptions)}
     for prefix, cls in groups.items():
         found |= {prefix + field.name: field.default for field in msgspec.structs.fields(cls)}
     return found

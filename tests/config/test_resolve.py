@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from graphile_worker.config import resolve, resolve_settings
-from graphile_worker.config.settings import CommandLineOptions, known_settings
+from graphile_worker.config.process_options import ProcessOptions
+from graphile_worker.config.settings import known_settings
 from graphile_worker.errors import ConfigError
 from graphile_worker.values.options import LocalQueueOptions, WorkerOptions
 from support.cases import looped
@@ -143,7 +144,7 @@ def test_the_environment_sets_values_of_every_kind(tmp_path: Path) -> None:
         complete_job_batch_delay=0.25,
         local_queue=LocalQueueOptions(size=5),
     )
-    assert settings.command_line == CommandLineOptions(log_level="debug")
+    assert settings.process == ProcessOptions(log_level="debug")
     assert settings.provenance["connection_string"] == "environment variable DATABASE_URL"
     assert settings.provenance["grace"] == "default"
 

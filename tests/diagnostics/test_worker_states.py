@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import time
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from graphile_worker.cli.commands.health import judge
 from graphile_worker.config import resolve_settings
 from graphile_worker.contrib.http import HttpPlugin
 from graphile_worker.diagnostics.examine import examine
 from graphile_worker.diagnostics.finding import Finding
-from graphile_worker.process.health_file import read_health_files
-from graphile_worker.process.health_plugin import HealthFilePlugin
 from graphile_worker.recovery.registry.workers import condition_of, list_workers
 from graphile_worker.values.schema_name import SchemaName
 from recovery.dead import Graveyard
@@ -109,7 +104,6 @@ class Flags:
 @pytest.mark.parametrize("how", ["is_broken", "is_stuck"])
 async def test_a_pool_that_fetches_nothing_is_seen_from_everywhere(
     monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
     connection: Any,
     jobs: Jobs,
     workers: Workers,
@@ -118,29 +112,25 @@ async def test_a_pool_that_fetches_nothing_is_seen_from_everywhere(
     mode: dict[str, Any],
 ) -> None:
     monkeypatch.setattr("graphile_worker.worker.pool.FETCH_MARGIN", 0.5)
-    monkeypatch.setattr("graphile_worker.process.health_plugin.WRITE_INTERVAL", 0.05)
     flags, http, ran = Flags(), HttpPlugin(0, "127.0.0.1"), asyncio.Event()
-    health_file = str(tmp_path / "health")
 
     async def step() -> None:
         ran.set()
 
     async def problems() -> list[str]:
-        [record] = read_health_files(health_file)
         [process] = await http.health()
         said = [problem for problem in (await found(database_url, "workers")) if problem.severity != "ok"]
         return [
-            judge(record, time.monotonic(), within=PATIENCE, must_listen=False).problem or "",
             *process.ready_problems,
             *(finding.summary for finding in said),
             await state(connection),
         ]
 
     async def is_seen() -> bool:
-        return sum("no fetch " in problem for problem in await problems()) == 4
+        return sum("no fetch " in problem for problem in await problems()) == 3
 
     async def is_over() -> bool:
-        return await problems() == ["", "alive"]
+        return await problems() == ["alive"]
 
     await workers.start(
         {"step": step},
@@ -148,7 +138,7 @@ async def test_a_pool_that_fetches_nothing_is_seen_from_everywhere(
         poll_interval=0.1,
         heartbeat_interval=0.2,
         recovery_grace=PATIENCE,
-        plugins=[http, HealthFilePlugin(health_file)],
+        plugins=[http],
         **mode,
     )
     await until(is_over)

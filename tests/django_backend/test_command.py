@@ -56,6 +56,16 @@ def arguments(*values: object) -> dict[str, object]:
     return {"args": values, "kwargs": {}}
 
 
+def test_the_options_of_a_process_are_flags_here_too(project: Project) -> None:
+    shown = project.manage("graphile_worker", "--help")
+    assert shown.ended() == 0
+    for flag in ("--processes N", "--http-port PORT", "--http-address ADDRESS", "--database-metrics"):
+        assert flag in shown.output
+    refused = project.manage("graphile_worker", "--http-port", "70000")
+    assert refused.ended() == 1
+    assert "http_port: expected a number from 0 to 65535, got 70000" in refused.output
+
+
 async def test_ctrl_c_lets_one_job_finish_and_returns_the_other(
     project: Project, jobs: Jobs, tmp_path: Path
 ) -> None:

@@ -7,6 +7,7 @@ import os
 import re
 import shlex
 import signal
+import socket
 import tomllib
 from collections.abc import Iterator
 from fnmatch import fnmatch
@@ -117,14 +118,16 @@ def run(tmp_path: Path) -> Iterator[Run]:
 async def test_the_health_check_sees_the_worker_of_the_entry_point(
     run: Run, tmp_path: Path, database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    assert 1024 < int(environment()["GRAPHILE_WORKER_HTTP_PORT"]) < 65536
     program, *check = health_command()
     assert [program] == json.loads(one_of("ENTRYPOINT"))
     settings = {name: value for name, value in environment().items() if name != "PATH"}
-    assert settings["GRAPHILE_WORKER_HEALTH_FILE"].startswith("/tmp/")  # writable for every user
-    settings["GRAPHILE_WORKER_HEALTH_FILE"] = str(tmp_path / "health")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        settings["GRAPHILE_WORKER_HTTP_PORT"] = port = str(free.getsockname()[1])
     for name in set(os.environ) - set(clean_environment()):
         monkeypatch.delenv(name)
-    monkeypatch.setenv("GRAPHILE_WORKER_HEALTH_FILE", str(tmp_path / "health"))
+    monkeypatch.setenv("GRAPHILE_WORKER_HTTP_PORT", port)
     monkeypatch.chdir(tmp_path)
     assert run_main(check) == 1
     worker = run(DATABASE_URL=database_url, **settings).ready()

@@ -12,6 +12,8 @@ import pytest
 from graphile_worker import App, serve
 from graphile_worker.cli.commands.run import FLAGS
 from graphile_worker.cli.main import graphile_worker
+from graphile_worker.config.process_options import SERVE_OPTIONS
+from graphile_worker.errors import ConfigError
 from graphile_worker.process.serve import OWN_ARGUMENTS
 from graphile_worker.runner.arguments import RunArguments, WorkerArguments
 from graphile_worker.values.options import WorkerOptions
@@ -66,4 +68,6 @@ def test_the_arguments_of_serve_are_these() -> None:
     own = [
         name for name, each in inspect.signature(serve).parameters.items() if each.kind is each.KEYWORD_ONLY
     ]
-    assert sorted(own) == sorted(OWN_ARGUMENTS)
+    assert sorted((*own, *SERVE_OPTIONS)) == sorted(OWN_ARGUMENTS)
+    with pytest.raises(ConfigError, match="processes: expected a number from 1"):
+        serve(task_list={}, connection_string="postgres:///unused", processes=0)

@@ -35,6 +35,11 @@ def address_of(process: WorkerProcess) -> str:
     return f"http://127.0.0.1:{found[1]}"
 
 
+def port_of(process: WorkerProcess) -> str:
+    """The port on which a process serves, once it does."""
+    return address_of(process).rpartition(":")[2]
+
+
 async def probe(address: str, path: str) -> Probe:
     """A request that never waits for long."""
     async with httpx.AsyncClient(timeout=PATIENCE, trust_env=False) as client:

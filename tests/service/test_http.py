@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import signal
 import subprocess
@@ -16,8 +17,7 @@ from graphile_worker import Runner, run
 from graphile_worker.config.awaitable import AwaitableContext
 from graphile_worker.contrib.http import HttpPlugin
 from graphile_worker.errors import ConfigError
-from graphile_worker.process.http.reports import ReportingPlugin
-from graphile_worker.process.http.worker_processes import WorkerProcesses
+from graphile_worker.process.reports import ReportingPlugin, WorkerProcesses
 from service.probes import address_of, probe, scrape
 from service.programs import Start, write_program
 from support.programs import needed
@@ -125,7 +125,7 @@ async def test_one_scrape_for_several_processes(start: Start, tmp_path: Path, jo
     living = {each["pid"] for each in (await probe(at, "/readyz?verbose")).body["workers"]}
     (front,) = {int(pid) for pid in children} - living
     os.kill(front, signal.SIGKILL)
-    worker.wait_for(f"the process that serves HTTP, {front}, was killed by SIGKILL; starting another")
+    worker.wait_for(f"the observer process {front} was killed by SIGKILL; starting another")
 
     async def is_back() -> bool:
         try:
@@ -145,6 +145,8 @@ async def test_what_a_process_counted_stays_when_it_ends(tmp_path: Path) -> None
     server = await asyncio.start_unix_server(workers.connected, tmp_path / "reports")
     counter = Counter("test_of_the_application", "Counted by tests.")
     gauge = Gauge("test_gauge_of_the_application", "Set by tests.")
+    unknown = Gauge("test_unknown_of_the_application", "Set by tests.")
+    unknown.set(math.nan)
     counter.inc(3)
     plugin = ReportingPlugin(str(tmp_path / "reports"))
     await plugin.open()
@@ -155,11 +157,13 @@ async def test_what_a_process_counted_stays_when_it_ends(tmp_path: Path) -> None
     try:
         await until(lambda: said("test_of_the_application_total 3.0"))
         assert await said(f'test_gauge_of_the_application{{pid="{os.getpid()}"}} 0.0')
+        assert await said(f'test_unknown_of_the_application{{pid="{os.getpid()}"}} NaN')
         counter.inc()
     finally:
         await plugin.close()
         REGISTRY.unregister(counter)
         REGISTRY.unregister(gauge)
+        REGISTRY.unregister(unknown)
     await until(lambda: not workers._connected)
     assert await said("test_of_the_application_total 4.0")  # it was counted after the last scrape
     assert not await said("test_gauge_of_the_application")

@@ -15,7 +15,7 @@ from support.command_line import clean_environment
 
 SCRIPT = """
 import logging, os, signal, sys
-from graphile_worker.process.processes import supervise
+from graphile_worker.process.processes import Supervisor
 
 logging.basicConfig(level="ERROR", format="%(message)s")
 
@@ -29,7 +29,7 @@ def stop(*_):
     say("stopping")
     raise SystemExit(0)
 
-status = supervise(2, work, replace=REPLACE, kill_after=KILL_AFTER)
+status = Supervisor(2, work, replace=REPLACE, kill_after=KILL_AFTER).run()
 say("ended")
 sys.exit(status)
 """

@@ -16,7 +16,6 @@ import pytest
 
 from graphile_worker import WorkerOptions, serve
 from graphile_worker.errors import ConfigError
-from graphile_worker.process.health_file import read_health_files
 from service.programs import Start, write_program
 from support.command_line import clean_environment
 from support.programs import needed
@@ -128,11 +127,20 @@ async def test_logging_that_the_program_has_set_up_is_kept_unless_a_format_is_wa
     assert ("INFO [worker] task hello (job 1) completed in" in program.output) == (is_ours is True)
 
 
-async def test_the_health_file_is_that_of_the_command(start: Start, tmp_path: Path) -> None:
-    write_program(tmp_path / "worker.py", "processes=2, health_file='health'")
-    start("worker.py").wait_for("ready: graphile-worker", times=2)
-    records = read_health_files(str(tmp_path / "health"))
-    assert len({record.pid for record in records if record is not None}) == 2
+async def test_what_a_worker_does_not_use_is_not_imported(start: Start, tmp_path: Path, jobs: Jobs) -> None:
+    (tmp_path / "worker.py").write_text(
+        "import sys\n"
+        "from graphile_worker import serve\n"
+        "def loaded():\n"
+        "    names = [name for name in sys.modules if name.startswith('graphile_worker.process.')]\n"
+        "    print('loaded:', *sorted(name.rpartition('.')[2] for name in names))\n"
+        "serve(task_list={'loaded': loaded})\n"
+    )
+    await jobs.add("loaded")
+    program = start("worker.py").wait_for("loaded: ")
+    assert "loaded: dev_database error_report logs run_service run_worker serve signals\n" in program.output
+    program.send(signal.SIGTERM)
+    assert program.ended() == 143
 
 
 async def test_a_change_restarts_the_program(start: Start, tmp_path: Path, jobs: Jobs) -> None:

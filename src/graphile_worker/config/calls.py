@@ -8,6 +8,7 @@ from typing import Any
 from ..errors import ConfigError
 from ..hooks import Events, Hooks
 from ..values.options import WorkerOptions
+from .process_options import SERVE_OPTIONS
 from .resolve import combine
 from .sources import nearest_name
 
@@ -22,16 +23,11 @@ TAKEN_ELSEWHERE = {
     **dict.fromkeys(WorkerOptions.__struct_fields__, _WORKER),
     **dict.fromkeys(("task_list", "crontab", "parsed_cron_items", "forbidden_flags", "extensions"), _WORKER),
     "dependency_overrides": f"{_WORKER}; so does run_jobs",
+    **{name: f"{_SERVE} as --{name.replace('_', '-')}" for name in SERVE_OPTIONS},
+    **dict.fromkeys(("log_format", "log_level", "log_levels"), _LOGGING),
+    "http_port": f"{_SERVE} as --http-port; run takes graphile_worker.contrib.http.HttpPlugin in plugins",
     "app": f"{_WORKER}; so does serve",
     "pg_pool": "a pool belongs to an event loop; make_worker_utils takes it, and run and run_once",
-    "health_file": f"{_SERVE} as --health-file",
-    "http_port": f"{_SERVE} as --http-port; run takes graphile_worker.contrib.http.HttpPlugin in plugins",
-    "http_address": f"{_SERVE} as --http-address",
-    "database_metrics": f"{_SERVE} as --database-metrics",
-    "log_format": _LOGGING,
-    "log_level": _LOGGING,
-    "log_levels": _LOGGING,
-    "processes": f"{_SERVE} as --processes",
     "once": "call run_once in place of run; serve takes it, and the command `graphile-worker` as --once",
     "schema_only": "call run_migrations, or use the flag --schema-only of the command `graphile-worker`",
     "watch": f"{_SERVE} as --watch",

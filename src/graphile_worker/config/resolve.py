@@ -17,7 +17,8 @@ from ..errors import ConfigError
 from ..values.options import WorkerOptions
 from .admin_options import PREFIX as ADMIN
 from .admin_options import AdminOptions
-from .settings import CommandLineOptions, known_settings
+from .process_options import ProcessOptions
+from .settings import known_settings
 from .sources import Source, find_file, from_call, from_environment, from_file
 
 DEFAULT = "default"
@@ -28,7 +29,7 @@ class Settings(msgspec.Struct, frozen=True):
     """All configured options. `places` has the source of each option that is set."""
 
     worker: WorkerOptions
-    command_line: CommandLineOptions
+    process: ProcessOptions
     places: dict[str, str]
     admin: AdminOptions = msgspec.field(default_factory=AdminOptions)
 
@@ -97,7 +98,7 @@ def resolve_settings(
     *,
     call: str = "call",
 ) -> Settings:
-    """The same with the command line's own options. `call` names the source of `call_values` in errors."""
+    """The same with the options of a process. `call` names the source of `call_values` in errors."""
     environment = os.environ if environ is None else environ
     folder = Path.cwd() if cwd is None else Path(cwd)
     # `folder / absolute_path` is the absolute path
@@ -107,8 +108,8 @@ def resolve_settings(
     values, places = _merged(sources)
     mark_named(values, folder)
     worker = _build(WorkerOptions, values, places)
-    command_line = _build(CommandLineOptions, values, places)
-    return Settings(worker, command_line, places, _build(AdminOptions, values, places, ADMIN))
+    process = _build(ProcessOptions, values, places)
+    return Settings(worker, process, places, _build(AdminOptions, values, places, ADMIN))
 
 
 def mark_named(values: dict[str, Any], folder: Path) -> None:

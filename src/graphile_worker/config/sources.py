@@ -21,7 +21,7 @@ FILE_NAME = "graphile_worker.toml"
 PROJECT_FILE = "pyproject.toml"
 TABLE = "tool.graphile-worker"
 PREFIX = "GRAPHILE_WORKER_"
-PATHS = ("task_directory", "crontab_file", "health_file", "app")
+PATHS = ("task_directory", "crontab_file", "app")
 MODULES = ("task_directory", "app")
 """Those of the paths that may also name a module."""
 OTHER_NAMES = {

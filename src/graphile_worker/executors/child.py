@@ -21,6 +21,7 @@ from ..errors import JobInterruptedError
 from ..history.progress import ProgressReport
 from ..tasks.services import WorkerServices, job_logger
 from ..tasks.stacks import stack_of_task
+from ..values.lines import line
 from .child_connection import SharedCounters
 from .child_handle import memory_of
 from .messages import (
@@ -37,7 +38,6 @@ from .messages import (
     StackNote,
     StartFailure,
     apply_levels,
-    line,
 )
 from .remote_helpers import RemoteHelpers, remote_services
 from .run_call import Tasks, job_of, run_call

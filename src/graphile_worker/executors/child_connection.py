@@ -26,7 +26,8 @@ from typing import Any
 import msgspec
 
 from ..tasks.executables.process_group import ProcessGroup
-from .messages import Ask, Lines, line
+from ..values.lines import Lines, line
+from .messages import Ask
 
 DRAIN = 0.2  # seconds to read what a process sent before it died
 

@@ -17,9 +17,10 @@ from typing import Any
 
 from ..errors import JobInterruptedError
 from ..tasks.stacks import TaskStack
+from ..values.lines import line
 from .call import TaskCall
 from .child_connection import ChildConnection, SharedCounters, new_descriptor
-from .messages import RETURNED, Answer, Note, Setup, StackNote, line
+from .messages import RETURNED, Answer, Note, Setup, StackNote
 from .run_call import value_of
 
 MODULE = "graphile_worker.executors.child"

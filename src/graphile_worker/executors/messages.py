@@ -1,6 +1,6 @@
 """What a worker and the processes that run its tasks say to each other.
 
-The messages between a worker and what runs its tasks: JSON, one message per line.
+The messages between a worker and what runs its tasks: `values.lines` has their format.
 
 To a process: calls. From it: an answer to each call, and notes.
 
@@ -178,34 +178,6 @@ class Ask(msgspec.Struct, frozen=True, omit_defaults=True):
     what: Literal["abort", "cancel", "interrupt", "kill", "stack"]
     """Set its abort signal; cancel it, too; interrupt it; kill it; send a `StackNote`."""
     reason: str = ""
-
-
-def line(message: msgspec.Struct) -> bytes:
-    """The message as it is sent."""
-    return msgspec.json.encode(message) + b"\n"
-
-
-class Lines:
-    """Splits a stream into messages of one type; keeps the rest of an incomplete line."""
-
-    def __init__(self, kind: Any) -> None:
-        self._decoder = msgspec.json.Decoder(kind)
-        self._rest: list[bytes] = []
-
-    def feed(self, data: bytes) -> list[Any]:
-        """The messages that are complete."""
-        end = data.rfind(b"\n") + 1
-        if end == 0:
-            self._rest.append(data)
-            return []
-        complete = data[:end]
-        if self._rest:
-            complete = b"".join((*self._rest, complete))
-            self._rest.clear()
-        if end < len(data):
-            self._rest.append(data[end:])
-        found: list[Any] = self._decoder.decode_lines(complete)
-        return found
 
 
 MAX_DEPTH = 8  # causes of causes

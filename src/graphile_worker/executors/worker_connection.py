@@ -18,7 +18,8 @@ from contextlib import suppress
 from typing import Any, NoReturn
 
 from ..tasks.executables.process_group import members
-from .messages import Ask, Lines
+from ..values.lines import Lines
+from .messages import Ask
 
 CHUNK = 256 * 1024
 COMPANY_ENDS_WITHIN = 0.5  # seconds until processes that ignore SIGTERM are killed

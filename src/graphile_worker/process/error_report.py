@@ -1,9 +1,4 @@
-"""Errors as a person sees them at the terminal.
-
-Prints an error as one line, with a hint where there is one, and maps it to an exit status.
-
-Hints printed below an error, based on the current directory and the running Python.
-"""
+"""Errors as a person sees them at the terminal: one line, perhaps with a hint, and an exit status."""
 
 from __future__ import annotations
 
@@ -30,7 +25,6 @@ NO_DATABASE = (
 )
 """Without `pg_pool`, which only calls from an event loop can take."""
 
-
 logger = logging.getLogger("graphile_worker")
 
 
@@ -52,8 +46,6 @@ def report(error: Exception) -> int:
 
     While all output is JSON, this is a JSON line too.
     """
-    pass  # merged
-
     message = NO_DATABASE if isinstance(error, NoDatabaseError) else message_of(error)
     hint = hint_for(error)
     if is_output_captured():

@@ -17,7 +17,7 @@ def start_logging(settings: Settings, *, quiet: bool = False) -> PipeHandler:
 
     Otherwise what tasks print appears at once, and in JSON mode as JSON.
     """
-    options = settings.command_line
+    options = settings.process
     levels = {ROOT: "debug"} if debug_wanted() else {}
     level = "warning" if quiet and options.log_level == "info" else options.log_level
     if not quiet and isinstance(sys.stdout, io.TextIOWrapper):
@@ -46,7 +46,7 @@ def start_program_logging(settings: Settings, *, has_logger: bool) -> PipeHandle
     if "log_format" in settings.places or not is_set_up:
         return start_logging(settings)
     if "log_level" in settings.places:
-        logging.getLogger(ROOT).setLevel(settings.command_line.log_level.upper())
-    for name, level in settings.command_line.log_levels.items():
+        logging.getLogger(ROOT).setLevel(settings.process.log_level.upper())
+    for name, level in settings.process.log_levels.items():
         logging.getLogger(name).setLevel(level.upper())
     return None

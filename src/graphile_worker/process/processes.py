@@ -3,7 +3,7 @@
 The parent runs no event loop and opens no connection. A worker that exits with an error stops all of them,
 because the others would fail in the same way. A killed worker is replaced, as is one that a task ended with
 `os._exit`, and one that stopped because too many of its tasks did not end. On SIGHUP the parent stops its
-workers and reloads, see `reload`. If the parent is killed, its workers notice the closed pipe and shut down
+workers and reloads, see `Reload`. If the parent is killed, its workers notice the closed pipe and shut down
 gracefully.
 """
 
@@ -19,15 +19,15 @@ import traceback
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from types import FrameType
-from typing import TYPE_CHECKING, NoReturn, Protocol
+from typing import TYPE_CHECKING, NoReturn
 
 from ..values.text import signal_name
 from .error_report import UNHEALTHY
-from .reload import Reload
-from .signals import end_by_signal, flush_output, forwarded_signals, stop_when_parent_dies
+from .signals import Reload, end_by_signal, flush_output, forwarded_signals, stop_when_parent_dies
 
 if TYPE_CHECKING:
-    from .systemd.supervising import SystemdParent
+    from .observer import Observer
+    from .systemd import Relay
 
 logger = logging.getLogger("graphile_worker.processes")
 
@@ -36,48 +36,10 @@ FIRST_DELAY, LONGEST_DELAY = 0.1, 30.0
 STABLE_AFTER = 60.0
 """A process that ran for this long did not crash at start-up: the delay is reset."""
 
-
-HELPER_DELAY = 1.0
-"""Seconds before a helper that ended is replaced."""
-HELPER_ENDS_WITHIN = 3.0
-"""Seconds until a helper that was asked to end is killed."""
-
-
-class Helper(Protocol):
-    """A process beside the workers that runs no jobs. It ends when all workers have ended."""
-
-    def run(self) -> int:
-        """In the process itself: run until SIGTERM; returns the exit status."""
-        ...
-
-    def leave(self) -> None:
-        """In each worker process: close what it has inherited."""
-        ...
-
-    def discard(self) -> None:
-        """In the parent, when all other processes have ended."""
-        ...
-
-
-def supervise(
-    count: int,
-    work: Callable[[], int],
-    *,
-    replace: bool,
-    kill_after: float,
-    reload: Reload | None = None,
-    systemd: SystemdParent | None = None,
-    helper: Helper | None = None,
-) -> int:
-    """Run `work`, which returns an exit status, in `count` processes; returns that of the parent.
-
-    A process that is still there `kill_after` seconds after the first signal is killed.
-    """
-    supervisor = Supervisor(
-        count, work, replace=replace, kill_after=kill_after, reload=reload or Reload(), helper=helper
-    )
-    supervisor.systemd = systemd
-    return supervisor.run()
+OBSERVER_DELAY = 1.0
+"""Seconds before an observer that ended is replaced."""
+OBSERVER_ENDS_WITHIN = 3.0
+"""Seconds until an observer that was asked to end is killed."""
 
 
 class Supervisor:
@@ -90,18 +52,25 @@ class Supervisor:
         *,
         replace: bool,
         kill_after: float,
-        reload: Reload,
-        helper: Helper | None = None,
+        reload: Reload | None = None,
+        observer: Observer | None = None,
+        relay: Relay | None = None,
     ) -> None:
+        """`work` runs in `count` processes, and returns an exit status.
+
+        A process that is still there `kill_after` seconds after the first signal is killed. The observer runs
+        in a process beside the workers, until all of them have ended. The relay is for systemd.
+        """
         self._count = count
         self._work = work
         self._replace = replace
         self._kill_after = kill_after
         self._kill_at = math.inf
-        self._reload = reload
-        self._helper = helper
-        self._helper_pid: int | None = None
-        self._next_helper = 0.0
+        self._reload = reload or Reload()
+        self._observer = observer
+        self._observer_pid: int | None = None
+        self._next_observer = 0.0
+        self._relay = relay
         self._is_reloading = False
         self._children: dict[int, float] = {}
         self._returned: set[int] = set()
@@ -111,11 +80,9 @@ class Supervisor:
         self._status = 0
         self._delay = FIRST_DELAY
         self._next_start = 0.0
-        self.systemd: SystemdParent | None = None
-        """What the workers report to, if systemd wants to know."""
 
     def run(self) -> int:
-        """Start the workers and supervise them until all have ended."""
+        """Start the workers and supervise them until all have ended; returns the exit status."""
         self._parent_pipe = os.pipe()
         self._wakeup = os.pipe()
         self._reports = os.pipe()
@@ -132,14 +99,14 @@ class Supervisor:
         while self._children or self._missing():
             if self._missing() and time.monotonic() >= self._next_start:
                 self._start()
-            if self._is_helper_missing() and time.monotonic() >= self._next_helper:
-                self._start_helper()
+            if self._is_observer_missing() and time.monotonic() >= self._next_observer:
+                self._start_observer()
             self._wait()
             self._forward()
             self._reap()
-            if self.systemd is not None:
-                self.systemd.turn(self._children)
-        self._end_helper()
+            if self._relay is not None:
+                self._relay.pass_on()
+        self._end_observer()
         self._restore()
         if self._stopped_by is not None:
             return end_by_signal(self._stopped_by)
@@ -150,11 +117,11 @@ class Supervisor:
 
     def _start(self) -> None:
         """Start a worker process."""
-        self._children[self._fork(self._work_without_helper)] = time.monotonic()
+        self._children[self._fork(self._work_without_observer)] = time.monotonic()
 
-    def _work_without_helper(self) -> int:
-        if self._helper is not None:
-            self._helper.leave()
+    def _work_without_observer(self) -> int:
+        if self._observer is not None:
+            self._observer.leave()
         return self._work()
 
     def _fork(self, work: Callable[[], int]) -> int:
@@ -215,17 +182,13 @@ class Supervisor:
         until = min(
             self._kill_at,
             self._next_start if self._missing() else math.inf,
-            self._next_helper if self._is_helper_missing() else math.inf,
-            math.inf if self.systemd is None else self.systemd.next_turn,
+            self._next_observer if self._is_observer_missing() else math.inf,
         )
-        reading = [self._wakeup[0], *(() if self.systemd is None else (self.systemd.descriptor,))]
+        reading = [self._wakeup[0], *(() if self._relay is None else (self._relay,))]
         select.select(reading, [], [], None if until == math.inf else max(0.0, until - time.monotonic()))
-        while True:
-            try:
-                if not os.read(self._wakeup[0], 4096):
-                    return
-            except BlockingIOError:
-                return
+        with suppress(BlockingIOError):
+            while os.read(self._wakeup[0], 4096):
+                pass
 
     def _forward(self) -> None:
         received, self._signals = self._signals, []
@@ -236,8 +199,8 @@ class Supervisor:
                 self._begin_to_reload()
                 continue
             self._stopping = True
-            if self.systemd is not None:
-                self.systemd.stopping()
+            if self._relay is not None:
+                self._relay.systemd.stopping()
             self._stopped_by = self._stopped_by or number
             self._kill_at = min(self._kill_at, time.monotonic() + self._kill_after)
             self._send(number)
@@ -252,8 +215,8 @@ class Supervisor:
             return
         logger.info("got SIGHUP; stopping the worker processes to restart them with the current code")
         self._stopping = self._is_reloading = True
-        if self.systemd is not None:
-            self.systemd.reloading()
+        if self._relay is not None:
+            self._relay.systemd.reloading()
         self._kill_at = time.monotonic() + self._kill_after
         self._send(signal.SIGTERM)
 
@@ -261,44 +224,44 @@ class Supervisor:
         for pid in self._children:
             os.kill(pid, number)
 
-    # -- the helper ----------------------------------------------------------------------------------------
+    # -- the observer --------------------------------------------------------------------------------------
 
-    def _is_helper_missing(self) -> bool:
-        return self._helper is not None and self._helper_pid is None and not self._stopping
+    def _is_observer_missing(self) -> bool:
+        return self._observer is not None and self._observer_pid is None and not self._stopping
 
-    def _start_helper(self) -> None:
-        if self._helper is not None:
-            self._helper_pid = self._fork(self._helper.run)
+    def _start_observer(self) -> None:
+        if self._observer is not None:
+            self._observer_pid = self._fork(self._observer.run)
 
-    def _reap_helper(self) -> None:
-        if self._helper_pid is None:
+    def _reap_observer(self) -> None:
+        if self._observer_pid is None:
             return
-        done, status = os.waitpid(self._helper_pid, os.WNOHANG)
+        done, status = os.waitpid(self._observer_pid, os.WNOHANG)
         if done:
             code = os.waitstatus_to_exitcode(status)
             how = f"was killed by {signal_name(-code)}" if code < 0 else f"exited with status {code}"
-            logger.error("the process that serves HTTP, %d, %s; starting another", done, how)
+            logger.error("the observer process %d %s; starting another", done, how)
             self._read_reports()
             self._returned.discard(done)
-            self._helper_pid = None
-            self._next_helper = time.monotonic() + HELPER_DELAY
+            self._observer_pid = None
+            self._next_observer = time.monotonic() + OBSERVER_DELAY
 
-    def _end_helper(self) -> None:
+    def _end_observer(self) -> None:
         """End it after the workers: it shows that they are stopping."""
-        if self._helper_pid is not None:
-            os.kill(self._helper_pid, signal.SIGTERM)
-            deadline = time.monotonic() + HELPER_ENDS_WITHIN
-            while not os.waitpid(self._helper_pid, os.WNOHANG)[0]:
+        if self._observer_pid is not None:
+            os.kill(self._observer_pid, signal.SIGTERM)
+            deadline = time.monotonic() + OBSERVER_ENDS_WITHIN
+            while not os.waitpid(self._observer_pid, os.WNOHANG)[0]:
                 if time.monotonic() > deadline:
-                    os.kill(self._helper_pid, signal.SIGKILL)
+                    os.kill(self._observer_pid, signal.SIGKILL)
                 select.select([self._wakeup[0]], [], [], 0.05)
-        if self._helper is not None:
-            self._helper.discard()
+        if self._observer is not None:
+            self._observer.discard()
 
     # -- the workers ---------------------------------------------------------------------------------------
 
     def _reap(self) -> None:
-        self._reap_helper()
+        self._reap_observer()
         for pid in list(self._children):
             done, status = os.waitpid(pid, os.WNOHANG)
             if done:

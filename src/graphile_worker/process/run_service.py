@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ..config.settings import ANY_ADDRESS
+from ..config.process_options import ProcessOptions
 from ..logs.log_format import PipeHandler
-from .reload import Reload
-from .signals import ParentProcess
-from .systemd import Systemd
+from .signals import ParentProcess, Reload
 
 if TYPE_CHECKING:
     from ..hooks import Plugin
-    from .http.worker_processes import HealthServerProcess
+    from .observer import Observer
     from .run_worker import OpenPlugin
-    from .systemd.reporter import Reporter
-    from .systemd.supervising import SystemdParent
+    from .systemd import Systemd
 
 UNKNOWN_GRACE = 600.0  # seconds; a process whose event loop is blocked ends itself after its own grace
 KILL_MARGIN = 20.0  # seconds after the grace, in which a process forces its tasks, writes and exits
+SYSTEMD_VARIABLES = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,114 +29,101 @@ class Service:
     make_arguments: Callable[[], dict[str, Any]]
     """Returns the arguments of `run` or `run_once`; called in each worker process."""
     parent: ParentProcess
+    options: ProcessOptions
     grace: float | None = None
     """The grace of the worker; None if only its app knows."""
     once: bool = False
-    processes: int = 1
-    health_file: str | None = None
-    http_port: int | None = None
-    http_address: str = ANY_ADDRESS
-    database_metrics: bool = False
     handler: PipeHandler | None = None
     """The log's handler, if this package has set up the log."""
     reload: Reload = field(default_factory=Reload)
-    systemd: Systemd = field(default_factory=Systemd)
 
     @property
-    def notifies(self) -> bool:
-        """Whether systemd is told about this worker: only of its main process, and not with `once`."""
-        return bool(self.systemd) and not self.parent and not self.once
-
-    @property
-    def serves_http(self) -> bool:
-        """A short run serves nothing."""
-        return self.http_port is not None and not self.once
+    def http(self) -> tuple[str, int] | None:
+        """The address and port to serve on; a short run serves nothing."""
+        port = self.options.http_port
+        return None if port is None or self.once else (self.options.http_address, port)
 
 
 def run_service(service: Service) -> int:
     """Run until stopped, or until no job is ready (`once`); returns the exit status."""
+    # Removed from the environment, so that a command which a task starts does not speak for the worker.
+    variables = {name: os.environ.pop(name) for name in SYSTEMD_VARIABLES if name in os.environ}
+    systemd: Systemd | None = None
     if not service.parent and not service.once:
         service.reload.enable()
-        service.reload.environment |= service.systemd.variables
-    if service.processes == 1:
-        return _work(service)
+        service.reload.environment |= variables
+        if variables.get("NOTIFY_SOCKET"):
+            from .systemd import Systemd
+
+            systemd = Systemd(variables)
+    if service.options.processes == 1:
+        return _work(service, lambda: _own_servers(service, systemd))
+    return _supervise(service, systemd)
+
+
+def _supervise(service: Service, systemd: Systemd | None) -> int:
+    """Run several worker processes."""
     from . import run_worker  # noqa: F401 — imported once, before the fork
     from .error_report import reported
-    from .processes import supervise
+    from .processes import Supervisor
 
-    health_server: HealthServerProcess | None = None
-    if service.serves_http and service.http_port is not None:
-        from .http.worker_processes import HealthServerProcess
+    processes = service.options.processes
+    relay = observer = None
+    if systemd is not None:
+        from .systemd import Relay
 
-        health_server = HealthServerProcess(service.http_address, service.http_port, service.processes)
-    systemd: SystemdParent | None = None
-    if service.notifies:
-        from .systemd.supervising import SystemdParent
+        relay = Relay(systemd)
+    if relay is not None or service.http is not None:
+        from .observer import Observer
 
-        systemd = SystemdParent(service.systemd, service.processes)
-    return supervise(
-        service.processes,
-        lambda: reported(lambda: _work(service, health_server, systemd)),
+        observer = Observer(processes, http=service.http, relay=relay)
+    return Supervisor(
+        processes,
+        lambda: reported(lambda: _work(service, lambda: _reporting(observer))),
         replace=not service.once,
         kill_after=(UNKNOWN_GRACE if service.grace is None else service.grace) + KILL_MARGIN,
         reload=service.reload,
-        helper=health_server,
-        systemd=systemd,
-    )
+        observer=observer,
+        relay=relay,
+    ).run()
 
 
-def _work(
-    service: Service, health_server: HealthServerProcess | None = None, systemd: SystemdParent | None = None
-) -> int:
-    """Run a worker in this process.
-
-    If it is one of several, `health_server` serves HTTP and `systemd` notifies.
-    """
+def _work(service: Service, make_servers: Callable[[], list[OpenPlugin]]) -> int:
+    """Run a worker in this process."""
     from .run_worker import run_worker
 
     service.parent.attach()
     arguments = service.make_arguments()
-    plugins: list[Plugin] = []
-    server: OpenPlugin | None = None
-    if service.health_file is not None and not service.once:
-        from .health_plugin import HealthFilePlugin
+    servers = make_servers()
+    plugins: list[Plugin] = [*servers]
+    if service.http is not None:
+        from .http.answers import metrics_plugins
 
-        plugins.append(HealthFilePlugin(service.health_file))
-    if service.serves_http:
-        from .http.process_state import metrics_plugins
-
-        server = _http_plugin(service, health_server)
-        plugins += [server, *metrics_plugins(of_database=service.database_metrics)]
-    if (reporter := _reporter(service, systemd)) is not None:
-        plugins.append(reporter)
+        plugins += metrics_plugins(of_database=service.options.database_metrics)
     if plugins:
         arguments = {**arguments, "plugins": (*arguments.get("plugins", ()), *plugins)}
-    return run_worker(
-        arguments,
-        service.handler,
-        once=service.once,
-        reload=service.reload,
-        server=server,
-        reporter=reporter,
-    )
+    return run_worker(arguments, service.handler, once=service.once, reload=service.reload, servers=servers)
 
 
-def _reporter(service: Service, systemd: SystemdParent | None) -> Reporter | None:
-    """What reports to systemd, or to the parent process; None if nothing does."""
-    if not service.notifies:
-        return None
-    from .systemd.notifications import Notifications
-    from .systemd.reporter import Reporter
+def _own_servers(service: Service, systemd: Systemd | None) -> list[OpenPlugin]:
+    """What speaks for the only worker process."""
+    servers: list[OpenPlugin] = []
+    if service.http is not None:
+        from .http.plugin import HttpPlugin
 
-    receiver = Notifications(service.systemd.address) if systemd is None else systemd.pipe()
-    return Reporter(receiver, service.systemd.watchdog, may_reload=lambda: service.reload.is_enabled)
+        address, port = service.http
+        servers.append(HttpPlugin(port, address))
+    if systemd is not None:
+        from .systemd import SystemdPlugin
+
+        servers.append(SystemdPlugin(systemd, may_reload=lambda: service.reload.is_enabled))
+    return servers
 
 
-def _http_plugin(service: Service, health_server: HealthServerProcess | None) -> OpenPlugin:
-    if health_server is not None:
-        from .http.reports import ReportingPlugin
+def _reporting(observer: Observer | None) -> list[OpenPlugin]:
+    """What speaks for one of several worker processes: the observer does, if there is one."""
+    if observer is None:
+        return []
+    from .reports import ReportingPlugin
 
-        return ReportingPlugin(health_server.path)
-    from .http.plugin import HttpPlugin
-
-    return HttpPlugin(service.http_port or 0, service.http_address)
+    return [ReportingPlugin(observer.path)]

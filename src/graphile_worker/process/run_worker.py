@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
-from collections.abc import Callable, Coroutine
-from contextlib import nullcontext, suppress
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import AsyncExitStack, suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..errors import LeakedTasksError
@@ -14,12 +14,10 @@ from ..hooks import Plugin
 from ..logs.log_format import PipeHandler
 from ..runner import end_by_signal, run, run_once
 from ..runner.signals import SignalHandling, output_closed, stop_workers
-from .reload import Reload
-from .signals import collect_garbage, flush_output
+from .signals import Reload, collect_garbage, flush_output
 
 if TYPE_CHECKING:
     from ..runner.runner import Runner
-    from .systemd.reporter import Reporter
 
 CANCEL_WITHIN = 1.0  # seconds for asyncio tasks that jobs left behind
 EXIT_MARGIN = 3.0  # seconds after the grace until a process whose event loop is blocked is ended
@@ -41,13 +39,11 @@ def run_worker(
     *,
     once: bool,
     reload: Reload,
-    server: OpenPlugin | None = None,
-    reporter: Reporter | None = None,
+    servers: Sequence[OpenPlugin] = (),
 ) -> int:
     """Run until stopped, or until no job is ready (`once`); returns the exit status.
 
-    The arguments are those of `run` or `run_once`; `server` is one of the plugins among them, and so is
-    `reporter`, which is told when the worker has started.
+    The arguments are those of `run` or `run_once`; `servers` are some of the plugins among them.
     """
     collect_garbage()
     SignalHandling.exit_margin = EXIT_MARGIN
@@ -55,8 +51,7 @@ def run_worker(
     stopped_by: int | None = None
     status = 0
     try:
-        work = _run(arguments, handler, reload, reporter, once=once)
-        stopped_by = _drive(loop, work if server is None else _serving(server, work))
+        stopped_by = _drive(loop, _run(arguments, handler, reload, servers, once=once))
     except KeyboardInterrupt:  # before the worker had started, re-raised by `run_once`, or raised by a task
         stopped_by = signal.SIGINT
     except _TaskExitError as error:
@@ -121,28 +116,18 @@ async def _stop(main: asyncio.Task[Any], message: str) -> None:
     await asyncio.wait((main,))
 
 
-async def _serving(server: OpenPlugin, work: Coroutine[Any, Any, int | None]) -> int | None:
-    """Do the work while the server is open: it says that the worker is starting, and that it has stopped."""
-    try:
-        await server.open()
-    except BaseException:
-        work.close()
-        raise
-    try:
-        return await work
-    finally:
-        await server.close()
-
-
 async def _run(
     arguments: dict[str, Any],
     handler: PipeHandler | None,
     reload: Reload,
-    reporter: Reporter | None,
+    servers: Sequence[OpenPlugin],
     *,
     once: bool,
 ) -> int | None:
-    """Run a worker; returns the signal that stopped it, if any."""
+    """Run a worker; returns the signal that stopped it, if any.
+
+    The servers are open meanwhile: they say that the worker is starting, and that it has stopped.
+    """
     closed: list[str] = []
 
     def stop_worker(stream: str) -> None:
@@ -157,9 +142,11 @@ async def _run(
         return None
     runner: Runner | None = None
     try:
-        async with reporter or nullcontext(), run(**arguments) as runner:
-            if reporter is not None:
-                reporter.ready()
+        async with AsyncExitStack() as stack:
+            for server in servers:
+                await server.open()
+                stack.push_async_callback(server.close)
+            runner = await stack.enter_async_context(run(**arguments))
             if closed:  # before the worker could be stopped
                 output_closed()
             if reload.is_wanted:

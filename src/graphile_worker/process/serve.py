@@ -6,64 +6,50 @@ import asyncio
 import sys
 import threading
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, Unpack
 
 from ..config import Settings, resolve_settings
 from ..config.calls import check_names
-from ..config.settings import CommandLineOptions
+from ..config.process_options import SERVE_OPTIONS, ProcessOptions
 from ..errors import ConfigError
 from ..runner.build import OBJECTS, WorkerBuilder
 from ..values.options import WorkerOptions
 from .dev_database import with_database
 from .error_report import reported
 from .logs import start_program_logging
-from .reload import same_program
 from .run_service import Service, run_service
-from .signals import ParentProcess
+from .signals import ParentProcess, same_program
 
 if TYPE_CHECKING:
     from ..app import App
     from ..app.application import Lifespan
+    from ..config.process_options import ProcessOptionValues
     from ..runner.arguments import WorkerArguments
 
-OWN_ARGUMENTS = (
-    "processes", "watch", "health_file", "http_port", "http_address", "database_metrics", "log_format",
-    "log_level", "log_levels", "once",
-)  # fmt: skip
+    class ServeArguments(WorkerArguments, ProcessOptionValues, total=False):
+        """The arguments of `run` except `pg_pool`, and the options of a process."""
+
+
+OWN_ARGUMENTS = ("watch", "once", *SERVE_OPTIONS)
 
 
 def serve(
     app: App | Lifespan | str | None = None,
     /,
     *,
-    processes: int | None = None,
     watch: bool = False,
-    health_file: str | Path | None = None,
-    http_port: int | None = None,
-    http_address: str | None = None,
-    database_metrics: bool | None = None,
-    log_format: str | None = None,
-    log_level: str | None = None,
-    log_levels: Mapping[str, str] | None = None,
     once: bool = False,
-    **arguments: Unpack[WorkerArguments],
+    **arguments: Unpack[ServeArguments],
 ) -> NoReturn:
     """Run a worker as this process, as the command `graphile-worker` does, and exit: `serve(task_list=[…])`.
 
-    - `processes`: worker processes, forked from this one; a killed one is replaced
     - `watch`: restart the program when code, crontab or configuration change
-    - `health_file`: where worker processes record their health, for `graphile-worker health`
-    - `http_port`: where to serve `/livez`, `/readyz` and `/metrics`; 0 is any free port
-    - `http_address`: the address for it, by default every one
-    - `database_metrics`: whether to serve gauges about the database, too; of several workers, one does
-    - `log_format`: `text` or `json`; if it is set nowhere, logging that the program has set up is kept
-    - `log_level`: `error`, `warning`, `info` or `debug`
-    - `log_levels`: levels of single loggers, such as `{"httpx": "warning"}`
     - `once`: run until no job is ready, then exit
 
-    Also takes the arguments of `run`, except `pg_pool`. What is not given comes from `options` if there is
-    such an object, else from the environment and the configuration file. Wrong arguments raise an error.
+    Also takes the [options of a process](options.md#options-of-the-command-and-of-serve), such as
+    `processes`, `http_port` and `log_format`, and the arguments of `run`, except `pg_pool`. What is not given
+    comes from `options` if there is such an object, else from the environment and the configuration file. If
+    a log format is set nowhere, logging that the program has set up is kept. Wrong arguments raise an error.
     Later errors are printed in one line, and end the process with the exit status of the command. After a
     signal, the process ends by that signal.
     """
@@ -72,19 +58,10 @@ def serve(
     if app is not None:
         call["app"] = app
     _check_arguments(call, watch=watch, once=once)
+    own = {name: _plain(call.pop(name)) for name in SERVE_OPTIONS if name in call}
     call["app"] = _chosen_app(call)
     if "plugins" in call:
         call["plugins"] = tuple(call["plugins"])  # it is read more than once
-    own = {
-        "processes": processes,
-        "health_file": None if health_file is None else str(health_file),
-        "http_port": http_port,
-        "http_address": http_address,
-        "database_metrics": database_metrics,
-        "log_format": log_format,
-        "log_level": log_level,
-        "log_levels": None if log_levels is None else dict(log_levels),
-    }
 
     def load() -> Settings:
         return _load(call, own, once=once)
@@ -100,16 +77,7 @@ def serve(
         settings = with_database(settings)
         call["connection_string"] = settings.worker.connection_string
     service = Service(
-        lambda: call,
-        parent,
-        grace=settings.worker.grace,
-        once=once,
-        processes=settings.command_line.processes,
-        health_file=settings.command_line.health_file,
-        http_port=settings.command_line.http_port,
-        http_address=settings.command_line.http_address,
-        database_metrics=settings.command_line.database_metrics,
-        handler=handler,
+        lambda: call, parent, settings.process, grace=settings.worker.grace, once=once, handler=handler
     )
     sys.exit(reported(lambda: run_service(service)))
 
@@ -137,11 +105,15 @@ def _check_arguments(call: dict[str, Any], *, watch: bool, once: bool) -> None:
         raise ConfigError("watch and once cannot be combined")
 
 
+def _plain(value: Any) -> Any:
+    return dict(value) if isinstance(value, Mapping) else value
+
+
 def _chosen_app(call: dict[str, Any]) -> Any:
     """The app of the call, else the configured one; an empty name means none, as on the command line."""
     app = call.get("app")
     if app is None and call.get("options") is None:
-        app = resolve_settings({}).command_line.app
+        app = resolve_settings({}).process.app
     return None if app == "" else app
 
 
@@ -150,6 +122,6 @@ def _load(call: dict[str, Any], own: dict[str, Any], *, once: bool) -> Settings:
     worker = WorkerBuilder(call, once=once).options  # type: ignore[arg-type]
     if call.get("options") is None:
         found = resolve_settings(own)
-        return Settings(worker, found.command_line, found.places)
+        return Settings(worker, found.process, found.places)
     given = {name: value for name, value in own.items() if value is not None}
-    return Settings(worker, CommandLineOptions(**given), dict.fromkeys(given, "call"))
+    return Settings(worker, ProcessOptions(**given), dict.fromkeys(given, "call"))

@@ -50,7 +50,7 @@ def graphile_worker_app(pytestconfig: pytest.Config) -> App | None:
     """The configured app of the project; override it to test with another."""
     from ..config import resolve_settings
 
-    name = resolve_settings({}, cwd=pytestconfig.rootpath).command_line.app
+    name = resolve_settings({}, cwd=pytestconfig.rootpath).process.app
     if not name:
         return None
     from ..app import load_app

@@ -157,7 +157,7 @@ def _refuse_worker_flags(ctx: click.Context) -> None:
 def _make_display(settings: Settings, *, live: bool) -> Display:
     if not live:
         start_logging(settings)
-        return LogDisplay(prints_command=settings.command_line.log_format == "text")
+        return LogDisplay(prints_command=settings.process.log_format == "text")
     display = LiveDisplay()
     stream: Any = display.log_stream()
     configure_logging("text", "warning", stdout=stream, stderr=stream)
@@ -166,7 +166,7 @@ def _make_display(settings: Settings, *, live: bool) -> Display:
 
 def _offer_tasks(settings: Settings) -> None:
     """If there are no tasks, offer to create an example."""
-    if settings.command_line.app or not lacks_tasks(Path.cwd(), settings):
+    if settings.process.app or not lacks_tasks(Path.cwd(), settings):
         return
     place = settings.worker.task_directory
     can_ask = sys.stdin.isatty() and sys.stdout.isatty()

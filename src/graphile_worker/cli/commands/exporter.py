@@ -90,11 +90,11 @@ def exporter_command(
     if as_json:
         print_json(run_async(_read(settings, queues, max_tasks)))
         return 0
-    options = settings.command_line
+    options = settings.process
     if options.http_port is None:
         raise click.UsageError("Give --http-port, the port to serve on.", ctx)
     try:
-        from ...process.exporter import export
+        from ...process.http.exporter import export
     except ImportError as error:
         raise ConfigError(str(error)) from error
     number = run_async(

@@ -1,136 +1,70 @@
-"""`graphile-worker health`: the state of the workers of this machine or container, from their health files.
-
-It does not connect to the database: the workers do, and a health check must be cheap.
-"""
+"""`graphile-worker health`: asks the probes of a worker on this machine, without the database."""
 
 from __future__ import annotations
 
-import time
-from dataclasses import dataclass
+import http.client
 from typing import Any
 
 import click
+import msgspec
 
 from ...config import Settings
 from ...errors import ConfigError
-from ...process.health_file import HealthRecord, read_health_files
 from ..support.command import Output, command
 
-LISTEN_INTERVAL = 45.0
-"""LISTEN is checked every 30 seconds and the check may take 10, so no shorter time can be required."""
+HERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104
 
 
-@dataclass(frozen=True, slots=True)
-class WorkerHealth:
-    """One worker process: the ages of its records in seconds, and its problem, if any."""
-
-    pid: int | None
-    turned: float | None
-    listened: float | None
-    problem: str | None
-    blocked_by: str | None = None
-
-
-@command("health", flags={"path": "health_file"})
-@click.option(
-    "--file",
-    "path",
-    metavar="PATH",
-    help="The worker's --health-file.  [default: the option health_file, GRAPHILE_WORKER_HEALTH_FILE]",
-)
+@command("health", flags={"http_port": "http_port", "http_address": "http_address"})
+@click.option("--live", is_flag=True, help="Ask /livez: whether to restart it.  [default: ask /readyz]")
+@click.option("--http-port", type=click.IntRange(1, 65535), metavar="PORT", help="The worker's --http-port.")
+@click.option("--http-address", metavar="ADDRESS", help="The worker's --http-address.")
 @click.option(
     "--within",
-    type=click.FloatRange(min=1),
-    default=60,
+    type=click.FloatRange(min=0, min_open=True),
+    default=5,
     show_default=True,
     metavar="SECONDS",
-    help="Maximum age of the last update.",
+    help="How long to wait for an answer.",
 )
-@click.option(
-    "--no-listen",
-    is_flag=True,
-    help="Do not require LISTEN, which fails behind a pooler in transaction mode.",
-)
-def health_command(settings: Settings, within: float, no_listen: bool) -> Output:
-    """Check that workers are healthy: exit status 0 if so, else 1.
+def health_command(settings: Settings, live: bool, within: float) -> Output:
+    """Check that a worker with --http-port is healthy: exit status 0 if so, else 1.
 
-    A worker is healthy if its event loop ran and LISTEN worked within the given time. Use it as the health
-    check of a container whose worker has a --health-file.
+    It asks the worker's /readyz: whether its event loop runs and jobs can be fetched. With --live it asks
+    /livez, which does not depend on the database. Use it as the health check of a container.
 
     \b
-    graphile-worker --health-file /tmp/graphile-worker &
-    graphile-worker health --file /tmp/graphile-worker --within 60
+    graphile-worker --http-port 8080 &
+    graphile-worker health --http-port 8080
     """
-    path = settings.command_line.health_file
-    if path is None:
+    port = settings.process.http_port
+    if not port:
         raise ConfigError(
-            "no health file is configured; start the worker with --health-file PATH and give the same path "
-            "here with --file, or set the environment variable GRAPHILE_WORKER_HEALTH_FILE for both"
+            "no port is configured; start the worker with --http-port PORT and give the same port here with "
+            "--http-port, or set http_port or the environment variable GRAPHILE_WORKER_HTTP_PORT for both"
         )
-    workers = [
-        judge(record, time.monotonic(), within=within, must_listen=not no_listen)
-        for record in read_health_files(path)
-    ]
-    problems = [worker.problem for worker in workers if worker.problem is not None]
-    if not workers:
-        problems = [f"no worker is running with the health file {path}"]
+    address = HERE.get(settings.process.http_address, settings.process.http_address)
+    found = _ask(address, port, "/livez" if live else "/readyz", within)
+    workers, problems = found.get("workers", []), found["problems"]
+    healthy = [f"worker process {worker['pid']} is healthy" for worker in workers if worker["healthy"]]
     return Output(
-        lambda: {"healthy": not problems, "problems": problems, "workers": [_as_json(w) for w in workers]},
-        lambda: _print(workers, problems),
+        lambda: {"healthy": not problems, "problems": problems, "workers": workers},
+        lambda: click.echo("\n".join(healthy), nl=bool(healthy)),
+        notes=problems,
         status=1 if problems else 0,
     )
 
 
-def judge(record: HealthRecord | None, now: float, *, within: float, must_listen: bool) -> WorkerHealth:
-    """Whether the record of a worker process is recent enough."""
-    if record is None:
-        return WorkerHealth(None, None, None, "a worker process has not started yet")
-    turned = now - record.turned_at
-    listened = now - record.listened_at if record.listened_at is not None else None
-    problem: str | None = None
-    if turned > within:
-        problem = f"worker process {record.pid} hangs: {_blockage(record, now)}"
-    elif record.unhealthy is not None:
-        problem = f"worker process {record.pid} is shutting down: {record.unhealthy}"
-    elif record.stalled_since is not None:
-        seconds = now - record.stalled_since
-        problem = f"worker process {record.pid}: no fetch has succeeded for {seconds:.0f} seconds"
-    elif must_listen and not record.stopping:
-        if listened is None:
-            problem = f"worker process {record.pid} gets no notifications: LISTEN has not worked yet"
-        elif listened > max(within, LISTEN_INTERVAL):
-            problem = (
-                f"worker process {record.pid} gets no notifications: LISTEN last worked "
-                f"{listened:.0f} seconds ago"
-            )
-    return WorkerHealth(record.pid, turned, listened, problem, record.blocked_by)
-
-
-def _blockage(record: HealthRecord, now: float) -> str:
-    if record.blocked_by is None or record.blocked_since is None:
-        turned = now - record.turned_at
-        return f"its event loop has not run for {turned:.0f} seconds; a task may be blocking it"
-    seconds = now - record.blocked_since
-    return f"{record.blocked_by} has blocked its event loop for {seconds:.0f} seconds"
-
-
-def _print(workers: list[WorkerHealth], problems: list[str]) -> None:
-    for worker in workers:
-        if worker.problem is None:
-            click.echo(f"worker process {worker.pid} is healthy")
-    for problem in problems:
-        click.echo(problem, err=True)
-
-
-def _as_json(worker: WorkerHealth) -> dict[str, Any]:
-    return {
-        "pid": worker.pid,
-        "healthy": worker.problem is None,
-        "seconds_since_turn": _rounded(worker.turned),
-        "seconds_since_listen": _rounded(worker.listened),
-        "blocked_by": worker.blocked_by,
-    }
-
-
-def _rounded(seconds: float | None) -> float | None:
-    return None if seconds is None else round(seconds, 1)
+def _ask(address: str, port: int, path: str, within: float) -> dict[str, Any]:
+    where = f"{address} on port {port}"
+    connection = http.client.HTTPConnection(address, port, timeout=within)
+    try:
+        connection.request("GET", f"{path}?verbose")
+        found: dict[str, Any] = msgspec.json.decode(connection.getresponse().read())
+        return found if "problems" in found else {"problems": [f"what answers at {where} is no worker"]}
+    except TimeoutError:
+        return {"problems": [f"the worker at {where} does not answer; its event loop may be blocked"]}
+    except (OSError, http.client.HTTPException, msgspec.DecodeError) as error:
+        return {"problems": [f"no worker answers at {where}: {error}"]}
+    finally:
+        connection.close()

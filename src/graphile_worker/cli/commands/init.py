@@ -165,7 +165,7 @@ def config_command(settings: Settings) -> Output:
 
 def _value(settings: Settings, name: str) -> Any:
     setting = known_settings()[name]
-    value: Any = settings if setting.owner is AdminOptions else settings.command_line
+    value: Any = settings if setting.owner is AdminOptions else settings.process
     value = settings.worker if setting.owner is WorkerOptions else value
     for part in name.split("."):
         value = getattr(value, part)

@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from ...config import Settings
+from ...config.process_options import SERVE_OPTIONS
 from ...logs.log_format import PipeHandler
 from ...process.logs import start_early_logging, start_logging
 from ...process.signals import ParentProcess
@@ -18,13 +19,10 @@ FLAGS = {
     "jobs": "concurrency",
     "max_pool_size": "max_pool_size",
     "tasks": "task_directory",
-    "processes": "processes",
     "grace": "grace",
-    "health_file": "health_file",
-    "http_port": "http_port",
-    "http_address": "http_address",
+    **{name: name for name in SERVE_OPTIONS if not name.startswith("log_")},
 }
-"""Flags that set an option, and the option."""
+"""Flags that set an option, and the option. `load_settings` has those of all commands."""
 
 
 def run_command(ctx: click.Context, flags: dict[str, Any]) -> int:
@@ -39,7 +37,7 @@ def run_command(ctx: click.Context, flags: dict[str, Any]) -> int:
         return _watch(ctx, options)
     settings = load_settings(ctx, options)
     handler = start_logging(settings)
-    if not settings.command_line.app:
+    if not settings.process.app:
         settings = with_database(settings)
     if flags["schema_only"]:
         return _schema_only(with_app(settings)[0])
@@ -59,31 +57,27 @@ def _run(settings: Settings, handler: PipeHandler, *, once: bool) -> int:
     def make_arguments() -> dict[str, Any]:
         chosen, app = with_app(settings)  # with --processes, in each process
         arguments: dict[str, Any] = {"options": with_database(chosen).worker, "app": app}
-        if parent.feed is not None:
+        if parent.reports is not None:
             from ..live_view.feed import FeedPlugin
 
-            arguments["plugins"] = (FeedPlugin(parent.feed),)
+            arguments["plugins"] = (FeedPlugin(parent.reports),)
         return arguments
 
-    knows_grace = not settings.command_line.app or "grace" in settings.places  # the app may set it
+    knows_grace = not settings.process.app or "grace" in settings.places  # the app may set it
     return run_service(
         Service(
             make_arguments,
             parent,
+            settings.process,
             grace=settings.worker.grace if knows_grace else None,
             once=once,
-            processes=settings.command_line.processes,
-            health_file=settings.command_line.health_file,
-            http_port=settings.command_line.http_port,
-            http_address=settings.command_line.http_address,
-            database_metrics=settings.command_line.database_metrics,
             handler=handler,
         )
     )
 
 
 def _watch(ctx: click.Context, options: dict[str, Any]) -> int:
-    from ...process.watch.child import COMMAND
+    from ...process.watch.reloader import COMMAND
     from ...process.watch.watched import run_watched
 
     def load() -> Settings:
@@ -112,8 +106,6 @@ def _options_from(flags: dict[str, Any]) -> dict[str, Any]:
         values["executors"] = dict(flags["executor"])
     if flags["plugin"]:
         values["plugins"] = list(flags["plugin"])
-    if flags["database_metrics"]:
-        values["database_metrics"] = True
     if flags["no_prepared_statements"]:
         values["prepared_statements"] = False
     return values

@@ -21,8 +21,7 @@ from ...config.admin_options import AdminOptions, split_address
 from ...database.connections.dsn import masked
 from ...errors import ConfigError
 from ...errors.text import message_of
-from ...process.watch.child import Reader
-from ...process.watch.reloader import WorkerObserver
+from ...process.watch.reloader import Reader, WorkerObserver
 from ...process.watch.watched import WorkerLog, how_it_ended, names
 from ..live_view.state import ViewState
 from .database import DevDatabase
@@ -50,8 +49,8 @@ class Display(WorkerObserver, Protocol):
         """Gets the worker's output; None if that is not captured."""
 
     @property
-    def on_feed(self) -> Reader | None:
-        """Gets the worker's reports on its jobs; None if they are not wanted."""
+    def reports(self) -> str | None:
+        """Where the worker sends reports on its jobs; None if they are not wanted."""
 
     def show_database(self, database: DevDatabase) -> None:
         """Show how to connect to the database."""
@@ -70,7 +69,7 @@ class LogDisplay(WorkerLog):
     """Log lines, for pipes and files."""
 
     on_line: Reader | None = None
-    on_feed: Reader | None = None
+    reports: str | None = None
 
     def __init__(self, *, prints_command: bool) -> None:
         self._prints_command = prints_command
@@ -122,6 +121,7 @@ class LiveDisplay:
             redirect_stderr=False,
         )
         self._last_error = ""
+        self.reports: str | None = None
 
     # -- output of the worker ------------------------------------------------------------------------------
 
@@ -132,13 +132,6 @@ class LiveDisplay:
         if line.startswith(ERROR_PREFIX):
             self._last_error = line.removeprefix(ERROR_PREFIX).replace(f"{os.getcwd()}/", "")
         self._print(Text.from_ansi(line))
-
-    def on_feed(self, line: str) -> None:
-        """Take a report of the worker into the view."""
-        from ..live_view.feed import decode
-
-        with suppress(ValueError):
-            self._state.update(decode(line), time.monotonic())
 
     # -- life of the worker --------------------------------------------------------------------------------
 
@@ -189,22 +182,27 @@ class LiveDisplay:
 
     @asynccontextmanager
     async def open(self, utils: WorkerUtils) -> AsyncIterator[None]:
-        tasks = [asyncio.create_task(self._count(utils)), asyncio.create_task(self._refresh())]
-        try:
-            with without_echo(sys.stdin.fileno()):
-                self._live.start()
-                try:
-                    yield
-                finally:
-                    if self._state.status != "none":
-                        self._state.ended("stopped", "")
-                    with suppress(OSError):
-                        self._live.refresh()
-                        self._live.stop()
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+        from ...process.reports import receiving
+        from ..live_view.feed import Snapshot
+
+        taken = receiving(Snapshot, lambda report: self._state.update(report, time.monotonic()))
+        async with taken as self.reports:
+            tasks = [asyncio.create_task(self._count(utils)), asyncio.create_task(self._refresh())]
+            try:
+                with without_echo(sys.stdin.fileno()):
+                    self._live.start()
+                    try:
+                        yield
+                    finally:
+                        if self._state.status != "none":
+                            self._state.ended("stopped", "")
+                        with suppress(OSError):
+                            self._live.refresh()
+                            self._live.stop()
+            finally:
+                for task in tasks:
+                    task.cancel()
+                await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _refresh(self) -> None:
         while True:

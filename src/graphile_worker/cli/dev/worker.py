@@ -11,10 +11,9 @@ from collections.abc import Callable
 
 from ...config import Settings
 from ...errors import ConfigError
-from ...process.signals import forwarded_signals
-from ...process.watch.child import COMMAND, WatchedChild
+from ...process.signals import REPORTS, forwarded_signals
 from ...process.watch.files import Changes
-from ...process.watch.reloader import Reloader
+from ...process.watch.reloader import COMMAND, Reloader, WatchedChild
 from ...process.watch.watched import watched_files
 from .database import DevDatabase
 from .display import Display
@@ -45,14 +44,11 @@ class DevWorker:
     async def run(self, database: DevDatabase, display: Display) -> int | None:
         """Returns the signal that stopped it."""
         settings = self._load()
+        command = [*COMMAND, *_arguments(settings, self._config_file)]
+        environment = _environment(database, display.reports)
 
         async def start() -> WatchedChild:
-            return await WatchedChild.start(
-                [*COMMAND, *_arguments(settings, self._config_file)],
-                _environment(database, live=display.on_feed is not None),
-                on_line=display.on_line,
-                on_feed=display.on_feed,
-            )
+            return await WatchedChild.start(command, environment, on_line=display.on_line)
 
         reloader = Reloader(start, self._changes, display, grace=_grace(settings), refresh=self._refresh)
         await reloader.run()
@@ -72,19 +68,20 @@ def _arguments(settings: Settings, config_file: str | None) -> list[str]:
         arguments += ["--config", config_file]
     for option, flag in FORWARDED_FLAGS.items():
         if "command line" in settings.places.get(option, ""):
-            owner = settings.worker if hasattr(settings.worker, option) else settings.command_line
+            owner = settings.worker if hasattr(settings.worker, option) else settings.process
             value = getattr(owner, option)
             given = [f"{name}={each}" for name, each in value.items()] if isinstance(value, dict) else [value]
             arguments += [part for each in given for part in (flag, str(each))]
     return arguments
 
 
-def _environment(database: DevDatabase, *, live: bool) -> dict[str, str]:
+def _environment(database: DevDatabase, reports: str | None) -> dict[str, str]:
+    """`reports`: where the worker reports what it does."""
     environment = {"DATABASE_URL": database.url} | dict(os.environ)
     # Overrides DATABASE_URL and the file and, unlike a flag, does not appear in the process list.
     environment["GRAPHILE_WORKER_CONNECTION_STRING"] = database.url
-    if live:
-        environment |= {"PYTHONUNBUFFERED": "1", "NO_LOG_SUCCESS": "1"}  # the view counts completed jobs
+    if reports is not None:  # the view counts completed jobs
+        environment |= {REPORTS: reports, "PYTHONUNBUFFERED": "1", "NO_LOG_SUCCESS": "1"}
     return environment
 
 

@@ -1,14 +1,14 @@
-"""FeedPlugin: reports the worker's activity to its parent process, as JSON lines through a pipe.
+"""FeedPlugin: reports the worker's activity to its parent process.
 
-A summary of a worker's activity, small enough that reporting it costs the same at any rate of jobs.
+It is a summary, small enough that reporting it costs the same at any rate of jobs.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
 import time
 from collections import deque
+from contextlib import suppress
 
 import msgspec
 
@@ -25,8 +25,9 @@ from ...hooks.events import (
     JobStarted,
     JobSucceeded,
     PoolCreated,
-    PoolReleased,
 )
+from ...hooks.faults import Supervised
+from ...process.reports import send
 
 MOST_RUNNING = 8
 MOST_ERRORS = 5
@@ -116,20 +117,19 @@ def error_of(at: float, job_id: int, task: str, attempt: int, max_attempts: int,
 
 
 INTERVAL = 0.25
-ATOMIC_WRITE = 4096
-"""A pipe takes a write of at most this many bytes completely or not at all."""
 
 
 class FeedPlugin:
-    """Observes jobs and writes a snapshot four times a second."""
+    """Observes jobs and sends a snapshot four times a second."""
 
-    def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
+    def __init__(self, path: str) -> None:
+        self._path = path
         self._activity = Activity()
-        self._task: asyncio.Task[None] | None = None
+        self._writer: asyncio.StreamWriter | None = None
+        self._loop = Supervised(self._run, "feed")
 
     def install(self, hooks: Hooks) -> None:
-        os.set_blocking(self._descriptor, False)  # a parent that does not read must not block the worker
+        """Observe jobs."""
         on = hooks.events.on
         on(JobStarted, self._on_started)
         on(JobSucceeded, lambda _: self._activity.completed())
@@ -140,8 +140,16 @@ class FeedPlugin:
         on(JobExpired, lambda event: self._activity.ended(event.job.id))
         on(JobCancelled, lambda event: self._activity.ended(event.job.id))
         on(JobOutcomeDiscarded, lambda event: self._activity.ended(event.job.id))
-        on(PoolCreated, self._on_created)
-        on(PoolReleased, self._on_released)
+        on(PoolCreated, lambda _: self._loop.start())
+
+    async def stop(self) -> None:
+        """Send the last snapshot."""
+        await self._loop.stop()
+        if self._writer is not None:
+            with suppress(OSError, TimeoutError):
+                async with asyncio.timeout(INTERVAL):
+                    await self._send(self._writer)
+            self._writer.close()
 
     def _on_started(self, event: JobStarted) -> None:
         self._activity.started(event.job.id, event.job.task_identifier, time.monotonic())
@@ -159,36 +167,12 @@ class FeedPlugin:
             )
         )
 
-    def _on_created(self, _: PoolCreated) -> None:
-        self._task = asyncio.get_running_loop().create_task(self._run(), name="graphile-worker feed")
-
-    def _on_released(self, _: PoolReleased) -> None:
-        if self._task is not None:
-            self._task.cancel()
-        self._write()
-
     async def _run(self) -> None:
-        while True:
-            self._write()
-            await asyncio.sleep(INTERVAL)
+        with suppress(OSError):  # the parent is gone, so this process will end
+            _, self._writer = await asyncio.open_unix_connection(self._path)
+            while True:
+                await self._send(self._writer)
+                await asyncio.sleep(INTERVAL)
 
-    def _write(self) -> None:
-        try:
-            os.write(self._descriptor, encode(self._activity.snapshot(time.monotonic())))
-        except (BlockingIOError, BrokenPipeError):  # the next snapshot replaces it, or the parent is gone
-            return
-
-
-def encode(snapshot: Snapshot) -> bytes:
-    """One line that fits into an atomic write; excess jobs and errors are dropped."""
-    while len(line := msgspec.json.encode(snapshot)) >= ATOMIC_WRITE:
-        keep = max(len(snapshot.jobs), len(snapshot.errors)) // 2
-        snapshot = msgspec.structs.replace(
-            snapshot, jobs=snapshot.jobs[:keep], errors=snapshot.errors[-keep:] if keep else []
-        )
-    return line + b"\n"
-
-
-def decode(line: str) -> Snapshot:
-    """The inverse of `encode`."""
-    return msgspec.json.decode(line, type=Snapshot)
+    async def _send(self, writer: asyncio.StreamWriter) -> None:
+        await send(writer, self._activity.snapshot(time.monotonic()))

@@ -32,11 +32,11 @@ def load_settings(ctx: click.Context, flags: dict[str, Any]) -> Settings:
 
 def with_app(settings: Settings) -> tuple[Settings, App | None]:
     """Import the app; the settings over its options, and the app. Its lifespan is not entered."""
-    if not settings.command_line.app:
+    if not settings.process.app:
         return settings, None
     from ...app import load_app
 
-    app = load_app(settings.command_line.app)
+    app = load_app(settings.process.app)
     return settings.over(app.options, f"app {app.name}"), app
 
 

@@ -319,11 +319,6 @@ _WORKER_OPTIONS: list[Callable[[Any], Any]] = [
         help="Time for running jobs to end during a graceful shutdown.  [default: 25]",
     ),
     click.option(
-        "--health-file",
-        metavar="PATH",
-        help="Health file for `graphile-worker health`; the process id is appended to the path.",
-    ),
-    click.option(
         "--http-port",
         type=click.IntRange(0, 65535),
         metavar="PORT",
@@ -335,6 +330,7 @@ _WORKER_OPTIONS: list[Callable[[Any], Any]] = [
     click.option(
         "--database-metrics",
         is_flag=True,
+        default=None,
         help="Serve gauges about the database at /metrics, too; of several workers, one does.",
     ),
     click.option(

@@ -24,10 +24,10 @@ from ...executors.messages import (
     SendingHandler,
     StartFailure,
     apply_levels,
-    line,
 )
 from ...executors.run_call import job_of
 from ...executors.worker_connection import WorkerConnection, die_with, end_now, one_line
+from ...values.lines import line
 from .driver_handle import DriverSetup
 
 MAILBOX_WITHIN = 60.0  # seconds for the actor to start

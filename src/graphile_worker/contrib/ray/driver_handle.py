@@ -26,9 +26,9 @@ from ...executors.messages import (
     ReadyNote,
     StartFailure,
     levels,
-    line,
     log_again,
 )
+from ...values.lines import line
 
 
 class DriverSetup(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -1,12 +1,8 @@
 """Files that a worker depends on, and waiting until they change.
 
-The files that a worker depends on, and whether they have changed.
-
 These are all Python files below the current directory, because tasks import the application, and all files
 in the task directory, because any may be an executable task or be read by one. Comparing the files
 themselves, instead of relying on notifications of the operating system, misses no change.
-
-Waits for files to change, with notifications of the operating system where available.
 """
 
 from __future__ import annotations

@@ -1,5 +1,8 @@
 """Reloader: keeps one worker process running the latest code until a signal arrives.
 
+The process is the ordinary command, or the program that called `serve`; only a new one guarantees that no old
+module survives. It stops when its parent dies.
+
 SIGHUP restarts the worker, unless there is a terminal that it comes from.
 
 A worker that ends on its own, for example because its code cannot be imported, is restarted only after a
@@ -11,19 +14,95 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import Awaitable, Callable, Iterable
+import sys
+from asyncio.subprocess import DEVNULL, PIPE, Process
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from importlib.util import cache_from_source
 from typing import Protocol
 
-from ..reload import has_terminal
-from ..signals import forwarded_signals
-from .child import WatchedChild
+from ..signals import PARENT_PIPE, forwarded_signals, has_terminal
 from .files import Changes
 
+COMMAND = (sys.executable, "-P", "-m", "graphile_worker")
+"""The command `graphile-worker`."""
+LONGEST_LINE = 1024 * 1024
+
+Reader = Callable[[str], object]
 KILL_AFTER = 15.0  # seconds after the worker's own grace
 BROKEN_PIPE = (-signal.SIGPIPE, 128 + signal.SIGPIPE)
 """Exit statuses of a worker whose output lost its reader; a new worker would end in the same way."""
+
+
+class WatchedChild:
+    """A running worker. Its output goes to that of the parent, or to a reader."""
+
+    def __init__(self, process: Process, parent_end: int, readers: Sequence[asyncio.Task[None]]) -> None:
+        self._process = process
+        self._parent_end = parent_end
+        self._readers = readers
+
+    @classmethod
+    async def start(
+        cls,
+        command: Sequence[str],
+        environment: Mapping[str, str],
+        *,
+        on_line: Reader | None = None,
+    ) -> WatchedChild:
+        """Run a program; `on_line` gets its output."""
+        child_end, parent_end = os.pipe()
+        readers: list[asyncio.Task[None]] = []
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *command,
+                env={**environment, PARENT_PIPE: str(child_end)},
+                pass_fds=(child_end,),
+                stdin=DEVNULL,
+                stdout=PIPE if on_line else None,
+                stderr=PIPE if on_line else None,
+                limit=LONGEST_LINE,
+                process_group=0,  # Ctrl-C reaches the parent only, which forwards it exactly once
+            )
+        except BaseException:
+            os.close(parent_end)
+            raise
+        finally:
+            os.close(child_end)
+        if on_line is not None:
+            streams = (stream for stream in (process.stdout, process.stderr) if stream is not None)
+            readers += [asyncio.create_task(_read(stream, on_line)) for stream in streams]
+        return cls(process, parent_end, readers)
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    async def wait(self) -> int:
+        """Wait until it ends and its output is read; returns the exit status, negative for a signal."""
+        status = await self._process.wait()
+        await asyncio.gather(*self._readers, return_exceptions=True)
+        if self._parent_end >= 0:
+            os.close(self._parent_end)
+            self._parent_end = -1
+        return status
+
+    def send(self, number: int) -> None:
+        """Send a signal, unless the process has ended."""
+        if self._process.returncode is None:
+            with suppress(ProcessLookupError):
+                self._process.send_signal(number)
+
+
+async def _read(stream: asyncio.StreamReader, reader: Reader) -> None:
+    while True:
+        try:
+            line = await stream.readline()
+        except ValueError:  # too long; the rest of it follows as another line
+            continue
+        if not line:
+            return
+        reader(line.decode(errors="replace").rstrip("\n"))
 
 
 class WorkerObserver(Protocol):

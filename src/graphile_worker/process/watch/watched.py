@@ -13,9 +13,8 @@ from ...errors import ConfigError
 from ...values.text import signal_name
 from ..run_service import UNKNOWN_GRACE
 from ..signals import end_by_signal
-from .child import WatchedChild
 from .files import Changes, WatchedFiles
-from .reloader import Reloader
+from .reloader import Reloader, WatchedChild
 
 CONFIG_FILES = ("graphile_worker.toml", "pyproject.toml")
 MOST_NAMES = 3
@@ -53,7 +52,7 @@ async def _run(
         except ConfigError:  # the worker reports it; the files are the same as before
             return
 
-    knows_grace = not settings.command_line.app or "grace" in settings.places  # the app may set it
+    knows_grace = not settings.process.app or "grace" in settings.places  # the app may set it
     grace = settings.worker.grace if knows_grace else UNKNOWN_GRACE
     reloader = Reloader(start, changes, WorkerLog(), grace=grace, refresh=refresh)
     await reloader.run()
@@ -78,7 +77,7 @@ def watched_files(settings: Settings, config_file: str | None, program: str | No
 
 def _app_file(settings: Settings) -> list[Path]:
     """The file of an app that is named by it, as in ../worker.py:app."""
-    place = (settings.command_line.app or "").rpartition(":")[0]
+    place = (settings.process.app or "").rpartition(":")[0]
     return [Path.cwd() / place] if place.endswith(".py") else []
 
 

@@ -7,16 +7,36 @@ import asyncio
 import logging
 import os
 import sys
+from collections.abc import Iterator
 from importlib.util import find_spec
 from typing import Any
 
+import click
 from django.conf import settings
 from django.core.management.base import BaseCommand
 from django.db import connections
 
+from graphile_worker.cli.main import graphile_worker
+from graphile_worker.config.process_options import SERVE_OPTIONS
 from graphile_worker.config.sources import PREFIX
 from graphile_worker.contrib.django.conf import connection_string, worker_settings
 from graphile_worker.contrib.django.worker import make_app
+
+
+def process_flags() -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """The options of a process that have a simple flag: the name of each, its flag, and more for argparse."""
+    for option in graphile_worker.params:
+        if not isinstance(option, click.Option) or option.name not in SERVE_OPTIONS or option.multiple:
+            continue
+        more: dict[str, Any] = {"help": option.help, "default": None}
+        if option.is_flag:
+            more["action"] = "store_true"
+        elif isinstance(option.type, click.Choice):
+            more["choices"] = list(option.type.choices)
+        else:
+            kind = int if isinstance(option.type, click.IntRange) else str
+            more |= {"metavar": option.metavar, "type": kind}
+        yield option.name, option.opts[0], more
 
 
 class Command(BaseCommand):
@@ -40,7 +60,6 @@ class Command(BaseCommand):
         )
         add("--exclude-queue", action="append", default=[], metavar="NAME", help="Do not serve this queue.")
         add("-j", "--jobs", type=int, metavar="N", help="Jobs to run at the same time.")
-        add("--processes", type=int, metavar="N", help="Worker processes.")
         add("--once", action="store_true", help="Run until no job is ready, then exit.")
         add(
             "--reload",
@@ -49,9 +68,8 @@ class Command(BaseCommand):
             help="Restart when code changes; running jobs end first.  [default: with DEBUG]",
         )
         add("--grace", type=float, metavar="SECONDS", help="How long running jobs may go on at the end.")
-        add("--health-file", metavar="FILE", help="Where worker processes record their health.")
-        add("--http-port", type=int, metavar="PORT", help="Serve /livez, /readyz and /metrics on this port.")
-        add("--http-address", metavar="ADDRESS", help="Address for --http-port; every address by default.")
+        for name, flag, more in process_flags():
+            add(flag, dest=name, **more)
         add("words", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -76,12 +94,9 @@ class Command(BaseCommand):
         serve(
             app,
             options=worker,
-            processes=options.get("processes"),
             once=bool(options.get("once")),
             watch=self._reloads(options),
-            health_file=options.get("health_file"),
-            http_port=options.get("http_port"),
-            http_address=options.get("http_address"),
+            **{name: options.get(name) for name, *_ in process_flags()},  # type: ignore[arg-type]
         )
 
     @staticmethod

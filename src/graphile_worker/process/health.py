@@ -1,24 +1,21 @@
-"""The health of a worker process: what it says, and what `/livez` and `/readyz` make of it.
-
-What a worker process says about its health, and what `/livez` and `/readyz` make of it. Pure.
+"""The health of worker processes: what probes over HTTP and systemd judge by.
 
 Liveness never depends on the database: to restart a worker does not repair it.
-
-WatchedPool: follows one pool through its life, for health checks.
 """
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Sequence
-from typing import Literal
+from typing import Literal, Protocol
 
 import msgspec
 
-from ...database.connections.errors import explained
-from ...errors.text import message_of
-from ...hooks import WorkerContext
-from ...hooks.events import (
+from ..database.connections.errors import explained
+from ..errors.text import message_of
+from ..hooks import Hooks, WorkerContext
+from ..hooks.events import (
     Event,
     PoolFatalError,
     PoolForcefulShutdown,
@@ -28,12 +25,13 @@ from ...hooks.events import (
     Stopped,
     WorkerGetJobError,
 )
-from .server import Response, json_response
 
 PoolState = Literal["starting", "running", "stopping", "ended"]
 
 STOPPING_MARGIN = 10.0
 """Seconds after the grace in which a pool writes, closes and ends."""
+ANSWER_WITHIN = 0.8
+"""Seconds for a process to say how it is; a probe of Kubernetes waits for one second by default."""
 ANSWER_MARGIN = 30.0
 """Seconds, beside three poll intervals, within which a statement must have succeeded."""
 
@@ -64,61 +62,61 @@ class ProcessHealth(msgspec.Struct, kw_only=True):
     @property
     def live_problems(self) -> list[str]:
         """Why the process must be restarted."""
-        return _given([self.not_live, *(pool.not_live for pool in self.pools)])
+        problems = [self.not_live, *(pool.not_live for pool in self.pools)]
+        return [text for text in problems if text is not None]
 
     @property
     def ready_problems(self) -> list[str]:
         """Why it does not run jobs."""
         if self.not_live is None and not self.pools:
             return ["the worker has stopped" if self.has_ended else "the worker is starting"]
-        return _given([self.not_live, *(pool.not_live or pool.not_ready for pool in self.pools)])
+        problems = [self.not_live, *(pool.not_live or pool.not_ready for pool in self.pools)]
+        return [text for text in problems if text is not None]
 
 
-def livez(processes: Sequence[ProcessHealth], *, is_verbose: bool) -> Response:
-    """200 unless a process must be restarted. One that has not started yet is alive."""
-    return _response([(process, process.live_problems) for process in processes], [], is_verbose=is_verbose)
+class HealthSource(Protocol):
+    """What knows the health of all worker processes."""
+
+    @property
+    def expected(self) -> int:
+        """How many there should be."""
+        ...
+
+    async def health(self, within: float = ANSWER_WITHIN, /) -> Sequence[ProcessHealth]:
+        """The health of each; one that does not answer within this time must be restarted."""
+        ...
 
 
-def readyz(processes: Sequence[ProcessHealth], *, expected: int, is_verbose: bool) -> Response:
-    """200 if every expected process runs jobs."""
-    missing = expected - len(processes)
-    problems = [f"{len(processes)} of {expected} worker processes are running"] if missing > 0 else []
-    with_retry_rules = [(process, process.ready_problems) for process in processes]
-    return _response(with_retry_rules, problems, is_verbose=is_verbose)
+class OwnHealth:
+    """A plugin that follows the pools of this process; the base of those that tell others about them."""
 
+    expected = 1
 
-def _response(
-    with_retry_rules: Sequence[tuple[ProcessHealth, list[str]]], problems: list[str], *, is_verbose: bool
-) -> Response:
-    for process, own in with_retry_rules:
-        problems += (
-            [f"worker process {process.pid}: {text}" for text in own] if len(with_retry_rules) > 1 else own
-        )
-    body: dict[str, object] = {"status": "unavailable" if problems else "ok", "problems": problems}
-    if is_verbose:
-        body["workers"] = [_details(process, own) for process, own in with_retry_rules]
-    return json_response(503 if problems else 200, body)
+    def __init__(self) -> None:
+        self._pools: list[PoolProbe] = []
+        self._has_ended = False
 
+    def install(self, hooks: Hooks) -> None:
+        """Nothing to observe before the start."""
 
-def _details(process: ProcessHealth, problems: list[str]) -> dict[str, object]:
-    return {"pid": process.pid, "healthy": not problems, "pools": [_pool(pool) for pool in process.pools]}
+    async def start(self, worker: WorkerContext) -> None:
+        """Follow this worker until it ends."""
+        self._has_ended = False
+        self._pools.append(PoolProbe(worker, self._remove))
 
+    async def health(self, _: float = 0.0) -> Sequence[ProcessHealth]:
+        """The health of this process."""
+        return [self.own_health()]
 
-def _pool(pool: PoolHealth) -> dict[str, object]:
-    stopping = pool.seconds_stopping
-    return {
-        "pool_id": pool.pool_id,
-        "state": pool.state,
-        "running": pool.running,
-        "slots": pool.slots,
-        "listening": pool.is_listening,
-        "seconds_since_answer": round(pool.seconds_since_answer, 1),
-        "seconds_stopping": None if stopping is None else round(stopping, 1),
-    }
+    def own_health(self) -> ProcessHealth:
+        """The same without waiting."""
+        pools = [pool.health() for pool in self._pools]
+        return ProcessHealth(pid=os.getpid(), pools=pools, has_ended=self._has_ended)
 
-
-def _given(problems: list[str | None]) -> list[str]:
-    return [text for text in problems if text is not None]
+    def _remove(self, pool: PoolProbe) -> None:
+        if pool in self._pools:
+            self._pools.remove(pool)
+        self._has_ended = not self._pools
 
 
 class PoolProbe:

@@ -6,16 +6,15 @@ import asyncio
 import signal
 from typing import Any
 
-from ..metrics.catalogue import INFO
-from ..metrics.database_metrics import collector_of, own_reader
-from ..metrics.database_reader import DatabaseReader
-from ..metrics.families import single
-from ..metrics.prometheus import REGISTRY
-from ..values import __version__
-from ..values.options import WorkerOptions
-from .http.plugin import METRICS_TYPE, PATHS
-from .http.process_state import own_text
-from .http.server import HttpServer, Request, Response, bind, json_response, logger, problem, url_of
+from ...metrics.catalogue import INFO
+from ...metrics.database_metrics import collector_of, own_reader
+from ...metrics.database_reader import DatabaseReader
+from ...metrics.families import single
+from ...metrics.prometheus import REGISTRY
+from ...values import __version__
+from ...values.options import WorkerOptions
+from .answers import METRICS_TYPE, nothing_here, own_metrics
+from .server import HttpServer, Request, Response, bind, json_response, logger, url_of
 
 STOPPED_BY = (signal.SIGINT, signal.SIGTERM)
 
@@ -52,11 +51,11 @@ async def export(options: WorkerOptions, address: str, port: int, **values: Any)
 async def _answer(request: Request, reader: DatabaseReader) -> Response:
     match request.path:
         case "/metrics":
-            return Response(200, await own_text(None) or b"", METRICS_TYPE)
+            return Response(200, await own_metrics() or b"", METRICS_TYPE)
         case "/livez":
             return json_response(200, {"status": "ok", "problems": []})
         case "/readyz":
             problems = [] if reader.is_up else ["the database does not answer"]
             status = "unavailable" if problems else "ok"
             return json_response(503 if problems else 200, {"status": status, "problems": problems})
-    return problem(404, f"there is nothing here; try {', '.join(PATHS)}")
+    return nothing_here()
