@@ -19,10 +19,16 @@ create table if not exists :GRAPHILE_WORKER_SCHEMA._private_py_minutes (
 )
 with (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.05);
 
--- The rows to fold.
-create index if not exists _private_py_minutes_pools_index
-on :GRAPHILE_WORKER_SCHEMA._private_py_minutes (minute)
-where pool_id <> '';
+-- The rows to fold. Not if it exists: the statement would wait for all who write to the table.
+do $body$
+begin
+    if pg_catalog.to_regclass($inner_body$:GRAPHILE_WORKER_SCHEMA._private_py_minutes_pools_index$inner_body$::text) is null then
+        create index _private_py_minutes_pools_index
+        on :GRAPHILE_WORKER_SCHEMA._private_py_minutes (minute)
+        where pool_id <> '';
+    end if;
+end;
+$body$;
 
 -- The sum of all folded minutes, for each hour and task.
 create table if not exists :GRAPHILE_WORKER_SCHEMA._private_py_hours (

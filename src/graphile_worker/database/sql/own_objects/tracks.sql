@@ -16,7 +16,15 @@ create table if not exists :GRAPHILE_WORKER_SCHEMA._private_py_tracks (
     is_closed boolean not null default false, -- takes no job any more; its row is held until its job has ended
     constraint _private_py_tracks_pkey primary key (queue_id)
 );
-create index if not exists _private_py_tracks_home_index on :GRAPHILE_WORKER_SCHEMA._private_py_tracks (home_id);
+
+-- Not if it exists: the statement would wait for all who write to the table.
+do $body$
+begin
+    if pg_catalog.to_regclass($inner_body$:GRAPHILE_WORKER_SCHEMA._private_py_tracks_home_index$inner_body$::text) is null then
+        create index _private_py_tracks_home_index on :GRAPHILE_WORKER_SCHEMA._private_py_tracks (home_id);
+    end if;
+end;
+$body$;
 
 -- Gives queues as many tracks as their widths ask for. A width that was set by hand counts, else the one in new_widths;
 -- null leaves it as it is. The ids may be those of tracks. Returns how many tracks were made and closed.
