@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-from importlib.resources import files
 from pathlib import Path
 
-import graphile_worker
+from graphile_worker.database.sql import FOLDER
 
 LIST = Path(__file__).parents[2] / "docs" / "compatibility.md"
 CREATED = re.compile(
@@ -17,8 +16,8 @@ CREATED = re.compile(
 
 
 def test_every_object_of_our_own_is_listed() -> None:
-    folder = files(graphile_worker) / "sql" / "own_objects"
-    created = {name for file in folder.iterdir() for name in CREATED.findall(file.read_text())}
+    files = (FOLDER / "own_objects").iterdir()
+    created = {name for file in files for name in CREATED.findall(file.read_text())}
     assert "_private_py_last_death" in created
     listed = set(re.findall(r"`(_private_py_\w+)`", LIST.read_text()))
     assert created - listed == set()

@@ -1,6 +1,7 @@
 """A worker of the released state, as the database sees it: its sessions, its locks and its statements.
 
-The texts are those that `released/make.py` took from a checkout of that state.
+The texts are those that `released/make.py` took from a checkout of that state. `later_objects.sql` has what
+came after it, before the Python-only objects were put together by subject.
 """
 
 from __future__ import annotations
@@ -20,14 +21,35 @@ from support.working import SCHEMA
 
 FOLDER = Path(__file__).parent / "released"
 HEAD = re.compile(r"^-- statement (\S+)\n", re.MULTILINE)
+RELEASED, LATER = 24, 28  # the last Python-only object of `schema.sql` and of `later_objects.sql`
 DAY = 86400.0  # seconds
 RUN_AT = 3  # the column, in seconds since 1970
 
 
 @cache
-def released_schema() -> str:
-    """The script that installs everything into an empty database."""
-    return (FOLDER / "schema.sql").read_text()
+def released_schema(number: int = RELEASED) -> str:
+    """The script that gives an empty database the Python-only objects up to this number."""
+    script = _script()
+    return f"{script[: _end_of(number, script)]}commit;\n"
+
+
+def released_objects(number: int) -> str:
+    """The part of the script that gives a database the objects with this number."""
+    script = _script()
+    return script[_end_of(number - 1, script) : _end_of(number, script)]
+
+
+@cache
+def _script() -> str:
+    schema = (FOLDER / "schema.sql").read_text().rstrip().removesuffix("commit;")
+    return schema + (FOLDER / "later_objects.sql").read_text()
+
+
+def _end_of(number: int, script: str) -> int:
+    """Where the script has recorded the number in the ledger."""
+    found = re.search(rf"^values \({number}, '\w+'\)\non conflict \(id\) do nothing;\n", script, re.MULTILINE)
+    assert found is not None
+    return found.end()
 
 
 @cache

@@ -1,4 +1,4 @@
-"""What is installed changes only by a new number: texts stay as they were, and older databases catch up."""
+"""What is installed changes only with a new number, and older databases catch up."""
 
 from __future__ import annotations
 
@@ -10,56 +10,47 @@ from typing import Any
 import asyncpg
 import pytest
 
-from graphile_worker.database.migrations import known_own_objects, migrate
+from graphile_worker.database.migrations import OWN_FILES, Change, migrate
 from graphile_worker.database.migrations.own_functions import EARLIER, digest
+from graphile_worker.database.migrations.own_objects import LEDGER
 from graphile_worker.database.sql import FOLDER, load
 from graphile_worker.values.schema_name import SchemaName
+from migrations.released_worker import released_objects
 
 SCHEMA = SchemaName()
-NUMBER = 23
-SAFE = 25
-SAFE_SETTINGS = 28
 HISTORY = "'graphile_worker._private_py_history'"
 A_DAY = date(2000, 1, 1)
 
-TEXTS = {
-    "own_objects/0001_ledger": "6e3e51a27aa438be",
-    "own_objects/0002_queue_indexes": "5d36f16fdbc7c122",
-    "own_objects/0003_workers": "8ea2ff76c50c1d8c",
-    "own_objects/0004_add_plain_job": "2bb0f2d968fa79b3",
-    "own_objects/0005_failed_index": "2561f20ee6e261f9",
-    "own_objects/0006_functions": "9f5aed440ca4cf18",
-    "own_objects/0007_running_jobs": "8fb827ccdcc8ea3f",
-    "own_objects/0008_blocked_loop": "095c7a9a435dcd5c",
-    "own_objects/0009_figures": "4c8751a7940111f6",
-    "own_objects/0010_history": "7678b2f1303b5da6",
-    "own_objects/0011_progress": "8813f4877407cff4",
-    "own_objects/0012_control": "c3b1124a55b34316",
-    "own_objects/0013_limits": "a0882f633c6cea9c",
-    "own_objects/0014_unique_jobs": "005461d351040104",
-    "own_objects/0015_tracks": "7a4d7426a259834f",
-    "own_objects/0016_failure_handlers": "ebfa8d59090fc367",
-    "own_objects/0017_admin": "cc0bbbc44e93442a",
-    "own_objects/0018_schedules": "eb214a25045e85b2",
-    "own_objects/0019_requests": "71d67b182b3e5e24",
-    "own_objects/0020_task_descriptions": "95feb8a35eaa7ebd",
-    "own_objects/0021_days": "b02b8b4d0522c9fa",
-    "own_objects/0022_monitoring": "71d8bdf45f0f9988",
-    "own_objects/0023_mended_functions": "1ae2e8494d949c7e",
-    "own_objects/0024_last_death": "0dba25ce421bbcd0",
-    "own_objects/0025_safe_operators": "a6a7c9faa1b8e651",
-    "own_objects/0026_rust_register": "5bbac13caa333b9c",
-    "own_objects/0027_keyed_index": "c2e2c628a0a3851e",
-    "own_objects/0028_safe_settings": "f37903ed203ba051",
-    "migrations/functions/add_job": "37261e0c44efe72e",
-    "migrations/functions/add_jobs": "82c119efb3a768fb",
-    "migrations/functions/complete_jobs": "91bd40be8897376e",
-    "migrations/functions/force_unlock_workers": "687e05abda8b7fcd",
-    "migrations/functions/permanently_fail_jobs": "7589eab0b344aa7b",
-    "migrations/functions/remove_job": "9d8cb64ab656a734",
-    "migrations/functions/reschedule_jobs": "941e2aec1e4d0cb8",
+OWN_TEXTS = {
+    "job_indexes": (Change.KEYED_INDEX, "2bb0cc76b7b3cdec"),
+    "adding": (Change.SAFE_SETTINGS, "225d0ebe52444434"),
+    "workers": (Change.TASK_DESCRIPTIONS, "c47bb8e6cc286c6c"),
+    "recovery": (Change.RUST_REGISTER, "e38927df9281d333"),
+    "history": (Change.PROGRESS, "91d74f1b00861791"),
+    "partitions": (Change.SAFE_OPERATORS, "b7a059793d7321bf"),
+    "statistics": (Change.SAFE_OPERATORS, "30eba256b9f4fa5e"),
+    "control": (Change.CONTROL, "35bef491e3814fd5"),
+    "limits": (Change.SAFE_OPERATORS, "f3c1c957dd39202c"),
+    "tracks": (Change.SAFE_SETTINGS, "da8cee9539c6a5ee"),
+    "admin": (Change.ADMIN, "89b0b58c45dc2ae6"),
+    "schedules": (Change.SCHEDULES, "98bf4373acff49f3"),
 }
-"""Files and digests of their texts, with the parts that they include and without comments and white space."""
+"""The files of the Python-only objects, with the newest change of each and a digest of its text.
+
+With the parts that it includes, and without comments and white space.
+"""
+
+FUNCTIONS = sorted((FOLDER / "migrations/functions").iterdir())
+TEXTS = {
+    "add_job": "37261e0c44efe72e",
+    "add_jobs": "82c119efb3a768fb",
+    "complete_jobs": "91bd40be8897376e",
+    "force_unlock_workers": "687e05abda8b7fcd",
+    "permanently_fail_jobs": "7589eab0b344aa7b",
+    "remove_job": "9d8cb64ab656a734",
+    "reschedule_jobs": "941e2aec1e4d0cb8",
+}
+"""The same for the shared functions, whose changes are those of `adding`."""
 
 EARLIER_TEXTS = {
     "pg_catalog.format(": "format(",
@@ -78,17 +69,15 @@ def text_digest(path: str) -> str:
     return hashlib.sha256(" ".join(text.split()).encode()).hexdigest()[:16]
 
 
-def test_the_text_of_a_file_never_changes() -> None:
-    """A new file of own_objects is listed here, and one that is listed stays as it is.
+def test_a_text_changes_only_with_a_number() -> None:
+    """To change an object, change its file, and add a number as `own_objects.py` says; then list both here.
 
-    To change an object, add a file with the next number. To change a shared function, put the digest of its
-    earlier body into `EARLIER` of own_functions, and add a file that is named in `REPLACING`.
+    To change a shared function, put the digest of its earlier body into `EARLIER` of own_functions, and add a
+    number to `ADDING` of own_objects.
     """
-    functions = sorted(
-        f"migrations/functions/{file.stem}" for file in (FOLDER / "migrations/functions").iterdir()
-    )
-    paths = [*(step.path for step in known_own_objects()), *functions]
-    assert {path: text_digest(path) for path in paths} == TEXTS
+    own = {file.name: (max(file.changes), text_digest(file.path)) for file in OWN_FILES if file is not LEDGER}
+    assert own == OWN_TEXTS
+    assert {file.stem: text_digest(f"migrations/functions/{file.stem}") for file in FUNCTIONS} == TEXTS
 
 
 async def test_a_database_with_the_functions_of_earlier_versions_gets_the_present_ones(
@@ -100,8 +89,10 @@ async def test_a_database_with_the_functions_of_earlier_versions_gets_the_presen
         earlier = earlier.replace(now, before)
     assert digest(earlier.split("$body$")[1], SCHEMA) in EARLIER["add_job"][1]
     await connection.execute(earlier)
-    await connection.execute(load("own_objects/0010_history", SCHEMA))
-    await connection.execute("delete from graphile_worker._private_py_migrations where id = $1", NUMBER)
+    await connection.execute(released_objects(Change.HISTORY))
+    await connection.execute(
+        "delete from graphile_worker._private_py_migrations where id = $1", Change.MENDED_FUNCTIONS
+    )
     await connection.execute("create table public.of_another_program_99999999 ()")
     await connection.fetchval(f"select graphile_worker._private_py_add_partition({HISTORY}, $1)", A_DAY)
     # The planner is free to look at the names of all tables first. A hash join does so.
@@ -109,7 +100,7 @@ async def test_a_database_with_the_functions_of_earlier_versions_gets_the_presen
     with pytest.raises(asyncpg.DatetimeFieldOverflowError):
         await drop_partitions(connection)
 
-    assert (await migrate(connection, SCHEMA)).applied_own_objects == (NUMBER,)
+    assert (await migrate(connection, SCHEMA)).applied_own_objects == (Change.MENDED_FUNCTIONS,)
     assert await drop_partitions(connection) == 0
     body = await connection.fetchval(
         "select prosrc from pg_proc where proname = 'add_job' and pronamespace = $1::regnamespace",
@@ -126,14 +117,16 @@ async def drop_partitions(connection: Any) -> Any:
 
 async def test_a_database_with_functions_that_others_can_misuse_gets_safe_ones(connection: Any) -> None:
     """They compared arrays with an operator that anybody may define for integer[]."""
-    for path in ("own_objects/0013_limits", "own_objects/0015_tracks", "own_objects/0022_monitoring"):
-        await connection.execute(load(path, SCHEMA))
+    for change in (Change.LIMITS, Change.TRACKS, Change.MONITORING):
+        await connection.execute(released_objects(change))
     assert await unsafe_functions(connection) == {
         "_private_py_get_limited_jobs", "_private_py_set_tracks",
         "_private_py_ready_jobs", "_private_py_oldest_ready_age",
     }  # fmt: skip
-    await connection.execute("delete from graphile_worker._private_py_migrations where id = $1", SAFE)
-    assert (await migrate(connection, SCHEMA)).applied_own_objects == (SAFE,)
+    await connection.execute(
+        "delete from graphile_worker._private_py_migrations where id = $1", Change.SAFE_OPERATORS
+    )
+    assert (await migrate(connection, SCHEMA)).applied_own_objects == (Change.SAFE_OPERATORS,)
     assert await unsafe_functions(connection) == set()
 
 
@@ -147,16 +140,16 @@ async def test_a_domain_with_the_name_of_a_function_is_not_called_after_a_migrat
     for name in ("add_job", "add_jobs", "remove_job"):
         text = load(f"migrations/functions/{name}", SCHEMA)
         await connection.execute(text.replace("pg_catalog.current_setting(", "current_setting("))
-    for path in ("own_objects/0014_unique_jobs", "own_objects/0025_safe_operators"):
-        await connection.execute(load(path, SCHEMA))
+    for change in (Change.UNIQUE_JOBS, Change.SAFE_OPERATORS):
+        await connection.execute(released_objects(change))
     with pytest.raises(asyncpg.PostgresError):  # the domain has nothing but the name of the setting
         await call_all(connection)
     assert await connection.fetchval("select last_value from public.calls where is_called") == 1
 
     await connection.execute(
-        "delete from graphile_worker._private_py_migrations where id = $1", SAFE_SETTINGS
+        "delete from graphile_worker._private_py_migrations where id = $1", Change.SAFE_SETTINGS
     )
-    assert (await migrate(connection, SCHEMA)).applied_own_objects == (SAFE_SETTINGS,)
+    assert (await migrate(connection, SCHEMA)).applied_own_objects == (Change.SAFE_SETTINGS,)
     await call_all(connection)
     assert await connection.fetchval("select last_value from public.calls where is_called") == 1
 

@@ -7,20 +7,26 @@ from typing import Any
 
 import pytest
 
-from graphile_worker.database.migrations import known_own_objects, migrate
+from graphile_worker.database.migrations import OWN_FILES, Change, migrate
 from graphile_worker.database.migrations.own_functions import EARLIER, digest
-from graphile_worker.database.sql import load
+from graphile_worker.database.sql import FOLDER, load
 from graphile_worker.values.schema_name import SchemaName
+from migrations.catalogue import read_catalogue
 from migrations.earlier import MARKED_FUNCTION
 
 SCHEMA = SchemaName()
-NUMBERS = tuple(step.number for step in known_own_objects())
+NUMBERS = tuple(range(1, len(Change) + 1))
 
 
-async def test_every_file_writes_itself_into_our_ledger(connection: Any) -> None:
+async def test_every_change_is_in_our_ledger(connection: Any) -> None:
     rows = await connection.fetch("select id, name from graphile_worker._private_py_migrations order by id")
-    assert [tuple(row) for row in rows] == [(each.number, each.name) for each in known_own_objects()]
-    assert list(NUMBERS) == list(range(1, len(NUMBERS) + 1))
+    assert [tuple(row) for row in rows] == [(change.value, change.label) for change in Change]
+    assert tuple(row["id"] for row in rows) == NUMBERS
+
+
+def test_every_change_has_a_file_and_every_file_is_listed() -> None:
+    assert {change for file in OWN_FILES for change in file.changes} == set(Change)
+    assert {file.name for file in OWN_FILES} == {path.stem for path in (FOLDER / "own_objects").iterdir()}
 
 
 async def test_our_ledger_is_protected_like_its_siblings(connection: Any) -> None:
@@ -40,9 +46,12 @@ async def test_they_are_added_to_a_schema_of_another_runtime(connection: Any) ->
     assert report.applied_own_objects == NUMBERS
 
 
-async def test_only_what_is_missing_is_applied(connection: Any) -> None:
-    await connection.execute("delete from graphile_worker._private_py_migrations where id = $1", NUMBERS[-1])
-    assert (await migrate(connection, SCHEMA)).applied_own_objects == NUMBERS[-1:]
+@pytest.mark.parametrize("change", Change)
+async def test_any_change_can_be_made_again(connection: Any, change: Change) -> None:
+    before = await read_catalogue(connection)
+    await connection.execute("delete from graphile_worker._private_py_migrations where id = $1", change)
+    assert (await migrate(connection, SCHEMA)).applied_own_objects == (change,)
+    assert await read_catalogue(connection) == before
 
 
 async def test_they_come_back_after_the_schema_was_dropped(connection: Any) -> None:

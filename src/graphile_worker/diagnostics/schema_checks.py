@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Sequence
 
-from ..database.migrations import SUPPORTED_REVISION, known_own_objects
+from ..database.migrations import OWN_FILES, SUPPORTED_REVISION, Change
+from ..database.migrations.own_objects import missing_changes
 from ..database.migrations.state import SchemaState
 from ..database.sql import load
 from ..values.schema_name import SchemaName
@@ -26,8 +27,6 @@ SHARED_INDEXES = (
     "tasks_pkey",
 )
 USED_UP = 0.5
-SAFE_OPERATORS = "safe_operators"
-"""The step that replaces functions through which other roles could run code: own_objects/0025."""
 FOR_AUTOSCALERS = {"_private_py_ready_jobs", "_private_py_oldest_ready_age"}
 """Functions that neither workers nor clients call; the right to execute them is granted by hand."""
 WITHOUT_OWN = (
@@ -98,9 +97,9 @@ def check_schema(state: SchemaState, schema: SchemaName) -> Iterator[Finding]:
 
 def check_own_objects(applied: Collection[int]) -> Iterator[Finding]:
     """Whether the Python-only objects exist, and whether other roles can misuse one of the functions."""
-    missing = [step.name for step in known_own_objects() if step.number not in applied]
-    if applied and SAFE_OPERATORS in missing:
-        missing.remove(SAFE_OPERATORS)
+    missing = [change.label for change in missing_changes(applied)]
+    if applied and Change.SAFE_OPERATORS.label in missing:
+        missing.remove(Change.SAFE_OPERATORS.label)
         yield Finding(
             "schema", "error", "functions of an earlier version call an operator that others can replace",
             "A role that may create objects in a schema of the search_path, such as `public`, can run code "
@@ -223,12 +222,12 @@ def check_indexes(
                 "Fetching or adding jobs scans whole tables, or duplicates of unique rows can be added.",
                 f"Create it: {index_statement(name, schema)}",
             )  # fmt: skip
-    for number, name in own_indexes():
-        if name not in present and number in applied:
+    for name, changes in own_indexes().items():
+        if name not in present and changes <= set(applied):
             yield Finding(
                 "indexes", "warning", f"the Python-only index {name} is missing",
                 "It was dropped. Statements that use it are slower.",
-                f"Recreate it: delete row {number} of {schema.quoted}._private_py_migrations and run "
+                f"Recreate it: delete row {min(changes)} of {schema.quoted}._private_py_migrations and run "
                 "`graphile-worker migrate`.",
             )  # fmt: skip
     if invalid:
@@ -258,15 +257,15 @@ def check_sequences(
             )  # fmt: skip
 
 
-def own_indexes() -> list[tuple[int, str]]:
-    """The Python-only indexes, and the number of the file that creates each."""
-    return [
-        (step.number, name)
-        for step in known_own_objects()
+def own_indexes() -> dict[str, frozenset[Change]]:
+    """The Python-only indexes, and the changes of the file that creates each."""
+    return {
+        name: file.changes
+        for file in OWN_FILES
         for name in re.findall(
-            r"create (?:unique )?index (?:if not exists )?(\w+)", load(step.path, SchemaName())
+            r"create (?:unique )?index (?:if not exists )?(\w+)", load(file.path, SchemaName())
         )
-    ]
+    }
 
 
 def index_statement(name: str, schema: SchemaName) -> str:

@@ -70,7 +70,7 @@ class OwnTable(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OwnObject(msgspec.Struct, frozen=True, kw_only=True):
-    """Python-only objects in the schema, by number."""
+    """A change of the Python-only objects in the schema."""
 
     number: int
     name: str

@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 from collections.abc import Mapping
 
-from ...database.migrations.own_objects import applied_numbers, known_own_objects
+from ...database.migrations.own_objects import Change, applied_numbers
 from ...database.migrations.state import read_state
 from ...database.sql import load
 from ...values import __version__
@@ -31,8 +31,7 @@ async def about(database: Database, identity: Identity, settings: Mapping[str, s
         revision=state.revision,
         supported_revision=state.known_revision,
         objects=[
-            OwnObject(number=step.number, name=step.name, is_applied=step.number in applied)
-            for step in known_own_objects()
+            OwnObject(number=change, name=change.label, is_applied=change in applied) for change in Change
         ],
         tables=[OwnTable(name=row["name"], bytes=row["bytes"], rows=row["rows"]) for row in rows],
         settings=dict(settings),

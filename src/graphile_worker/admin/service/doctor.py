@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import AsyncExitStack
 
-from ...database.migrations.own_objects import applied_numbers, known_own_objects
+from ...database.migrations.own_objects import applied_numbers, missing_changes
 from ...database.migrations.revisions import SUPPORTED_REVISION
 from ...database.migrations.state import read_state
 from ...database.sql import load
@@ -127,9 +127,8 @@ async def _missing(database: Database) -> MaintenanceAnswer:
             f"The shared schema would go from revision {state.revision or 0} to {SUPPORTED_REVISION}."
         )
     lines += [
-        f"Python-only objects {step.number} ({step.name}) would be created."
-        for step in known_own_objects()
-        if step.number not in applied
+        f"Python-only objects {change.value} ({change.label}) would be created."
+        for change in missing_changes(applied)
     ]
     return MaintenanceAnswer(
         what="migrate", is_dry_run=True, changed=bool(lines), lines=lines or ["The schema is up to date."]

@@ -9,7 +9,7 @@ from django.db import connections
 from ...database.connections.blocking import run_blocking
 from ...database.connections.connection import Connection
 from ...database.connections.foreign import as_blocking_connection
-from ...database.migrations.own_objects import applied_numbers, known_own_objects
+from ...database.migrations.own_objects import applied_numbers, missing_changes
 from ...database.migrations.revisions import SUPPORTED_REVISION
 from ...database.migrations.run import migrate
 from ...database.migrations.state import read_state
@@ -46,5 +46,4 @@ async def _shortcoming(connection: Connection, schema: SchemaName) -> str | None
         return "missing"
     if state.revision < SUPPORTED_REVISION or not state.has_own_ledger:
         return "older"
-    applied = await applied_numbers(connection, schema)
-    return None if applied >= {step.number for step in known_own_objects()} else "older"
+    return "older" if missing_changes(await applied_numbers(connection, schema)) else None

@@ -6,7 +6,7 @@ tools. `shared` has the migrations that Node, Rust and Python agree on, `own_obj
 
 from __future__ import annotations
 
-from .own_objects import known_own_objects
+from .own_objects import OWN_FILES, Change
 from .revisions import BREAKING_REVISIONS, OLDEST_UPGRADABLE_REVISION, SUPPORTED_REVISION
 from .run import MigrationReport, migrate
 from .script import migration_sql
@@ -14,9 +14,10 @@ from .script import migration_sql
 __all__ = [
     "BREAKING_REVISIONS",
     "OLDEST_UPGRADABLE_REVISION",
+    "OWN_FILES",
     "SUPPORTED_REVISION",
+    "Change",
     "MigrationReport",
-    "known_own_objects",
     "migrate",
     "migration_sql",
 ]

@@ -2,8 +2,8 @@
 
 The shared ledger has no revision for that: its numbers are Node's. A function is replaced only if its text is
 one that this package has installed before. Functions of Node, the Rust port and the database's owner stay.
-A further digest here needs a further file in `database/sql/own_objects`, named in `own_objects.REPLACING`, or
-databases that have all files keep the function.
+A further digest here needs a further change in `own_objects.ADDING`, or databases that have all changes keep
+the function.
 """
 
 from __future__ import annotations
@@ -44,7 +44,6 @@ EARLIER: dict[str, tuple[str, frozenset[str]]] = {
         "migrations/functions/remove_job",
         frozenset({"bab4175ec685d00e", "142bb37bd8c58c32", "4bbcceaaa54881b1", "436deab5204147e8"}),
     ),
-    "_private_py_add_plain_job": ("own_objects/0004_add_plain_job", frozenset({"4dc87159f0b36671"})),
 }
 """Function name to the file with its current text, and digests of its earlier bodies."""
 

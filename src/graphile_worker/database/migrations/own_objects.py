@@ -1,14 +1,19 @@
-"""Python-only objects in the shared schema: numbered files with a ledger of their own, never required.
+"""Python-only objects in the shared schema: files by subject, with a ledger of their own, never required.
 
-Every file can be run again and ends by recording itself in the ledger. If the role may not create the
-objects, a warning is logged and the package works without them. No notification is sent: other runtimes do
-not use them.
+The ledger lists changes of the objects by number. A file has all changes of its objects, and is run if the
+ledger lacks one of them. So every object is defined once, in its present form, and a file must bring a
+database from any earlier state to it, without locking tables for longer than the missing changes need. To
+change an object, change its file and add a number: to `Change`, to the file here and to `ledger.sql`.
+
+If the role may not create the objects, a warning is logged and the package works without them. No
+notification is sent: other runtimes do not use them.
 """
 
 from __future__ import annotations
 
 import logging
-from functools import cache
+from collections.abc import Collection
+from enum import IntEnum
 
 import msgspec
 
@@ -16,42 +21,113 @@ from ...values.schema_name import SchemaName
 from ..connections import sqlstates
 from ..connections.connection import Connection
 from ..connections.errors import sqlstate_of
-from ..sql import FOLDER, load
+from ..sql import load
 from .shared import read_committed
 from .state import SchemaState, read_state
-
-REPLACING = frozenset({"functions", "mended_functions", "safe_settings"})
-"""Files after which shared functions that an earlier version of this package installed are replaced."""
 
 BLIND = ", but workers cannot see pauses of tasks and cancelled jobs"
 
 logger = logging.getLogger("graphile_worker.migrate")
 
 
-class OwnObjects(msgspec.Struct, frozen=True):
-    """One numbered file of `database/sql/own_objects`."""
+class Change(IntEnum):
+    """The changes of the Python-only objects, in the order in which they were made."""
 
-    number: int
+    LEDGER = 1
+    QUEUE_INDEXES = 2
+    WORKERS = 3
+    ADD_PLAIN_JOB = 4
+    FAILED_INDEX = 5
+    FUNCTIONS = 6
+    RUNNING_JOBS = 7
+    BLOCKED_LOOP = 8
+    FIGURES = 9
+    HISTORY = 10
+    PROGRESS = 11
+    CONTROL = 12
+    LIMITS = 13
+    UNIQUE_JOBS = 14
+    TRACKS = 15
+    FAILURE_HANDLERS = 16
+    ADMIN = 17
+    SCHEDULES = 18
+    REQUESTS = 19
+    TASK_DESCRIPTIONS = 20
+    DAYS = 21
+    MONITORING = 22
+    MENDED_FUNCTIONS = 23
+    LAST_DEATH = 24
+    SAFE_OPERATORS = 25
+    RUST_REGISTER = 26
+    KEYED_INDEX = 27
+    SAFE_SETTINGS = 28
+
+    @property
+    def label(self) -> str:
+        """Its name in the ledger."""
+        return self.name.lower()
+
+
+class OwnFile(msgspec.Struct, frozen=True):
+    """One file of `database/sql/own_objects`, and the changes that it contains. Files may share a change."""
+
     name: str
+    changes: frozenset[Change]
 
     @property
     def path(self) -> str:
         """The path for `sql.load`."""
-        return f"own_objects/{self.number:04}_{self.name}"
+        return f"own_objects/{self.name}"
 
 
-@cache
-def known_own_objects() -> tuple[OwnObjects, ...]:
-    """All files, in the order of their numbers."""
-    stems = sorted(file.stem for file in (FOLDER / "own_objects").glob("*.sql"))
-    return tuple(OwnObjects(int(stem[:4]), stem[5:]) for stem in stems)
+def _file(name: str, *changes: Change) -> OwnFile:
+    return OwnFile(name, frozenset(changes))
+
+
+ADDING = _file(
+    "adding",
+    Change.ADD_PLAIN_JOB,
+    Change.FUNCTIONS,
+    Change.UNIQUE_JOBS,
+    Change.MENDED_FUNCTIONS,
+    Change.SAFE_SETTINGS,
+)
+"""With it, shared functions that an earlier version of this package installed are replaced."""
+
+LEDGER = _file("ledger", Change.LEDGER)
+"""Always run last: it protects new tables and records all changes."""
+
+OWN_FILES: tuple[OwnFile, ...] = (
+    _file("job_indexes", Change.QUEUE_INDEXES, Change.FAILED_INDEX, Change.KEYED_INDEX),
+    ADDING,
+    _file(
+        "workers",
+        Change.WORKERS,
+        Change.RUNNING_JOBS,
+        Change.BLOCKED_LOOP,
+        Change.FAILURE_HANDLERS,
+        Change.REQUESTS,
+        Change.TASK_DESCRIPTIONS,
+    ),
+    _file("recovery", Change.WORKERS, Change.LAST_DEATH, Change.SAFE_OPERATORS, Change.RUST_REGISTER),
+    _file("history", Change.HISTORY, Change.PROGRESS),
+    _file("partitions", Change.HISTORY, Change.MENDED_FUNCTIONS, Change.SAFE_OPERATORS),
+    _file("statistics", Change.FIGURES, Change.DAYS, Change.MONITORING, Change.SAFE_OPERATORS),
+    _file("control", Change.CONTROL),
+    _file("limits", Change.LIMITS, Change.SAFE_OPERATORS),
+    _file("tracks", Change.TRACKS, Change.SAFE_OPERATORS, Change.SAFE_SETTINGS),
+    _file("admin", Change.ADMIN),
+    _file("schedules", Change.SCHEDULES),
+    LEDGER,
+)
+"""All files, in the order in which they are run."""
 
 
 async def migrate_own_objects(
     connection: Connection, schema: SchemaName, found: SchemaState
 ) -> tuple[tuple[int, ...], frozenset[str]]:
-    """Apply missing files; return the numbers applied and the names of those still missing."""
-    missing = known_own_objects()
+    """Make the missing changes; return the numbers of those made and the names of those still missing."""
+    missing = frozenset(Change)
     try:
         missing = await _missing(connection, schema, found)
         if not missing:
@@ -61,12 +137,8 @@ async def migrate_own_objects(
             await connection.execute(load("migrate/lock_ledger", schema))
             state = await read_state(connection, schema)
             missing = await _missing(connection, schema, state)
-            for step in missing:
-                await connection.execute(load(step.path, schema))
-                if step.name in REPLACING:
-                    from .own_functions import replace_earlier_functions  # needed once per database
-
-                    await replace_earlier_functions(connection, schema)
+            if missing:
+                await _run(connection, schema, missing)
     except Exception as error:
         if sqlstate_of(error) not in (sqlstates.INSUFFICIENT_PRIVILEGE, sqlstates.READ_ONLY_SQL_TRANSACTION):
             raise
@@ -75,10 +147,10 @@ async def migrate_own_objects(
             "without them%s; the owner of the schema can create them with: graphile-worker migrate",
             schema.quoted,
             error,
-            BLIND if any(step.name == "control" for step in missing) else "",
+            BLIND if Change.CONTROL in missing else "",
         )
-        return (), frozenset(step.name for step in missing)
-    return tuple(step.number for step in missing), frozenset()
+        return (), frozenset(change.label for change in missing)
+    return tuple(change.value for change in sorted(missing)), frozenset()
 
 
 async def applied_numbers(connection: Connection, schema: SchemaName) -> set[int]:
@@ -87,8 +159,22 @@ async def applied_numbers(connection: Connection, schema: SchemaName) -> set[int
     return {row["id"] for row in rows}
 
 
-async def _missing(connection: Connection, schema: SchemaName, state: SchemaState) -> tuple[OwnObjects, ...]:
-    if not state.has_own_ledger:
-        return known_own_objects()
-    applied = await applied_numbers(connection, schema)
-    return tuple(step for step in known_own_objects() if step.number not in applied)
+def missing_changes(applied: Collection[int]) -> list[Change]:
+    """The changes that are not among the applied ones."""
+    return [change for change in Change if change not in applied]
+
+
+async def _missing(connection: Connection, schema: SchemaName, state: SchemaState) -> frozenset[Change]:
+    applied = await applied_numbers(connection, schema) if state.has_own_ledger else ()
+    return frozenset(missing_changes(applied))
+
+
+async def _run(connection: Connection, schema: SchemaName, missing: Collection[Change]) -> None:
+    for file in OWN_FILES:
+        if file is not LEDGER and file.changes.isdisjoint(missing):
+            continue
+        await connection.execute(load(file.path, schema))
+        if file is ADDING:
+            from .own_functions import replace_earlier_functions  # needed once per database
+
+            await replace_earlier_functions(connection, schema)

@@ -6,7 +6,7 @@ import msgspec
 
 from ...values.schema_name import SchemaName
 from ..connections.connection import Connection
-from .own_objects import known_own_objects, migrate_own_objects
+from .own_objects import Change, migrate_own_objects
 from .revisions import SUPPORTED_REVISION, check_name
 from .shared import migrate_shared
 
@@ -89,7 +89,7 @@ async def migrate(connection: Connection, schema: SchemaName, *, own_objects: bo
     check_name(schema)
     found, applied = await migrate_shared(connection, schema)
     applied_own_objects: tuple[int, ...] = ()
-    missing = frozenset(step.name for step in known_own_objects())
+    missing = frozenset(change.label for change in Change)
     if own_objects:
         applied_own_objects, missing = await migrate_own_objects(connection, schema, found)
     return MigrationReport(

@@ -5,10 +5,11 @@ from __future__ import annotations
 from ...errors import MigrationError
 from ...values.schema_name import SchemaName
 from ..sql import load
-from .own_objects import known_own_objects
+from .own_objects import OWN_FILES
 from .revisions import BASELINE, check_name
 
 _BASELINE = tuple(f"migrations/{name}" for name in BASELINE)
+_OWN_FILES = tuple(file.path for file in OWN_FILES)
 _QUOTE = "$graphile_worker_"
 """How the quotes in our scripts begin."""
 
@@ -21,7 +22,7 @@ def migration_sql(schema: SchemaName) -> str:
         "migrations/script_begin",
         "migrations/script_schema",
         *_BASELINE,
-        *_own_objects(),
+        *_OWN_FILES,
         "migrations/script_end",
     )
 
@@ -35,7 +36,7 @@ def repeatable_sql(schema: SchemaName) -> str:
         "migrations/script_repeatable_begin",
         *_BASELINE,
         "migrations/script_repeatable_end",
-        *_own_objects(),
+        *_OWN_FILES,
     )
 
 
@@ -44,10 +45,6 @@ def uninstall_sql(schema: SchemaName, *, drop_jobs: bool) -> str:
     _check_quotes(schema)
     name = "script_uninstall_with_jobs" if drop_jobs else "script_uninstall"
     return load(f"migrations/{name}", schema)
-
-
-def _own_objects() -> list[str]:
-    return [step.path for step in known_own_objects()]
 
 
 def _joined(schema: SchemaName, *paths: str) -> str:

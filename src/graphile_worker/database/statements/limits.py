@@ -4,7 +4,7 @@ Limits: the fetch through them, and how they are written and shown.
 
 Wide queues: how many jobs of a named queue may run at once.
 
-A wide queue owns further rows of the shared table of queues, its tracks; see `own_objects/0015_tracks`.
+A wide queue owns further rows of the shared table of queues, its tracks; see `own_objects/tracks`.
 
 Changes limits at run time, with errors that say what is wrong.
 """

@@ -82,12 +82,3 @@ create table if not exists :GRAPHILE_WORKER_SCHEMA._private_py_muted_errors (
     at timestamptz not null default now(),
     constraint _private_py_muted_errors_pkey primary key (fingerprint)
 );
-
-alter table :GRAPHILE_WORKER_SCHEMA._private_py_audit enable row level security;
-alter table :GRAPHILE_WORKER_SCHEMA._private_py_before enable row level security;
-alter table :GRAPHILE_WORKER_SCHEMA._private_py_operations enable row level security;
-alter table :GRAPHILE_WORKER_SCHEMA._private_py_muted_errors enable row level security;
-
-insert into :GRAPHILE_WORKER_SCHEMA._private_py_migrations (id, name)
-values (17, 'admin')
-on conflict (id) do nothing;

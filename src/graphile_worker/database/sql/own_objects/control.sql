@@ -28,11 +28,3 @@ create table if not exists :GRAPHILE_WORKER_SCHEMA._private_py_cancels (
     asked_at timestamptz not null default now(),
     constraint _private_py_cancels_pkey primary key (job_id)
 );
-
-alter table :GRAPHILE_WORKER_SCHEMA._private_py_pauses enable row level security;
-alter table :GRAPHILE_WORKER_SCHEMA._private_py_queue_holds enable row level security;
-alter table :GRAPHILE_WORKER_SCHEMA._private_py_cancels enable row level security;
-
-insert into :GRAPHILE_WORKER_SCHEMA._private_py_migrations (id, name)
-values (12, 'control')
-on conflict (id) do nothing;

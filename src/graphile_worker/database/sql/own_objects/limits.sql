@@ -1,7 +1,7 @@
 -- Limits: how many jobs of some tasks Python workers run at once, and how many they start in a period.
 --
--- The fetch function includes parts of other fetches. If one of them changes, this function must be created again by a
--- file with a new number; tests/migrations/test_mended_objects.py notices.
+-- The fetch function includes parts of other fetches. If one of them changes, this file needs a new number;
+-- tests/migrations/test_mended_objects.py notices.
 
 -- The bounds come from the code, written by the worker that started last, and from operators. Those of operators win.
 create table if not exists :GRAPHILE_WORKER_SCHEMA._private_py_limits (
@@ -162,7 +162,26 @@ begin
         $3 := room;
         if not $10 then
             with recursive
-:include queues
+-- Whether a job of a named queue may be next: one of the queues with waiting jobs is free, or there are too many to check.
+waiting_queue (id) as (
+  (
+    select job_queue_id from :GRAPHILE_WORKER_SCHEMA._private_jobs
+    where is_available and job_queue_id is not null
+    order by job_queue_id limit 1
+  )
+  union all
+  select (
+    select job.job_queue_id from :GRAPHILE_WORKER_SCHEMA._private_jobs job
+    where job.is_available and job.job_queue_id is not null and job.job_queue_id > last.id
+    order by job.job_queue_id limit 1
+  )
+  from waiting_queue last where last.id is not null
+),
+queues (may_be_next) as materialized (
+  select pg_catalog.count(waiting.id) > 10 or coalesce(bool_or(queue.is_available), false)
+  from (select id from waiting_queue limit 11) waiting
+  left join :GRAPHILE_WORKER_SCHEMA._private_job_queues queue on queue.id = waiting.id
+)
             select may_be_next into queues_may_be_next from queues;
         end if;
         if $10 and $6 is null then
@@ -256,7 +275,7 @@ begin
             where limits.name = any ($9) and limits.max_running is not null and job.ctid = any (places)
             on conflict on constraint _private_py_limit_holds_pkey do update set pool_id = excluded.pool_id;
         end if;
-        if queue_ids <> '{}' then
+        if pg_catalog.cardinality(queue_ids) > 0 then
             update :GRAPHILE_WORKER_SCHEMA._private_job_queues queue
             set locked_by = $1, locked_at = coalesce($5, now())
             where queue.id = any (queue_ids);
@@ -277,10 +296,3 @@ begin
     return next;
 end;
 $body$;
-
-alter table :GRAPHILE_WORKER_SCHEMA._private_py_limits enable row level security;
-alter table :GRAPHILE_WORKER_SCHEMA._private_py_limit_holds enable row level security;
-
-insert into :GRAPHILE_WORKER_SCHEMA._private_py_migrations (id, name)
-values (13, 'limits')
-on conflict (id) do nothing;

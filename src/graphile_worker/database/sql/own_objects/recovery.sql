@@ -1,3 +1,62 @@
+-- What tells the living from the dead: jobs whose worker died, the last death, and the register that Rust workers look at.
+
+-- Jobs whose worker died, and how often. Rows of jobs that no longer exist are purged from time to time.
+create table if not exists :GRAPHILE_WORKER_SCHEMA._private_py_recoveries (
+    job_id bigint not null,
+    recoveries integer not null,
+    last_at timestamptz not null default now(),
+    started_by text, -- the pool that ran it last after a recovery: if it dies too, the job may be the cause
+    constraint _private_py_recoveries_pkey primary key (job_id)
+);
+
+-- When a worker pool was last declared dead. A job that kills its process may leave no trace on its row, so workers hold
+-- no batches for a while after a death: see recovery/look_for_deaths. Always one row: a role that sees none knows that it
+-- may not read the table.
+create table if not exists :GRAPHILE_WORKER_SCHEMA._private_py_last_death (
+    is_only boolean not null default true,
+    died_at timestamptz not null,
+    constraint _private_py_last_death_pkey primary key (is_only),
+    constraint _private_py_last_death_is_only_check check (is_only)
+);
+
+insert into :GRAPHILE_WORKER_SCHEMA._private_py_last_death (died_at)
+values ('-infinity')
+on conflict (is_only) do nothing;
+
+-- A trigger, so that sweeps of earlier versions and of roles without rights on the table are noted too.
+create or replace function :GRAPHILE_WORKER_SCHEMA._private_py_note_death()
+returns trigger
+language plpgsql
+security definer
+set search_path to pg_catalog, pg_temp
+as $body$
+begin
+    insert into :GRAPHILE_WORKER_SCHEMA._private_py_last_death as death (died_at)
+    values (now())
+    on conflict (is_only) do update set died_at = excluded.died_at;
+    return null;
+end;
+$body$;
+
+-- Only a sweep deletes a pool that was unreachable for its whole grace; a pool that shuts down is not. A trigger that exists
+-- is left alone: creating it waits for all who write to the table.
+do $body$
+begin
+    if exists (
+        select from pg_catalog.pg_trigger as existing
+        where existing.tgname = '_private_py_note_death'::name
+        and existing.tgrelid = $inner_body$:GRAPHILE_WORKER_SCHEMA._private_py_workers$inner_body$::regclass::oid
+    ) then
+        return;
+    end if;
+    create trigger _private_py_note_death
+    after delete on :GRAPHILE_WORKER_SCHEMA._private_py_workers
+    for each row
+    when (old.lost_at <= now() - old.grace)
+    execute function :GRAPHILE_WORKER_SCHEMA._private_py_note_death();
+end;
+$body$;
+
 -- The register of workers that Rust workers keep, by the names that they use.
 --
 -- A Rust worker with recovery creates it when it starts, and some milliseconds later takes the jobs of every pool that has
@@ -117,7 +176,3 @@ begin
     $inner_body$;
 end;
 $body$;
-
-insert into :GRAPHILE_WORKER_SCHEMA._private_py_migrations (id, name)
-values (26, 'rust_register')
-on conflict (id) do nothing;

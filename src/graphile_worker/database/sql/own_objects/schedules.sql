@@ -32,11 +32,3 @@ create table if not exists :GRAPHILE_WORKER_SCHEMA._private_py_schedule_pauses (
     paused_at timestamptz not null default now(),
     constraint _private_py_schedule_pauses_pkey primary key (identifier)
 );
-
-alter table :GRAPHILE_WORKER_SCHEMA._private_py_schedules enable row level security;
-alter table :GRAPHILE_WORKER_SCHEMA._private_py_schedule_runs enable row level security;
-alter table :GRAPHILE_WORKER_SCHEMA._private_py_schedule_pauses enable row level security;
-
-insert into :GRAPHILE_WORKER_SCHEMA._private_py_migrations (id, name)
-values (18, 'schedules')
-on conflict (id) do nothing;

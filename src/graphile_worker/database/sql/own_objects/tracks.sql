@@ -16,10 +16,15 @@ create table if not exists :GRAPHILE_WORKER_SCHEMA._private_py_tracks (
     is_closed boolean not null default false, -- takes no job any more; its row is held until its job has ended
     constraint _private_py_tracks_pkey primary key (queue_id)
 );
-create index if not exists _private_py_tracks_home_index on :GRAPHILE_WORKER_SCHEMA._private_py_tracks (home_id);
 
-alter table :GRAPHILE_WORKER_SCHEMA._private_py_queue_widths enable row level security;
-alter table :GRAPHILE_WORKER_SCHEMA._private_py_tracks enable row level security;
+-- Not if it exists: the statement would wait for all who write to the table.
+do $body$
+begin
+    if pg_catalog.to_regclass($inner_body$:GRAPHILE_WORKER_SCHEMA._private_py_tracks_home_index$inner_body$::text) is null then
+        create index _private_py_tracks_home_index on :GRAPHILE_WORKER_SCHEMA._private_py_tracks (home_id);
+    end if;
+end;
+$body$;
 
 -- Gives queues as many tracks as their widths ask for. A width that was set by hand counts, else the one in new_widths;
 -- null leaves it as it is. The ids may be those of tracks. Returns how many tracks were made and closed.
@@ -36,7 +41,7 @@ declare
     v_made bigint;
     v_closing integer[];
     v_idle integer[];
-    v_seqscan text := current_setting('enable_seqscan');
+    v_seqscan text := pg_catalog.current_setting('enable_seqscan');
     v_setting text;
 begin
     v_setting := pg_catalog.set_config('enable_seqscan', 'off', true);
@@ -131,7 +136,7 @@ begin
         from :GRAPHILE_WORKER_SCHEMA._private_py_tracks as track
         where track.home_id = any(v_homes) and track.is_closed
     );
-    if v_idle <> '{}'::integer[] then
+    if pg_catalog.cardinality(v_idle) > 0 then
         v_setting := pg_catalog.set_config('enable_seqscan', v_seqscan, true); -- no index has all jobs of a queue
         v_idle := array(
             select idle.id from pg_catalog.unnest(v_idle) as idle (id)
@@ -241,7 +246,7 @@ begin
             offset wanted.width - 1
         ) as surplus
     );
-    if v_closing <> '{}'::integer[] then
+    if pg_catalog.cardinality(v_closing) > 0 then
         perform queue.id
         from :GRAPHILE_WORKER_SCHEMA._private_job_queues as queue
         where queue.id = any(v_closing)
@@ -269,7 +274,3 @@ begin
     return v_made + coalesce(pg_catalog.cardinality(v_closing), 0)::bigint;
 end;
 $body$;
-
-insert into :GRAPHILE_WORKER_SCHEMA._private_py_migrations (id, name)
-values (15, 'tracks')
-on conflict (id) do nothing;
