@@ -181,9 +181,9 @@ def test_a_failed_initdb_shows_its_output_and_leaves_no_half_made_cluster(embed:
 
 def test_what_an_interrupted_initdb_left_is_cleared_away(embed: Embed, folder: Path) -> None:
     half = folder / "data" / "cluster.new-abc"
-    half.mkdir(parents=True)
-    (half / "PG_VERSION").write_text("18\n")
-    (folder / "data" / "cluster.new-abc.password").write_text("secret")
+    (half / "cluster").mkdir(parents=True)
+    (half / "cluster" / "PG_VERSION").write_text("18\n")
+    (half / "password").write_text("secret")
     with embed() as server:
         assert server.is_running
         assert not list(server.data_dir.glob("cluster.new-*"))

@@ -100,7 +100,7 @@ def test_the_next_run_clears_away_what_a_killed_run_left(participate: Participat
     killed, alive, young = (folder / f"{PREFIX}{name}" for name in ("killed", "alive", "young"))
     for each in (killed, alive, young):
         each.mkdir(mode=0o755)
-    victim, survivor = participate(data_dir=killed / "data"), participate(data_dir=alive / "data")
+    victim, survivor = participate(data_dir=killed), participate(data_dir=alive)
     url = victim.ask("start")["url"]
     assert survivor.ask("start")["running"]
     victim.kill()

@@ -44,10 +44,6 @@ class Binaries:
         return int(self.version.split(".")[0])
 
     @property
-    def initdb(self) -> Path:
-        return self.folder / "initdb"
-
-    @property
     def postgres(self) -> Path:
         return self.folder / "postgres"
 
@@ -68,7 +64,13 @@ def find_binaries(*, version: str | None = None, bin_dir: str | os.PathLike[str]
             if version is None or binaries.is_version(version):
                 return binaries
         seen += found
-    raise EmbeddedPostgresError(_not_found(version, seen))
+    if version is None:
+        problem = f"No PostgreSQL {OLDEST_MAJOR} or later was found. Install one with: "
+    else:
+        others = ", ".join(f"{each.version} in {each.folder}" for each in seen) or "none"
+        problem = f"PostgreSQL {version} was not found; found: {others}. "
+        problem += "Ask for one of these, give its bin folder, or install it with: "
+    raise EmbeddedPostgresError(problem + INSTALL_COMMAND)
 
 
 def _named(folder: Path, version: str | None) -> Binaries:
@@ -125,13 +127,3 @@ def _machine_folders() -> Iterator[Path]:
     root = Path("/")
     for pattern in MACHINE_FOLDERS:
         yield from sorted(root.glob(pattern.lstrip("/")))
-
-
-def _not_found(version: str | None, seen: list[Binaries]) -> str:
-    if version is None:
-        return f"No PostgreSQL {OLDEST_MAJOR} or later was found. Install one with: {INSTALL_COMMAND}"
-    others = ", ".join(f"{each.version} in {each.folder}" for each in seen) or "none"
-    return (
-        f"PostgreSQL {version} was not found; found: {others}. "
-        f"Ask for one of these, give its bin folder, or install it with: {INSTALL_COMMAND}"
-    )
