@@ -15,7 +15,7 @@ import pytest
 from embedded.asking import Embed, postmaster, query
 from embedded.participant import FAST
 from graphile_worker.database.embedded import EmbeddedPostgres
-from graphile_worker.database.embedded.folder import open_lock_file
+from graphile_worker.database.embedded.folder import open_private
 from graphile_worker.errors import EmbeddedPostgresError
 
 
@@ -262,5 +262,5 @@ def test_lock_files_follow_no_link(folder: Path) -> None:
     """In a folder of others a planted link would let us make or lock any file."""
     (folder / "lock").symlink_to(folder / "elsewhere")
     with pytest.raises(OSError, match="symbolic links"):
-        open_lock_file(folder / "lock")
+        open_private(folder / "lock")
     assert not (folder / "elsewhere").exists()

@@ -104,10 +104,9 @@ def choose_account(cluster: Path) -> Account:
         raise EmbeddedPostgresError(f"{cluster} is not accessible: {error.strerror}") from error
     if uid != 0:
         if owner is not None and owner.st_uid != uid:
-            raise EmbeddedPostgresError(
-                f"{cluster} belongs to the user {_name(owner.st_uid)}, not to {_name(uid)}: "
-                "run this command as that user, or choose another data folder"
-            )
+            problem = f"{cluster} belongs to the user {_name(owner.st_uid)}, not to {_name(uid)}"
+            advice = "run this command as that user, or choose another data folder"
+            raise EmbeddedPostgresError(f"{problem}: {advice}")
         return Account(_name(uid), uid, os.getegid(), switched=False)
     if owner is not None and owner.st_uid != 0:
         return Account(_name(owner.st_uid), owner.st_uid, owner.st_gid, switched=True)

@@ -108,11 +108,8 @@ def _newest_first(folders: Iterable[Path]) -> list[Binaries]:
 
 
 def _extra_folders() -> Iterator[Path]:
-    # Located, not imported: we need its programs only, not its Python code.
-    spec = importlib.util.find_spec(EXTRA_PACKAGE)
-    if spec is None:
-        return
-    for package in spec.submodule_search_locations or ():
+    spec = importlib.util.find_spec(EXTRA_PACKAGE)  # not imported: we need its programs only
+    for package in (spec and spec.submodule_search_locations) or ():
         yield from sorted(Path(package).glob("pginstall*/bin"))
 
 
@@ -120,10 +117,9 @@ def _machine_folders() -> Iterator[Path]:
     for program in ("postgres", "initdb"):
         if path := shutil.which(program):
             yield Path(path).resolve().parent
-    if (pg_config := shutil.which("pg_config")) is not None:
+    if pg_config := shutil.which("pg_config"):
         answer = subprocess.run([pg_config, "--bindir"], capture_output=True, text=True, check=False)
         if folder := answer.stdout.strip():
             yield Path(folder)
-    root = Path("/")
     for pattern in MACHINE_FOLDERS:
-        yield from sorted(root.glob(pattern.lstrip("/")))
+        yield from sorted(Path("/").glob(pattern.lstrip("/")))

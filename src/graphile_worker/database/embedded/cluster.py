@@ -32,6 +32,7 @@ from .keeper import Keeper
 OUR_SETTINGS = frozenset(
     {"listen_addresses", "port", "unix_socket_directories", "logging_collector", "data_directory"}
 )
+LOCK_SECONDS = server.START_SECONDS + server.STOP_SECONDS
 
 logger = logging.getLogger("graphile_worker.embedded")
 
@@ -53,8 +54,6 @@ class EmbeddedPostgres:
         bin_dir: str | os.PathLike[str] | None = None,
         port: int | None = None,
         settings: Mapping[str, str] | None = None,
-        start_timeout: float = 60.0,
-        stop_timeout: float = 30.0,
     ) -> None:
         self.data_dir = Path(data_dir).absolute()
         self._folder = DataFolder(self.data_dir)
@@ -62,8 +61,6 @@ class EmbeddedPostgres:
         self._bin_dir = bin_dir
         self._wanted_port = port
         self._settings = dict(settings or {})
-        self._start_timeout = start_timeout
-        self._stop_timeout = stop_timeout
         self._binaries: Binaries | None = None
         self._session: FolderSession | None = None
         self._keeper = Keeper(self.data_dir)
@@ -77,12 +74,12 @@ class EmbeddedPostgres:
     @property
     def version(self) -> str:
         """The version of the programs this server runs, such as `18.4`."""
-        return self._programs.version
+        return (self._binaries or self._find_binaries()).version
 
     @property
     def bin_dir(self) -> Path:
         """The folder with PostgreSQL's programs; the extra's includes `psql`."""
-        return self._programs.folder
+        return (self._binaries or self._find_binaries()).folder
 
     @property
     def is_running(self) -> bool:
@@ -112,7 +109,7 @@ class EmbeddedPostgres:
         with self._mutex:
             account = choose_account(self._folder.cluster)
             self._folder.create(passable=account.switched)
-            with self._folder.locked(self._start_timeout + self._stop_timeout):
+            with self._folder.locked(LOCK_SECONDS):
                 if self._session is not None and self._session.is_inherited:
                     self._leave()
                 if self._session is None:
@@ -127,32 +124,33 @@ class EmbeddedPostgres:
                         self._stop_if_unused()
                     self._keeper.dismiss()
                     if isinstance(error, OSError):
-                        raise EmbeddedPostgresError(
-                            f"PostgreSQL could not be started in {self.data_dir}: {error}"
-                        ) from error
+                        problem = f"PostgreSQL could not be started in {self.data_dir}: {error}"
+                        raise EmbeddedPostgresError(problem) from error
                     raise
 
     def stop(self) -> None:
         """Leave the server; the last process to leave stops it. No-op if not started."""
         with self._mutex:
-            if self._session is None:
-                return
-            if self._session.is_inherited:
+            if self._session is None or self._session.is_inherited:
                 self._leave()
                 return
-            if not self._folder.sessions.is_dir():
-                self._abandon()
-                return
-            with self._folder.locked(self._start_timeout + self._stop_timeout):
+            if self._folder.sessions.is_dir():
+                with self._folder.locked(LOCK_SECONDS):
+                    self._leave()
+                    self._stop_if_unused()
+            else:
+                logger.warning("The data folder %s is gone; killing its server", self.data_dir)
                 self._leave()
-                self._stop_if_unused()
+                if self._process is not None:
+                    self._process.kill()
+                self._await_process()
             self._keeper.dismiss()
 
     def stop_if_unused(self, *, remove: bool = False) -> bool:
         """Stop a server that a killed process left; `remove` its folder; return whether that was done."""
         is_unused = True
         if self._folder.lock_file.exists():
-            with self._mutex, self._folder.locked(self._start_timeout + self._stop_timeout):
+            with self._mutex, self._folder.locked(LOCK_SECONDS):
                 is_unused = self._stop_if_unused()
         if is_unused and remove:
             shutil.rmtree(self.data_dir, ignore_errors=True)
@@ -180,11 +178,6 @@ class EmbeddedPostgres:
     async def __aexit__(self, *_: object) -> None:
         await asyncio.shield(asyncio.to_thread(self.stop))
 
-    @property
-    def _programs(self) -> Binaries:
-        self._binaries = self._binaries or self._find_binaries()
-        return self._binaries
-
     def _find_binaries(self) -> Binaries:
         made_by, wanted = self._folder.major, self._wanted_version
         if made_by is not None and wanted is not None and wanted.split(".")[0] != made_by:
@@ -192,7 +185,8 @@ class EmbeddedPostgres:
                 f"{self.data_dir} holds data of PostgreSQL {made_by}, but version {wanted} was asked for: "
                 "choose another data folder, or dump the data and load it into a new one"
             )
-        return find_binaries(version=wanted or made_by, bin_dir=self._bin_dir)
+        self._binaries = find_binaries(version=wanted or made_by, bin_dir=self._bin_dir)
+        return self._binaries
 
     def _ensure_running(self, account: Account) -> None:
         connection = self._folder.read_connection()
@@ -203,7 +197,7 @@ class EmbeddedPostgres:
             )
         if connection is not None and server.is_there_to_join(self._folder, connection):
             self._check_port(connection)
-            server.wait_until_ready(self._folder, self._start_timeout)
+            server.wait_until_ready(self._folder)
             return
         self._binaries = binaries = account.usable(self._find_binaries())
         durable = self._settings.get("fsync", "on").lower() not in ("off", "false", "no", "0")
@@ -221,7 +215,7 @@ class EmbeddedPostgres:
         self._folder.write_connection(connection)
         self._forget_process()
         self._process = server.launch(self._folder, binaries, account, connection, self._settings)
-        server.wait_until_ready(self._folder, self._start_timeout)
+        server.wait_until_ready(self._folder)
 
     def _choose_port(self, connection: ServerConnection) -> int | None:
         if self._wanted_port is None:
@@ -249,30 +243,21 @@ class EmbeddedPostgres:
         atexit.unregister(self.stop)
 
     def _stop_if_unused(self) -> bool:
-        users = sweep_sessions(self._folder)
-        if users:
-            logger.debug("PostgreSQL in %s keeps running for %d other users", self.data_dir, users)
+        if sweep_sessions(self._folder):  # others use it
             self._forget_process()
             return False
-        server.shut_down(self._folder, self._stop_timeout)
-        if self._process is not None:
-            self._process.wait()
-            self._process = None
+        server.shut_down(self._folder)
+        self._await_process()
         connection = self._folder.read_connection()
         if connection is not None and connection.socket_folder:
             shutil.rmtree(connection.socket_folder, ignore_errors=True)
             self._folder.write_connection(replace(connection, socket_folder="", tcp_port=None))
         return True
 
-    def _abandon(self) -> None:
-        """The data folder was deleted: kill the server, there is nothing to save."""
-        logger.warning("The data folder %s is gone; killing its server", self.data_dir)
-        self._leave()
+    def _await_process(self) -> None:
         if self._process is not None:
-            self._process.kill()
             self._process.wait()
             self._process = None
-        self._keeper.dismiss()
 
     def _forget_process(self) -> None:
         if self._process is not None and self._process.poll() is None:

@@ -97,7 +97,7 @@ class DataFolder:
     @contextmanager
     def locked(self, timeout: float) -> Iterator[None]:
         """Hold the lock for starting and stopping the server."""
-        descriptor = open_lock_file(self.lock_file)
+        descriptor = open_private(self.lock_file)
         try:
             if not wait_for_lock(descriptor, timeout):
                 raise EmbeddedPostgresError(
@@ -108,20 +108,13 @@ class DataFolder:
         finally:
             os.close(descriptor)
 
-    def log_tail(self, lines: int = 20) -> str:
-        """The last lines of the server's log, for error messages."""
-        with suppress(OSError):
-            text = self.log_file.read_bytes().decode(errors="replace")
-            return "\n".join(text.splitlines()[-lines:])
-        return ""
-
 
 class FolderSession:
     """One process that uses the server. Create and end it under the folder's lock."""
 
     def __init__(self, folder: DataFolder) -> None:
         self._path = folder.sessions / f"{os.getpid()}-{secrets.token_hex(4)}"
-        self._descriptor = open_lock_file(self._path)
+        self._descriptor = open_private(self._path)
         self._process = os.getpid()
         fcntl.flock(self._descriptor, fcntl.LOCK_EX)
 
@@ -149,13 +142,9 @@ def sweep_sessions(folder: DataFolder) -> int:
     return alive
 
 
-def open_private(path: str | Path, flags: int) -> int:
+def open_private(path: str | Path, flags: int = os.O_RDWR | os.O_CREAT) -> int:
     """For the owner only, and never through a link that another user has planted."""
     return os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-
-
-def open_lock_file(path: Path) -> int:
-    return open_private(path, os.O_RDWR | os.O_CREAT)
 
 
 def wait_for_lock(descriptor: int, timeout: float, *, kind: int = fcntl.LOCK_EX) -> bool:

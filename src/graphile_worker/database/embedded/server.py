@@ -25,12 +25,13 @@ from pathlib import Path
 from ...errors import EmbeddedPostgresError
 from .account import Account
 from .binaries import Binaries
-from .folder import POLL_SECONDS, DataFolder, ServerConnection, open_lock_file, open_private, wait_for_lock
+from .folder import POLL_SECONDS, DataFolder, ServerConnection, open_private, wait_for_lock
 
 SUPERUSER = "postgres"
 LARGEST_LOG = 10 * 1024 * 1024
 UNFINISHED = "cluster.new-"
-STATUS = 7  # of the lines of the pid file
+START_SECONDS = 60.0
+STOP_SECONDS = 30.0
 ORPHANS_SECONDS = 10.0
 ANSWER_SECONDS = 5.0
 ASK_FOR_ENCRYPTION = struct.pack("!ii", 8, 80877103)  # the smallest message that every version answers
@@ -79,7 +80,7 @@ def launch(
     settings: Mapping[str, str],
 ) -> subprocess.Popen[bytes]:
     """Start the server without waiting; see `wait_until_ready`."""
-    lock = open_lock_file(folder.server_lock_file)
+    lock = open_private(folder.server_lock_file)
     try:
         if not wait_for_lock(lock, ORPHANS_SECONDS):
             raise EmbeddedPostgresError(f"A server is running in {folder.path} already")
@@ -116,25 +117,24 @@ def launch(
         os.close(lock)
 
 
-def wait_until_ready(folder: DataFolder, timeout: float) -> None:
+def wait_until_ready(folder: DataFolder) -> None:
     """Wait until the server accepts connections; raises with the end of its log if it dies or times out."""
-    deadline = time.monotonic() + timeout
+    deadline = time.monotonic() + START_SECONDS
     while folder.has_server():
-        if _pid_file_line(folder, STATUS) == "ready":
+        if _status(folder) == "ready":
             return
         if time.monotonic() >= deadline:
-            problem = f"PostgreSQL in {folder.path} was not ready after {timeout:g} seconds"
-            raise EmbeddedPostgresError(_with_log(folder, problem))
+            raise _failure(folder, f"PostgreSQL in {folder.path} was not ready in {START_SECONDS:g} seconds")
         time.sleep(POLL_SECONDS)
-    raise EmbeddedPostgresError(_with_log(folder, f"PostgreSQL could not start in {folder.path}"))
+    raise _failure(folder, f"PostgreSQL could not start in {folder.path}")
 
 
-def shut_down(folder: DataFolder, timeout: float) -> None:
+def shut_down(folder: DataFolder) -> None:
     """Stop the server: fast, then immediately, then by force. Returns when its last process is gone."""
     if not folder.has_server():
         return
     logger.info("Stopping PostgreSQL in %s", folder.path)
-    for name, wait in (("SIGINT", timeout), ("SIGQUIT", 5.0), ("SIGKILL", ORPHANS_SECONDS)):
+    for name, wait in (("SIGINT", STOP_SECONDS), ("SIGQUIT", 5.0), ("SIGKILL", ORPHANS_SECONDS)):
         pid = _postmaster(folder)
         if pid is not None and _may_be_the_server(pid, folder):
             with suppress(ProcessLookupError):
@@ -147,7 +147,7 @@ def shut_down(folder: DataFolder, timeout: float) -> None:
             time.sleep(POLL_SECONDS)
         else:
             return
-    raise EmbeddedPostgresError(_with_log(folder, f"PostgreSQL in {folder.path} could not be stopped"))
+    raise _failure(folder, f"PostgreSQL in {folder.path} could not be stopped")
 
 
 def is_there_to_join(folder: DataFolder, connection: ServerConnection) -> bool:
@@ -157,17 +157,15 @@ def is_there_to_join(folder: DataFolder, connection: ServerConnection) -> bool:
         if is_alive(folder, connection):
             return True
         if time.monotonic() >= deadline:
-            raise EmbeddedPostgresError(
-                f"Processes of a dead server still use {folder.cluster}: end them (ps lists them as "
-                "postgres) and start again"
-            )
+            problem = f"Processes of a dead server still use {folder.cluster}"
+            raise EmbeddedPostgresError(f"{problem}: end them (ps lists them as postgres) and start again")
         time.sleep(POLL_SECONDS)
     return False
 
 
 def is_alive(folder: DataFolder, connection: ServerConnection) -> bool:
     """Whether the server is running; False while it stops, or while processes of a killed one linger."""
-    if not folder.has_server() or _pid_file_line(folder, STATUS) == "stopping":
+    if not folder.has_server() or _status(folder) == "stopping":
         return False
     # A connection alone proves nothing: the kernel may still accept it for a server that was just killed.
     with socket.socket(socket.AF_UNIX) as probe:
@@ -225,6 +223,10 @@ def _pid_file_line(folder: DataFolder, number: int) -> str:
     return ""
 
 
+def _status(folder: DataFolder) -> str:
+    return _pid_file_line(folder, 7)
+
+
 def _postmaster(folder: DataFolder) -> int | None:
     line = _pid_file_line(folder, 0)
     return int(line) if line.isdecimal() else None
@@ -259,14 +261,12 @@ def _working_folder(pid: int) -> Path | None:
 
 def _environment() -> dict[str, str]:
     # PGDATA, PGPORT, PGOPTIONS and the like are for other servers; messages have to be in English.
-    kept = {
-        name: value
-        for name, value in os.environ.items()
-        if not name.startswith(("PG", "LC_")) and name not in ("LANG", "LANGUAGE")
-    }
-    return {**kept, "LC_ALL": "C"}
+    foreign = ("PG", "LC_", "LANG")
+    return {k: v for k, v in os.environ.items() if not k.startswith(foreign)} | {"LC_ALL": "C"}
 
 
-def _with_log(folder: DataFolder, problem: str) -> str:
-    tail = folder.log_tail()
-    return f"{problem}. The end of {folder.log_file}:\n{tail}" if tail else problem
+def _failure(folder: DataFolder, problem: str) -> EmbeddedPostgresError:
+    with suppress(OSError):
+        tail = folder.log_file.read_bytes().decode(errors="replace").splitlines()[-20:]
+        problem = "\n".join([f"{problem}. The end of {folder.log_file}:", *tail])
+    return EmbeddedPostgresError(problem)
