@@ -12,7 +12,6 @@ import pytest
 from embedded.asking import Embed, Participate, postmaster, query
 from graphile_worker.database.embedded.account import Account, choose_account
 from graphile_worker.database.embedded.binaries import find_binaries, inspect
-from graphile_worker.database.embedded.reach import reachable_binaries
 from graphile_worker.errors import EmbeddedPostgresError
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user")
@@ -125,17 +124,18 @@ async def test_programs_closed_to_the_servers_user_are_copied_once_and_the_copy_
         shutil.copytree(libraries, closed / libraries.name)
     binaries = inspect(package / origin.name / "bin")
     assert binaries is not None
-    assert not nobody().may_use_program(binaries.postgres)
+    assert not nobody().may("x", binaries.postgres)
 
-    copy = reachable_binaries(binaries, nobody(), copies=folder / "copies")
+    copy = nobody().usable(binaries, copies=folder / "copies")
 
-    assert nobody().may_use_program(copy.postgres)
+    assert nobody().may("r", copy.postgres)
+    assert nobody().may("x", copy.postgres)
     with embed(bin_dir=copy.folder) as server:
         assert await query(server.url(), "SELECT 1") == 1
     made = copy.postgres.stat().st_ino
-    assert reachable_binaries(binaries, nobody(), copies=folder / "copies") == copy
+    assert nobody().usable(binaries, copies=folder / "copies") == copy
     assert copy.postgres.stat().st_ino == made
-    assert [path.name for path in (folder / "copies").glob("copying-*")] == []
+    assert list((folder / "copies").iterdir()) == [copy.folder.parents[2]]
 
 
 @needs_root
@@ -149,15 +149,17 @@ def test_programs_of_the_machine_that_are_closed_are_an_error(folder: Path) -> N
     binaries = inspect(closed)
     assert binaries is not None
     with pytest.raises(EmbeddedPostgresError, match=r"nobody, who may not use the programs in .*closed/bin"):
-        reachable_binaries(binaries, nobody())
+        nobody().usable(binaries)
 
 
 @needs_root
-def test_the_first_closed_folder_on_the_way_is_found(folder: Path) -> None:
-    (folder / "open" / "closed" / "deep").mkdir(parents=True)
-    (folder / "open" / "closed").chmod(0o700)
-    assert nobody().blocked_at(folder / "open" / "closed" / "deep") == folder / "open" / "closed"
-    assert nobody().blocked_at(folder / "open" / "closed") is None
+def test_a_closed_folder_on_the_way_is_found(folder: Path) -> None:
+    closed = folder / "open" / "closed"
+    (closed / "deep").mkdir(parents=True)
+    closed.chmod(0o700)
+    assert not nobody().may("x", closed / "deep")
+    assert not nobody().may("x", closed)
+    assert nobody().may("x", folder / "open")
 
 
 def test_the_account_of_an_ordinary_user_or_of_root_is_never_root(folder: Path) -> None:

@@ -15,7 +15,7 @@ import pytest
 from embedded.asking import Embed, postmaster, query
 from embedded.participant import FAST
 from graphile_worker.database.embedded import EmbeddedPostgres
-from graphile_worker.database.embedded.folder import open_lock_file
+from graphile_worker.database.embedded.folder import open_private
 from graphile_worker.errors import EmbeddedPostgresError
 
 
@@ -181,9 +181,9 @@ def test_a_failed_initdb_shows_its_output_and_leaves_no_half_made_cluster(embed:
 
 def test_what_an_interrupted_initdb_left_is_cleared_away(embed: Embed, folder: Path) -> None:
     half = folder / "data" / "cluster.new-abc"
-    half.mkdir(parents=True)
-    (half / "PG_VERSION").write_text("18\n")
-    (folder / "data" / "cluster.new-abc.password").write_text("secret")
+    (half / "cluster").mkdir(parents=True)
+    (half / "cluster" / "PG_VERSION").write_text("18\n")
+    (half / "password").write_text("secret")
     with embed() as server:
         assert server.is_running
         assert not list(server.data_dir.glob("cluster.new-*"))
@@ -262,5 +262,5 @@ def test_lock_files_follow_no_link(folder: Path) -> None:
     """In a folder of others a planted link would let us make or lock any file."""
     (folder / "lock").symlink_to(folder / "elsewhere")
     with pytest.raises(OSError, match="symbolic links"):
-        open_lock_file(folder / "lock")
+        open_private(folder / "lock")
     assert not (folder / "elsewhere").exists()

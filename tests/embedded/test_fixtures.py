@@ -14,8 +14,9 @@ import asyncpg
 
 from embedded.asking import Participate, query
 from support.command_line import INNER_PYTEST
-from support.scratch import PREFIX, SETTLED_SECONDS, remove_leftovers
+from support.scratch import PREFIX, SETTLED_SECONDS, remove_leftovers, scratch_folder
 from support.server import DatabaseServer
+from support.working import until
 
 TESTS = Path(__file__).parents[1]
 
@@ -96,11 +97,26 @@ def test_that_is_interrupted(empty_database_url):
     assert list(folder.glob(f"*/{PREFIX}*")) == []
 
 
+async def test_a_temporary_folder_that_is_still_used_is_removed_when_its_last_user_is_gone(
+    participate: Participate,
+) -> None:
+    with scratch_folder() as folder:
+        other = participate(data_dir=folder)
+        assert other.ask("start")["running"]
+    assert other.ask("status")["running"]
+    other.kill()
+
+    async def is_gone() -> bool:
+        return not folder.exists()
+
+    await until(is_gone)
+
+
 def test_the_next_run_clears_away_what_a_killed_run_left(participate: Participate, folder: Path) -> None:
     killed, alive, young = (folder / f"{PREFIX}{name}" for name in ("killed", "alive", "young"))
     for each in (killed, alive, young):
         each.mkdir(mode=0o755)
-    victim, survivor = participate(data_dir=killed / "data"), participate(data_dir=alive / "data")
+    victim, survivor = participate(data_dir=killed), participate(data_dir=alive)
     url = victim.ask("start")["url"]
     assert survivor.ask("start")["running"]
     victim.kill()

@@ -51,7 +51,6 @@ def socket_of(server: EmbeddedPostgres) -> str:
 def standby_of(primary: EmbeddedPostgres) -> Iterator[EmbeddedPostgres]:
     """A server that follows the primary."""
     with scratch_folder() as folder:
-        folder.mkdir()
         cluster = folder / "cluster"
         subprocess.run(
             [

@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+import graphile_worker
 from support.command_line import clean_environment
 
+SOURCE = Path(graphile_worker.__file__).parents[1]
+"""The package under test, which need not be the one that is installed."""
 PYTEST = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider"]
 
 
@@ -33,12 +36,15 @@ class Project:
         done = subprocess.run(
             [*PYTEST, *arguments],
             cwd=self.folder,
-            env=clean_environment(PYTHONPATH=os.fspath(self.folder), **environment),
+            env=self._environment(environment),
             capture_output=True,
             text=True,
             timeout=600,
         )
         return done.stdout + done.stderr
+
+    def _environment(self, more: Mapping[str, str]) -> dict[str, str]:
+        return clean_environment(PYTHONPATH=f"{self.folder}{os.pathsep}{SOURCE}", **more)
 
     @contextmanager
     def start(self, *arguments: str, **environment: str) -> Iterator[subprocess.Popen[str]]:
@@ -46,7 +52,7 @@ class Project:
         process = subprocess.Popen(
             [*PYTEST, *arguments],
             cwd=self.folder,
-            env=clean_environment(PYTHONPATH=os.fspath(self.folder), **environment),
+            env=self._environment(environment),
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

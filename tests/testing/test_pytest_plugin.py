@@ -105,7 +105,7 @@ def test_that_waits(graphile_worker_database):
     with project.start("-s", TMPDIR=str(temporary)) as run:
         assert run.stdout is not None
         assert any(line.startswith("ready") for line in run.stdout)
-        (pid_file,) = temporary.glob(f"{PREFIX}*/data/cluster/postmaster.pid")
+        (pid_file,) = temporary.glob(f"{PREFIX}*/cluster/postmaster.pid")
         server = int(pid_file.read_text().split()[0])
         os.kill(server, 0)
         run.kill()

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import os
-import shutil
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from ..database.embedded import EmbeddedPostgres
-from .keeper import DATA, clean_up, kept
+from ..database.embedded.keeper import Keeper
+from ..errors import EmbeddedPostgresError
 
-PREFIX = "graphile-worker-test-"
+PREFIX = "graphile-worker-scratch-"
 SETTLED_SECONDS = 60.0  # a younger directory may belong to a run that is starting
 
 SETTINGS: Mapping[str, str] = {
@@ -39,12 +39,15 @@ def scratch_folder() -> Iterator[Path]:
     """A temporary data directory; removed with its server even if the run is killed."""
     remove_leftovers(Path(tempfile.gettempdir()))
     folder = Path(tempfile.mkdtemp(prefix=PREFIX))
-    folder.chmod(0o711)  # for root, the server runs as another user, who must be able to enter
-    with kept(folder):
-        try:
-            yield folder / DATA
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
+    keeper = Keeper(folder, remove=True)
+    keeper.start()
+    try:
+        yield folder
+    finally:
+        if _is_removed(folder):
+            keeper.dismiss()
+        else:
+            keeper.forget()  # it waits for the other processes that use the server
 
 
 def remove_leftovers(temporary: Path) -> None:
@@ -54,6 +57,11 @@ def remove_leftovers(temporary: Path) -> None:
             status = folder.stat()
         except FileNotFoundError:  # another run has removed it
             continue
-        if status.st_uid != os.geteuid() or time.time() - status.st_mtime < SETTLED_SECONDS:
-            continue
-        clean_up(folder)
+        if status.st_uid == os.geteuid() and time.time() - status.st_mtime >= SETTLED_SECONDS:
+            _is_removed(folder)
+
+
+def _is_removed(folder: Path) -> bool:
+    with suppress(EmbeddedPostgresError, FileNotFoundError):  # another process may remove it
+        return EmbeddedPostgres(folder).stop_if_unused(remove=True)
+    return not folder.exists()

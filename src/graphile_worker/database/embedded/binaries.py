@@ -44,10 +44,6 @@ class Binaries:
         return int(self.version.split(".")[0])
 
     @property
-    def initdb(self) -> Path:
-        return self.folder / "initdb"
-
-    @property
     def postgres(self) -> Path:
         return self.folder / "postgres"
 
@@ -68,7 +64,13 @@ def find_binaries(*, version: str | None = None, bin_dir: str | os.PathLike[str]
             if version is None or binaries.is_version(version):
                 return binaries
         seen += found
-    raise EmbeddedPostgresError(_not_found(version, seen))
+    if version is None:
+        problem = f"No PostgreSQL {OLDEST_MAJOR} or later was found. Install one with: "
+    else:
+        others = ", ".join(f"{each.version} in {each.folder}" for each in seen) or "none"
+        problem = f"PostgreSQL {version} was not found; found: {others}. "
+        problem += "Ask for one of these, give its bin folder, or install it with: "
+    raise EmbeddedPostgresError(problem + INSTALL_COMMAND)
 
 
 def _named(folder: Path, version: str | None) -> Binaries:
@@ -106,11 +108,8 @@ def _newest_first(folders: Iterable[Path]) -> list[Binaries]:
 
 
 def _extra_folders() -> Iterator[Path]:
-    # Located, not imported: we need its programs only, not its Python code.
-    spec = importlib.util.find_spec(EXTRA_PACKAGE)
-    if spec is None:
-        return
-    for package in spec.submodule_search_locations or ():
+    spec = importlib.util.find_spec(EXTRA_PACKAGE)  # not imported: we need its programs only
+    for package in (spec and spec.submodule_search_locations) or ():
         yield from sorted(Path(package).glob("pginstall*/bin"))
 
 
@@ -118,20 +117,9 @@ def _machine_folders() -> Iterator[Path]:
     for program in ("postgres", "initdb"):
         if path := shutil.which(program):
             yield Path(path).resolve().parent
-    if (pg_config := shutil.which("pg_config")) is not None:
+    if pg_config := shutil.which("pg_config"):
         answer = subprocess.run([pg_config, "--bindir"], capture_output=True, text=True, check=False)
         if folder := answer.stdout.strip():
             yield Path(folder)
-    root = Path("/")
     for pattern in MACHINE_FOLDERS:
-        yield from sorted(root.glob(pattern.lstrip("/")))
-
-
-def _not_found(version: str | None, seen: list[Binaries]) -> str:
-    if version is None:
-        return f"No PostgreSQL {OLDEST_MAJOR} or later was found. Install one with: {INSTALL_COMMAND}"
-    others = ", ".join(f"{each.version} in {each.folder}" for each in seen) or "none"
-    return (
-        f"PostgreSQL {version} was not found; found: {others}. "
-        f"Ask for one of these, give its bin folder, or install it with: {INSTALL_COMMAND}"
-    )
+        yield from sorted(Path("/").glob(pattern.lstrip("/")))

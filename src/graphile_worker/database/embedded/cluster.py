@@ -12,13 +12,13 @@ import atexit
 import logging
 import os
 import secrets
+import shutil
 import subprocess
 import threading
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 from urllib.parse import quote, urlencode
 
@@ -26,15 +26,13 @@ from ...errors import EmbeddedPostgresError
 from . import server
 from .account import Account, choose_account
 from .binaries import Binaries, find_binaries
-from .folder import DataFolder, FolderSession, ServerConnection, is_locked, sweep_sessions
+from .folder import DataFolder, FolderSession, ServerConnection, sweep_sessions
 from .keeper import Keeper
-from .postmaster import is_alive, is_there_to_join
-from .reach import reachable_binaries
-from .sockets import free_port, make_socket_folder, remove_socket_folder
 
 OUR_SETTINGS = frozenset(
     {"listen_addresses", "port", "unix_socket_directories", "logging_collector", "data_directory"}
 )
+LOCK_SECONDS = server.START_SECONDS + server.STOP_SECONDS
 
 logger = logging.getLogger("graphile_worker.embedded")
 
@@ -56,8 +54,6 @@ class EmbeddedPostgres:
         bin_dir: str | os.PathLike[str] | None = None,
         port: int | None = None,
         settings: Mapping[str, str] | None = None,
-        start_timeout: float = 60.0,
-        stop_timeout: float = 30.0,
     ) -> None:
         self.data_dir = Path(data_dir).absolute()
         self._folder = DataFolder(self.data_dir)
@@ -65,11 +61,9 @@ class EmbeddedPostgres:
         self._bin_dir = bin_dir
         self._wanted_port = port
         self._settings = dict(settings or {})
-        self._start_timeout = start_timeout
-        self._stop_timeout = stop_timeout
         self._binaries: Binaries | None = None
         self._session: FolderSession | None = None
-        self._keeper: Keeper | None = None
+        self._keeper = Keeper(self.data_dir)
         self._process: subprocess.Popen[bytes] | None = None
         self._mutex = threading.RLock()
         if taken := sorted(OUR_SETTINGS & {name.lower() for name in self._settings}):
@@ -80,22 +74,18 @@ class EmbeddedPostgres:
     @property
     def version(self) -> str:
         """The version of the programs this server runs, such as `18.4`."""
-        if self._binaries is None:
-            self._binaries = self._find_binaries()
-        return self._binaries.version
+        return (self._binaries or self._find_binaries()).version
 
     @property
     def bin_dir(self) -> Path:
         """The folder with PostgreSQL's programs; the extra's includes `psql`."""
-        if self._binaries is None:
-            self._binaries = self._find_binaries()
-        return self._binaries.folder
+        return (self._binaries or self._find_binaries()).folder
 
     @property
     def is_running(self) -> bool:
         """Whether the server is running, whichever process started it."""
         connection = self._folder.read_connection()
-        return connection is not None and is_alive(self._folder, connection)
+        return connection is not None and server.is_alive(self._folder, connection)
 
     @property
     def log_file(self) -> Path:
@@ -119,11 +109,11 @@ class EmbeddedPostgres:
         with self._mutex:
             account = choose_account(self._folder.cluster)
             self._folder.create(passable=account.switched)
-            with self._folder.locked(self._start_timeout + self._stop_timeout):
+            with self._folder.locked(LOCK_SECONDS):
                 if self._session is not None and self._session.is_inherited:
                     self._leave()
                 if self._session is None:
-                    self._keeper = Keeper(self.data_dir)
+                    self._keeper.start()
                     self._session = FolderSession(self._folder)
                     atexit.register(self.stop)
                 try:
@@ -132,46 +122,46 @@ class EmbeddedPostgres:
                     self._leave()
                     with suppress(EmbeddedPostgresError):
                         self._stop_if_unused()
-                    self._dismiss_keeper()
+                    self._keeper.dismiss()
                     if isinstance(error, OSError):
-                        raise EmbeddedPostgresError(
-                            f"PostgreSQL could not be started in {self.data_dir}: {error}"
-                        ) from error
+                        problem = f"PostgreSQL could not be started in {self.data_dir}: {error}"
+                        raise EmbeddedPostgresError(problem) from error
                     raise
 
     def stop(self) -> None:
         """Leave the server; the last process to leave stops it. No-op if not started."""
         with self._mutex:
-            if self._session is None:
-                return
-            if self._session.is_inherited:
+            if self._session is None or self._session.is_inherited:
                 self._leave()
                 return
-            if not self._folder.sessions.is_dir():
-                self._abandon()
-                return
-            with self._folder.locked(self._start_timeout + self._stop_timeout):
+            if self._folder.sessions.is_dir():
+                with self._folder.locked(LOCK_SECONDS):
+                    self._leave()
+                    self._stop_if_unused()
+            else:
+                logger.warning("The data folder %s is gone; killing its server", self.data_dir)
                 self._leave()
-                self._stop_if_unused()
-            self._dismiss_keeper()
+                if self._process is not None:
+                    self._process.kill()
+                self._await_process()
+            self._keeper.dismiss()
 
-    def stop_if_unused(self) -> bool:
-        """Stop a server that a killed process left running; return whether it is unused."""
-        if not self._folder.lock_file.exists():
-            return True
-        with self._mutex, self._folder.locked(self._start_timeout + self._stop_timeout):
-            return self._stop_if_unused()
+    def stop_if_unused(self, *, remove: bool = False) -> bool:
+        """Stop a server that a killed process left; `remove` its folder; return whether that was done."""
+        is_unused = True
+        if self._folder.lock_file.exists():
+            with self._mutex, self._folder.locked(LOCK_SECONDS):
+                is_unused = self._stop_if_unused()
+        if is_unused and remove:
+            shutil.rmtree(self.data_dir, ignore_errors=True)
+            return not self.data_dir.exists()
+        return is_unused
 
     def __enter__(self) -> Self:
         self.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     async def __aenter__(self) -> Self:
@@ -185,73 +175,56 @@ class EmbeddedPostgres:
             raise
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await asyncio.shield(asyncio.to_thread(self.stop))
 
     def _find_binaries(self) -> Binaries:
-        made_by = self._folder.major
-        if made_by is None:
-            return find_binaries(version=self._wanted_version, bin_dir=self._bin_dir)
-        if self._wanted_version is not None and self._wanted_version.split(".")[0] != made_by:
+        made_by, wanted = self._folder.major, self._wanted_version
+        if made_by is not None and wanted is not None and wanted.split(".")[0] != made_by:
             raise EmbeddedPostgresError(
-                f"{self.data_dir} holds data of PostgreSQL {made_by}, but version {self._wanted_version} was "
-                "asked for: choose another data folder, or dump the data and load it into a new one"
+                f"{self.data_dir} holds data of PostgreSQL {made_by}, but version {wanted} was asked for: "
+                "choose another data folder, or dump the data and load it into a new one"
             )
-        return find_binaries(version=self._wanted_version or made_by, bin_dir=self._bin_dir)
+        self._binaries = find_binaries(version=wanted or made_by, bin_dir=self._bin_dir)
+        return self._binaries
 
     def _ensure_running(self, account: Account) -> None:
         connection = self._folder.read_connection()
-        if connection is None and is_locked(self._folder.server_lock_file):
+        if connection is None and self._folder.has_server():
             raise EmbeddedPostgresError(
                 f"{self._folder.connection_file} was deleted while the server runs: "
                 "end the processes that use it, then start again"
             )
-        if connection is not None and is_there_to_join(self._folder, connection):
+        if connection is not None and server.is_there_to_join(self._folder, connection):
             self._check_port(connection)
-            server.wait_until_ready(self._folder, self._start_timeout)
+            server.wait_until_ready(self._folder)
             return
-        self._binaries = binaries = reachable_binaries(self._find_binaries(), account)
+        self._binaries = binaries = account.usable(self._find_binaries())
         durable = self._settings.get("fsync", "on").lower() not in ("off", "false", "no", "0")
         if connection is None:
             connection = ServerConnection(socket_folder="", password=secrets.token_urlsafe(24))
-            if self._folder.is_initialised:
+            if self._folder.major is not None:
                 server.set_password(self._folder, binaries, account, connection.password)
             self._folder.write_connection(connection)
-        if not self._folder.is_initialised:
+        if self._folder.major is None:
             server.create_cluster(self._folder, binaries, account, connection.password, durable=durable)
-        connection = replace(
-            connection,
-            socket_folder=self._socket_folder(connection, account),
-            tcp_port=self._choose_port(connection),
-        )
+        sockets = connection.socket_folder  # kept, so that URLs handed out earlier stay valid
+        if not sockets or not Path(sockets).is_dir():
+            sockets = str(server.make_socket_folder(self._folder, account))
+        connection = replace(connection, socket_folder=sockets, tcp_port=self._choose_port(connection))
         self._folder.write_connection(connection)
         self._forget_process()
         self._process = server.launch(self._folder, binaries, account, connection, self._settings)
-        server.wait_until_ready(self._folder, self._start_timeout)
-
-    def _socket_folder(self, connection: ServerConnection, account: Account) -> str:
-        # Keep an existing one, so that URLs handed out earlier stay valid.
-        if connection.socket_folder and Path(connection.socket_folder).is_dir():
-            return connection.socket_folder
-        return str(make_socket_folder(self._folder, account))
+        server.wait_until_ready(self._folder)
 
     def _choose_port(self, connection: ServerConnection) -> int | None:
         if self._wanted_port is None:
-            others = sweep_sessions(self._folder) > 1
-            return connection.tcp_port if others else None
-        if self._wanted_port == 0:
-            return connection.tcp_port or free_port()
-        return self._wanted_port
+            has_others = sweep_sessions(self._folder) > 1
+            return connection.tcp_port if has_others else None
+        return self._wanted_port or connection.tcp_port or server.free_port()
 
     def _check_port(self, connection: ServerConnection) -> None:
-        if self._wanted_port is None or self._wanted_port == connection.tcp_port:
-            return
-        if self._wanted_port == 0 and connection.tcp_port is not None:
+        if self._wanted_port in ((None,) if connection.tcp_port is None else (None, 0, connection.tcp_port)):
             return
         where = "without a TCP port" if connection.tcp_port is None else f"on port {connection.tcp_port}"
         raise EmbeddedPostgresError(
@@ -264,42 +237,27 @@ class EmbeddedPostgres:
             return
         if self._session.is_inherited:
             self._forget_process()
-            if self._keeper is not None:
-                self._keeper.forget()
+            self._keeper.forget()
         self._session.end()
         self._session = None
         atexit.unregister(self.stop)
 
     def _stop_if_unused(self) -> bool:
-        users = sweep_sessions(self._folder)
-        if users:
-            logger.debug("PostgreSQL in %s keeps running for %d other users", self.data_dir, users)
+        if sweep_sessions(self._folder):  # others use it
             self._forget_process()
             return False
-        server.shut_down(self._folder, self._stop_timeout)
-        if self._process is not None:
-            self._process.wait()
-            self._process = None
+        server.shut_down(self._folder)
+        self._await_process()
         connection = self._folder.read_connection()
         if connection is not None and connection.socket_folder:
-            remove_socket_folder(Path(connection.socket_folder))
+            shutil.rmtree(connection.socket_folder, ignore_errors=True)
             self._folder.write_connection(replace(connection, socket_folder="", tcp_port=None))
         return True
 
-    def _abandon(self) -> None:
-        """The data folder was deleted: kill the server, there is nothing to save."""
-        logger.warning("The data folder %s is gone; killing its server", self.data_dir)
-        self._leave()
+    def _await_process(self) -> None:
         if self._process is not None:
-            self._process.kill()
             self._process.wait()
             self._process = None
-        self._dismiss_keeper()
-
-    def _dismiss_keeper(self) -> None:
-        if self._keeper is not None:
-            self._keeper.dismiss()
-            self._keeper = None
 
     def _forget_process(self) -> None:
         if self._process is not None and self._process.poll() is None:

@@ -67,15 +67,15 @@ class DataFolder:
             ) from error
 
     @property
-    def is_initialised(self) -> bool:
-        return (self.cluster / "PG_VERSION").exists()
-
-    @property
     def major(self) -> str | None:
         """The major version of the cluster, or None without one."""
         with suppress(FileNotFoundError, NotADirectoryError):
             return (self.cluster / "PG_VERSION").read_text().strip()
         return None
+
+    def has_server(self) -> bool:
+        """Whether any process of a server exists."""
+        return is_locked(self.server_lock_file)
 
     def read_connection(self) -> ServerConnection | None:
         try:
@@ -90,14 +90,14 @@ class DataFolder:
     def write_connection(self, connection: ServerConnection) -> None:
         fresh = self.connection_file.with_suffix(".new")
         fresh.unlink(missing_ok=True)
-        with open(fresh, "x", opener=lambda path, flags: os.open(path, flags, 0o600)) as file:
+        with open(fresh, "x", opener=open_private) as file:
             json.dump(asdict(connection), file)
         fresh.replace(self.connection_file)
 
     @contextmanager
     def locked(self, timeout: float) -> Iterator[None]:
         """Hold the lock for starting and stopping the server."""
-        descriptor = open_lock_file(self.lock_file)
+        descriptor = open_private(self.lock_file)
         try:
             if not wait_for_lock(descriptor, timeout):
                 raise EmbeddedPostgresError(
@@ -108,22 +108,13 @@ class DataFolder:
         finally:
             os.close(descriptor)
 
-    def log_tail(self, lines: int = 20) -> str:
-        """The last lines of the server's log, for error messages."""
-        with suppress(OSError):
-            with open(self.log_file, "rb") as file:
-                file.seek(max(0, os.path.getsize(self.log_file) - 64 * 1024))
-                text = file.read().decode(errors="replace")
-            return "\n".join(text.splitlines()[-lines:])
-        return ""
-
 
 class FolderSession:
     """One process that uses the server. Create and end it under the folder's lock."""
 
     def __init__(self, folder: DataFolder) -> None:
         self._path = folder.sessions / f"{os.getpid()}-{secrets.token_hex(4)}"
-        self._descriptor = open_lock_file(self._path)
+        self._descriptor = open_private(self._path)
         self._process = os.getpid()
         fcntl.flock(self._descriptor, fcntl.LOCK_EX)
 
@@ -151,25 +142,20 @@ def sweep_sessions(folder: DataFolder) -> int:
     return alive
 
 
-def open_lock_file(path: Path) -> int:
-    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+def open_private(path: str | Path, flags: int = os.O_RDWR | os.O_CREAT) -> int:
+    """For the owner only, and never through a link that another user has planted."""
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
 
 
-def try_lock(descriptor: int) -> bool:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
-
-
-def wait_for_lock(descriptor: int, timeout: float) -> bool:
+def wait_for_lock(descriptor: int, timeout: float, *, kind: int = fcntl.LOCK_EX) -> bool:
     deadline = time.monotonic() + timeout
-    while not try_lock(descriptor):
+    while True:
+        with suppress(BlockingIOError):
+            fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+            return True
         if time.monotonic() >= deadline:
             return False
         time.sleep(POLL_SECONDS)
-    return True
 
 
 def is_locked(path: Path) -> bool:
@@ -180,10 +166,6 @@ def is_locked(path: Path) -> bool:
         return False
     try:
         # Shared, so that concurrent checks do not mistake each other for the holder.
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    else:
-        return False
+        return not wait_for_lock(descriptor, 0.0, kind=fcntl.LOCK_SH)
     finally:
         os.close(descriptor)
