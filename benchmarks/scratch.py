@@ -142,7 +142,7 @@ async def scratch(url: str) -> AsyncIterator[Scratch]:
         try:
             await connection.execute(
                 f"insert into {options.schema}._private_tasks (identifier) "
-                f"values ('{TASK}'), ('{FOREIGN}'), ('{PROBE}'), ('{LOAD}')"
+                f"values ('{FOREIGN}'), ('{PROBE}'), ('{LOAD}')"
             )
             yield Scratch(connection, options)
         finally:

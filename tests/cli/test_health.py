@@ -121,7 +121,7 @@ def test_signs_of_life_must_be_young_enough() -> None:
     assert problem(beat(), 105) == ""
     assert "hangs" in problem(beat(), 111)
     assert problem(beat(turned=140), 100 + LISTEN_INTERVAL - 1) == ""
-    assert "LISTEN last worked 46 seconds ago" in problem(beat(turned=140), 146)
+    assert "LISTEN last worked 46 s ago" in problem(beat(turned=140), 146)
     assert "LISTEN has not worked yet" in problem(beat(listened=None), 105)
     assert problem(beat(listened=None), 105, must_listen=False) == ""
     assert problem(beat(listened=None, stopping=True), 105) == ""
@@ -132,7 +132,7 @@ def test_signs_of_life_must_be_young_enough() -> None:
         pid=7, pool_id="pool", turned_at=100, blocked_by="task a (job 1)", blocked_since=101
     )
     assert problem(blocked, 117) == (
-        "worker process 7 hangs: task a (job 1) has blocked its event loop for 16 seconds"
+        "worker process 7 hangs: task a (job 1) has blocked its event loop for 16 s"
     )
 
 

@@ -35,17 +35,16 @@ async def test_jobs_of_paused_tasks_and_queues_wait_on_purpose(jobs: Jobs, datab
         paused, others = await findings(database_url, "waiting")
         assert (paused.severity, paused.summary) == (
             "info",
-            "jobs wait because their task or queue is paused: paused (1 job, 8 minutes), "
-            "queued (1 job, 8 minutes)",
+            "jobs wait because their task or queue is paused: paused (1 job, 8 min), queued (1 job, 8 min)",
         )
-        assert others.summary == "jobs wait, and no worker is running: other (1 job, 8 minutes)"
+        assert others.summary == "jobs wait, and no worker is running: other (1 job, 8 min)"
         (pauses,) = await findings(database_url, "pauses")
         assert (pauses.severity, pauses.summary) == ("info", "paused: task paused (deploy), queue q")
         (queues,) = await findings(database_url, "queues")
         assert queues.severity == "ok"
         await utils.pause_all()
         (everything,) = await findings(database_url, "waiting")
-        assert "other (1 job, 8 minutes)" in everything.summary
+        assert "other (1 job, 8 min)" in everything.summary
 
 
 async def test_without_pauses_all_is_well(database_url: str) -> None:

@@ -42,8 +42,8 @@ async def test_without_a_worker_every_task_is_named_and_the_rest_is_counted(
     (found,) = await waiting(database_url)
     assert found.severity == "warning"
     assert found.summary == (
-        "jobs wait, and no worker is running: task 0 (1 job, 8 minutes), task 1 (1 job, 8 minutes), "
-        "task 2 (1 job, 8 minutes), task 3 (1 job, 8 minutes), task 4 (1 job, 8 minutes) and 3 more"
+        "jobs wait, and no worker is running: task 0 (1 job, 8 min), task 1 (1 job, 8 min), "
+        "task 2 (1 job, 8 min), task 3 (1 job, 8 min), task 4 (1 job, 8 min) and 3 more"
     )
 
 
@@ -54,7 +54,7 @@ async def test_workers_of_other_runtimes_do_not_say_what_they_have(
     await make_old(jobs)
     await graveyard.give("pool-of-node", held)
     (found,) = await waiting(database_url)
-    assert found.summary == "jobs wait, and no Python worker is running: work (1 job, 8 minutes)"
+    assert found.summary == "jobs wait, and no Python worker is running: work (1 job, 8 min)"
     assert "other runtimes" in found.meaning
 
 
@@ -79,10 +79,10 @@ async def test_each_reason_is_found_beside_the_others(
     await until(is_reported)
     found = {finding.summary: finding for finding in await waiting(database_url)}
     assert set(found) == {
-        "jobs wait, although running workers have the tasks: slow (1 job, 8 minutes)",
-        "jobs wait for a task that no running worker has: typd (2 jobs, 8 minutes)",
-        "jobs wait, and all of them have flags (night, paused): typed (1 job, 8 minutes)",
-        "jobs wait for their named queue, which is locked: queued (1 job, 8 minutes)",
+        "jobs wait, although running workers have the tasks: slow (1 job, 8 min)",
+        "jobs wait for a task that no running worker has: typd (2 jobs, 8 min)",
+        "jobs wait, and all of them have flags (night, paused): typed (1 job, 8 min)",
+        "jobs wait for their named queue, which is locked: queued (1 job, 8 min)",
     }
     slow, typd, queued = (
         next(finding for summary, finding in found.items() if f"{task} (" in summary)
@@ -105,7 +105,7 @@ async def test_a_fresh_job_behind_a_busy_queue_does_not_make_the_task_slow(
     await graveyard.give("pool-of-node", running)
     await jobs.add("work")
     (found,) = await waiting(database_url)
-    assert found.summary == "jobs wait for their named queue, which is locked: work (2 jobs, 8 minutes)"
+    assert found.summary == "jobs wait for their named queue, which is locked: work (2 jobs, 8 min)"
 
 
 async def test_a_locked_queue_is_named_with_the_pool_that_holds_it(
@@ -133,7 +133,7 @@ async def test_without_the_table_of_workers_the_reason_is_unknown(
     await make_old(jobs)
     await connection.execute(f"drop table {SCHEMA}._private_py_workers")
     (found,) = await waiting(database_url)
-    assert found.summary == "jobs have been ready for long: work (1 job, 8 minutes)"
+    assert found.summary == "jobs have been ready for long: work (1 job, 8 min)"
     assert "`graphile-worker migrate`" in found.advice
 
 

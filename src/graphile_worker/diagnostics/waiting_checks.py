@@ -16,9 +16,9 @@ from datetime import UTC, datetime, timedelta
 from ..database.statements.inspection import ReadyTask
 from ..recovery.registry.workers import RunningTasks
 from ..values.job import PAUSED_BY, Pause
-from ..values.text import count, similar_names
+from ..values.text import count, duration, similar_names
 from .facts import JobsOutsideLimit, Waiting
-from .finding import Finding, Severity, Thresholds, age, some, well
+from .finding import Finding, Severity, Thresholds, some, well
 
 Explain = Callable[[list[ReadyTask], RunningTasks], Finding]
 
@@ -145,7 +145,7 @@ def _in_queues(tasks: list[ReadyTask]) -> Finding:
 def _finding(
     tasks: list[ReadyTask], what: str, meaning: str, advice: str, *, severity: Severity = "warning"
 ) -> Finding:
-    names = some([f"{task.task_identifier} ({task.number}, {age(task.age)})" for task in tasks])
+    names = some([f"{task.task_identifier} ({task.number}, {duration(task.age, units=1)})" for task in tasks])
     return Finding("waiting", severity, f"jobs {what}: {names}", meaning, advice)
 
 

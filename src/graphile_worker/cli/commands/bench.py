@@ -34,6 +34,7 @@ from ...database.connections.open import connect, resolve_connection
 from ...database.migrations import migrate
 from ...database.migrations.script import uninstall_sql
 from ...database.sql import load
+from ...database.statements.fetch import register_tasks
 from ...errors import ConnectionConfigError, DatabaseError, GraphileWorkerError
 from ...values import __version__
 from ...values.options import WorkerOptions
@@ -178,8 +179,8 @@ async def _environment(options: WorkerOptions) -> dict[str, Any]:
 async def _adding(options: WorkerOptions, single_adds: int, jobs: int) -> tuple[float, float]:
     """Jobs added per second over one connection, with no worker running: one by one, and in batches."""
     async with make_worker_utils(options=options) as utils:
-        await utils.add_job(TASK, {"id": 0}, job_key="warm-up")
-        await utils.remove_job("warm-up")
+        warm_up = [await utils.add_job(TASK, {"id": 0}), *await utils.add_jobs([JobSpec(TASK, {"id": 0})])]
+        await utils.complete_jobs([job.id for job in warm_up])
         began = time.monotonic()
         for number in range(single_adds):
             await utils.add_job(TASK, {"id": number})
@@ -229,6 +230,7 @@ async def scratch_schema(options: WorkerOptions) -> AsyncIterator[WorkerOptions]
         with translate_errors(schema):
             async with _connected(options) as connection:
                 await migrate(connection, schema)
+                await register_tasks(connection, schema, [TASK])  # or the client would warn of an unknown one
         yield options.with_values(schema=schema.name)
     finally:
         with _later_interrupts():

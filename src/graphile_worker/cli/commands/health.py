@@ -14,6 +14,7 @@ import click
 from ...config import Settings
 from ...errors import ConfigError
 from ...process.health_file import HealthRecord, read_health_files
+from ...values.text import duration
 from ..support.command import Output, command
 
 LISTEN_INTERVAL = 45.0
@@ -94,14 +95,14 @@ def judge(record: HealthRecord | None, now: float, *, within: float, must_listen
         problem = f"worker process {record.pid} is shutting down: {record.unhealthy}"
     elif record.stalled_since is not None:
         seconds = now - record.stalled_since
-        problem = f"worker process {record.pid}: no fetch has succeeded for {seconds:.0f} seconds"
+        problem = f"worker process {record.pid}: no fetch has succeeded for {duration(seconds)}"
     elif must_listen and not record.stopping:
         if listened is None:
             problem = f"worker process {record.pid} gets no notifications: LISTEN has not worked yet"
         elif listened > max(within, LISTEN_INTERVAL):
             problem = (
                 f"worker process {record.pid} gets no notifications: LISTEN last worked "
-                f"{listened:.0f} seconds ago"
+                f"{duration(listened)} ago"
             )
     return WorkerHealth(record.pid, turned, listened, problem, record.blocked_by)
 
@@ -109,9 +110,9 @@ def judge(record: HealthRecord | None, now: float, *, within: float, must_listen
 def _blockage(record: HealthRecord, now: float) -> str:
     if record.blocked_by is None or record.blocked_since is None:
         turned = now - record.turned_at
-        return f"its event loop has not run for {turned:.0f} seconds; a task may be blocking it"
+        return f"its event loop has not run for {duration(turned)}; a task may be blocking it"
     seconds = now - record.blocked_since
-    return f"{record.blocked_by} has blocked its event loop for {seconds:.0f} seconds"
+    return f"{record.blocked_by} has blocked its event loop for {duration(seconds)}"
 
 
 def _print(workers: list[WorkerHealth], problems: list[str]) -> None:
