@@ -1,6 +1,6 @@
 """Many processes that add jobs one by one while a worker runs them: what does the notification cost?
 
-    python benchmarks/adders.py postgres:///scratch_database
+    python -m benchmarks.adders postgres:///scratch_database
 
 Rounds take turns: nobody runs the jobs; a worker drains them; the same for adders that see another function
 `pg_notify`, which does nothing (the worker polls quickly in both, so that it does the same work). A million

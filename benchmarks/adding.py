@@ -1,6 +1,6 @@
 """How fast jobs are added: one at a time, and in batches, over one connection.
 
-    python benchmarks/adding.py postgres:///scratch_database
+    python -m benchmarks.adding postgres:///scratch_database
 
 The schema is installed if it is missing; jobs of the task `benchmark` are deleted before and after.
 """

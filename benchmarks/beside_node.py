@@ -1,6 +1,6 @@
 """How long jobs of a Node worker wait beside a worker that drains a backlog, with and without held batches.
 
-    PYTHONPATH=tests python benchmarks/beside_node.py postgres:///scratch_database --rounds 6
+    PYTHONPATH=tests python -m benchmarks.beside_node postgres:///scratch_database --rounds 6
 
 Both workers share the table. One job at a time is added with a better priority: in turns one that only Node
 can run, and one that both can. Rounds with `hold` 0.05 and 0 alternate. Measured from the add to the start.
@@ -20,8 +20,9 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from graphile_worker import JobSpec, WorkerOptions, WorkerUtils, make_worker_utils, run
-from graphile_worker.cli.bench.scratch import Scratch, scratch_schema
+from benchmarks.scratch import Scratch, scratch
+
+from graphile_worker import JobSpec, WorkerUtils, make_worker_utils, run
 from interop.node import Node
 from interop.node_packages import provide
 
@@ -73,20 +74,28 @@ class Starts:
 
 
 async def measure(
-    scratch: Scratch, utils: WorkerUtils, url: str, hold: float, seconds: float
+    place: Scratch, utils: WorkerUtils, url: str, hold: float, seconds: float
 ) -> dict[str, list[float]]:
     """Milliseconds that the jobs waited, by their task and the worker that ran them."""
-    schema = scratch.schema.name
-    await scratch.clear()
+    schema = place.schema
+    await place.clear()
     for first in range(0, BACKLOG, 10_000):
         await utils.add_jobs([JobSpec("load")] * min(10_000, BACKLOG - first), return_jobs=False)
-    await scratch.settle()
+    await place.settle()
     starts = Starts()
     waits: dict[str, list[float]] = defaultdict(list)
     node = Node(provide(), url, schema)
     script = str(Path(__file__).with_suffix(".mjs"))
     ours = await asyncio.create_subprocess_exec(
-        sys.executable, __file__, url, "--work", schema, str(hold), stdin=PIPE, stdout=PIPE
+        sys.executable,
+        "-m",
+        "benchmarks.beside_node",
+        url,
+        "--work",
+        schema,
+        str(hold),
+        stdin=PIPE,
+        stdout=PIPE,
     )
     async with (
         node.process([script], stdin=PIPE) as theirs,
@@ -108,16 +117,13 @@ async def measure(
 
 
 async def main(url: str, rounds: int, seconds: float) -> None:
-    options = WorkerOptions(connection_string=url)
     medians: dict[tuple[str, float], list[tuple[float, float]]] = defaultdict(list)
-    async with scratch_schema(options) as scratch:
-        options = options.with_values(schema=scratch.schema.name)
-        async with make_worker_utils(options=options) as utils:
-            for number in range(rounds):
-                for hold in HOLDS[:: -1 if number % 2 else 1]:
-                    for kind, waits in (await measure(scratch, utils, url, hold, seconds)).items():
-                        late = statistics.quantiles(waits, n=20)[-1] if len(waits) > 1 else waits[0]
-                        medians[kind, hold].append((statistics.median(waits), late))
+    async with scratch(url) as place, make_worker_utils(options=place.options) as utils:
+        for number in range(rounds):
+            for hold in HOLDS[:: -1 if number % 2 else 1]:
+                for kind, waits in (await measure(place, utils, url, hold, seconds)).items():
+                    late = statistics.quantiles(waits, n=20)[-1] if len(waits) > 1 else waits[0]
+                    medians[kind, hold].append((statistics.median(waits), late))
     print(f"{'JOBS':<24} {'HOLD':>5} {'MEDIAN':>8} {'P95':>8}")
     for (kind, hold), values in sorted(medians.items()):
         median, late = map(statistics.median, zip(*values, strict=True))

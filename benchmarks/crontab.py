@@ -1,6 +1,6 @@
 """What many recurring jobs cost at start-up: reading them, and making up for a week without a worker.
 
-    python benchmarks/crontab.py postgres:///scratch_database --items 1000
+    python -m benchmarks.crontab postgres:///scratch_database --items 1000
 
 The schema is installed if it is missing. Jobs and recurring jobs of the benchmark, whose names begin with
 "benchmark_", are deleted before and after.

@@ -1,6 +1,6 @@
 """What held batches change for jobs of several durations, and for short jobs with a few others among them.
 
-    python benchmarks/durations.py postgres:///scratch_database --rounds 5 --only "20 ms" "5 % slow"
+    python -m benchmarks.durations postgres:///scratch_database --rounds 5 --only "20 ms" "5 % slow"
 
 For each workload and concurrency, workers with and without `hold` take turns. The rate is that between the
 first start and the last end of a job. The ratio is the median of those of the rounds; HELD is the share of
@@ -18,8 +18,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from benchmarks.scratch import Scratch, scratch
+
 from graphile_worker import Events, JobSpec, WorkerOptions, make_worker_utils, run_once
-from graphile_worker.cli.bench.scratch import Scratch, scratch_schema
 
 MOST_JOBS = 30_000
 
@@ -89,16 +90,16 @@ class Watch:
 
 
 async def measure(
-    scratch: Scratch, options: WorkerOptions, workload: Workload, count: int
+    place: Scratch, options: WorkerOptions, workload: Workload, count: int
 ) -> tuple[float, float]:
     """The rate and the share of held jobs of one run."""
-    await scratch.clear()
+    await place.clear()
     async with make_worker_utils(options=options) as utils:
         for first in range(0, count, 5_000):
             await utils.add_jobs(
                 [workload.spec(number) for number in range(first, min(first + 5_000, count))]
             )
-    await scratch.settle()
+    await place.settle()
     watch = Watch()
     await run_once(options=options, task_list={"work": watch.work}, events=watch.events)
     if watch.ran != count:
@@ -107,21 +108,20 @@ async def measure(
 
 
 async def main(url: str, only: list[str], concurrencies: list[int], rounds: int, seconds: float) -> None:
-    base = WorkerOptions(connection_string=url)
-    async with scratch_schema(base) as scratch:
+    async with scratch(url) as place:
         print(
             f"{'WORKLOAD':<12} {'SLOTS':>5} {'JOBS':>7} {'HELD':>5} {'WITH':>9} {'WITHOUT':>9} {'RATIO':>6}"
         )
         for name in only or WORKLOADS:
             for concurrency in concurrencies:
                 count = WORKLOADS[name].count(concurrency, seconds)
-                options = base.with_values(schema=scratch.schema.name, concurrency=concurrency)
+                options = place.options.with_values(concurrency=concurrency)
                 rates: dict[float, list[float]] = {0.05: [], 0.0: []}
                 shares = []
                 for number in range(rounds):
                     for hold in sorted(rates, reverse=bool(number % 2)):
                         chosen = options.with_values(hold=hold)
-                        rate, share = await measure(scratch, chosen, WORKLOADS[name], count)
+                        rate, share = await measure(place, chosen, WORKLOADS[name], count)
                         rates[hold].append(rate)
                         shares += [share] if hold else []
                 ratio = statistics.median(a / b for a, b in zip(*rates.values(), strict=True))

@@ -1,6 +1,6 @@
 """Adding in a transaction of another library, compared with a bare insert and `pg_notify` in the same place.
 
-    python benchmarks/foreign_adding.py postgres:///scratch_database
+    python -m benchmarks.foreign_adding postgres:///scratch_database
 
 Rounds take turns. Each one adds the same jobs, one or several in each transaction: by the client; by two bare
 statements, `insert` and `select pg_notify(…)`; and by one bare statement that does both. The ratios compare

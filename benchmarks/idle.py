@@ -1,6 +1,6 @@
 """What workers cost while they have nothing to do: beside each backlog, and many of them at once.
 
-    python benchmarks/idle.py postgres:///scratch_database --size 1000000
+    python -m benchmarks.idle postgres:///scratch_database --size 1000000
 
 The server must run on this machine (Linux): its CPU time is read from /proc. A scratch schema is made and
 removed. For each backlog one worker process is started and, when it has settled, watched for a while, and its
@@ -13,15 +13,15 @@ import argparse
 import asyncio
 import os
 import time
-from contextlib import AsyncExitStack, nullcontext
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import asyncpg
+from benchmarks.scratch import BACKLOGS, PROBE, Scratch, scratch
+from benchmarks.throughput import MODULE
 
 from graphile_worker import WorkerOptions, run
-from graphile_worker.cli.bench.growth import BACKLOGS
-from graphile_worker.cli.bench.scratch import PROBE, Scratch, scratch_schema
-from graphile_worker.cli.bench.worker_process import bench_process
+from graphile_worker.cli.support.bench_worker import worker_process
 
 SETTLE = 8.0  # seconds: the first fetches, and the first beats of the heart
 CLOCK_TICKS = os.sysconf("SC_CLK_TCK")
@@ -43,8 +43,8 @@ async def watch(
     connection: asyncpg.Connection, scratch_options: WorkerOptions, seconds: float
 ) -> tuple[float, float]:
     """Percent of one processor that an idle worker and its sessions on the server use."""
-    async with bench_process("answer", scratch_options) as worker:
-        await worker.ready()
+    async with worker_process("answer", scratch_options, module=MODULE) as worker:
+        await worker.receive()
         await worker.begin()
         await asyncio.sleep(SETTLE)
         pid = worker.pid
@@ -61,27 +61,20 @@ async def watch(
         )
 
 
-async def beside_backlogs(
-    connection: asyncpg.Connection, scratch: Scratch, options: WorkerOptions, size: int, seconds: float
-) -> None:
+async def beside_backlogs(connection: asyncpg.Connection, place: Scratch, size: int, seconds: float) -> None:
     print(f"{'BACKLOG':<32} {'SIZE':>9} {'WORKER %':>9} {'SESSIONS %':>10}")
 
     async def line(name: str, count: int) -> None:
-        await scratch.settle()
-        worker, sessions = await watch(connection, options, seconds)
+        await place.settle()
+        worker, sessions = await watch(connection, place.options, seconds)
         print(f"{name:<32} {count:>9,} {worker:>9.2f} {sessions:>10.2f}", flush=True)
 
     await line("none", 0)
     for backlog in BACKLOGS:
-        await scratch.clear()
-        if backlog.busy_queue:
-            await scratch.make_queues(1, held_by="another pool")
-        async with scratch.long_transaction() if backlog.dead else nullcontext():
-            await scratch.fill(backlog.jobs, 1, size)
-            if backlog.dead:
-                await scratch.delete_jobs()
+        async with place.beside(backlog):
+            await place.grow(backlog, 0, size)
             await line(backlog.name, size)
-    await scratch.clear()
+    await place.clear()
 
 
 async def many_pools(
@@ -107,13 +100,11 @@ async def many_pools(
 
 async def main(url: str, size: int, seconds: float, pools: int) -> None:
     connection = await asyncpg.connect(url)
-    base = WorkerOptions(connection_string=url)
-    async with scratch_schema(base) as scratch:
-        options = base.with_values(schema=scratch.schema.name)
+    async with scratch(url) as place:
         if size:
-            await beside_backlogs(connection, scratch, options, size, seconds)
+            await beside_backlogs(connection, place, size, seconds)
         if pools:
-            await many_pools(connection, options, pools, seconds)
+            await many_pools(connection, place.options, pools, seconds)
     await connection.close()
 
 

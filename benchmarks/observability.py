@@ -1,6 +1,6 @@
 """How fast a worker is with metrics for Prometheus, compared with one without plugins, in the same run.
 
-    python benchmarks/observability.py [--jobs 60000] [--rounds 7]
+    python -m benchmarks.observability [--jobs 60000] [--rounds 7]
 
 Starts a server of its own. Each round drains the same number of jobs that do nothing, without a plugin and
 with each one, in turn, so that what else the machine does affects all of them alike. The second table is the

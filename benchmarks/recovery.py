@@ -1,10 +1,10 @@
 """How long a job of a worker that was killed waits until another worker runs it, with the default settings.
 
-    python benchmarks/recovery.py                   20 kills on an embedded server, five at a time
-    python benchmarks/recovery.py --heartbeat       the same behind pgbouncer, where session locks do not hold
-    python benchmarks/recovery.py --short           20 kills among short jobs, each during a held batch
-    python benchmarks/recovery.py --short --hold 0  the same with ordinary locks
-    python benchmarks/recovery.py --server URL      there, with a role that may create databases
+    python -m benchmarks.recovery                   20 kills on an embedded server, five at a time
+    python -m benchmarks.recovery --heartbeat       the same behind pgbouncer, where session locks do not hold
+    python -m benchmarks.recovery --short           20 kills among short jobs, each during a held batch
+    python -m benchmarks.recovery --short --hold 0  the same with ordinary locks
+    python -m benchmarks.recovery --server URL      there, with a role that may create databases
 
 Each kill has a database of its own: a worker process takes a job that does not end, another one joins, the
 first gets SIGKILL at some moment. Exit status 1 if a job waited longer than the promised half minute.

@@ -1,6 +1,6 @@
 """What counting statistics costs the worker, in µs of CPU time per job, by the number of jobs in one write.
 
-    python benchmarks/task_statistics.py
+    python -m benchmarks.task_statistics
 
 Needs no database. At 60,000 jobs per second, a job that does nothing takes 16 µs altogether.
 """

@@ -208,7 +208,7 @@ async def test_settings_of_the_whole_server_are_looked_at(guarded: GuardedServer
 @pytest.mark.parametrize(
     ("setting", "severity", "words"),
     [
-        ("idle_session_timeout = '10min'", "warning", "idle_session_timeout is 600 seconds"),
+        ("idle_session_timeout = '10min'", "warning", "idle_session_timeout is 10 min"),
         (
             "default_transaction_isolation = 'serializable'",
             "warning",
@@ -472,7 +472,7 @@ async def test_locks_that_are_old_are_named_with_their_holder(gw: Call, connecti
     await add_locked_job(connection, "pool-of-node", "2 hours")
     await add_locked_job(connection, "pool-that-works", "1 minute")
     found = (await doctor(gw)).one("locks", "warning")
-    assert found["summary"] == "pool-of-node has 1 job locked, the oldest for 2 hours"
+    assert found["summary"] == "pool-of-node has 1 job locked, the oldest for 2 h"
     assert "graphile-worker force-unlock pool-of-node" in found["advice"]
     assert (await doctor(gw, "--lock-age", "3h")).is_well("locks")
     await do(gw, "force-unlock", "pool-of-node")
@@ -608,7 +608,7 @@ async def test_a_job_that_no_worker_takes_is_named(gw: Call, connection: Any) ->
         "where priority = 5"
     )
     found = (await doctor(gw)).one("waiting", "warning")
-    assert found["summary"] == "no worker is running; waiting: lonely (1 job, 60 minutes)"
+    assert found["summary"] == "no worker is running; waiting: lonely (1 job, 1 h)"
 
 
 # -- the upkeep ----------------------------------------------------------------------------------------------
@@ -671,7 +671,7 @@ async def test_a_transaction_that_holds_vacuum_back_is_named(gw: Call, connectio
 )
 def test_other_things_that_hold_vacuum_back_have_advice_of_their_own(kind: str, advice: str) -> None:
     (found,) = check_transactions([OldTransaction(kind=kind, name="x", what=None, age=7200.0)])
-    assert found.summary == f"the {kind} x holds vacuum back for 2 hours"
+    assert found.summary == f"the {kind} x holds vacuum back for 2 h"
     assert advice in found.advice
 
 

@@ -100,7 +100,7 @@ def test_a_script_whose_interpreter_is_missing(call: Call, tasks: Path, database
     call("add", "report", DATABASE_URL=database_url).check()
     result = call("--once", DATABASE_URL=database_url).check()  # the job fails, the worker does not
     assert "its first line asks for /usr/local/bin/python9.9, which is not on this machine" in result.err
-    assert "retrying in 3 s" in result.err
+    assert "retrying in 2.7 s" in result.err
 
 
 # -- the database --------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from support.server import DatabaseServer
 
 JOBS = 2 * CHUNK + 1
 FAILED = DELETE_BATCH + 1
-BENCH = ["bench", "--jobs", "10", "--rounds", "1", "--only", "adding"]
+BENCH = ["bench", "--jobs", "10", "--processes", "1"]
 
 
 @pytest.fixture

@@ -87,7 +87,7 @@ def test_once_runs_what_is_there_and_ends_with_status_0_also_when_jobs_fail(
     result = spawn_once().check()
     assert " INFO [job] task hello (job 1): hello Ada\n" in result.out
     assert " INFO [worker] task hello (job 1) completed in " in result.out
-    assert "on attempt 1 of 25: ValueError: boom; retrying in 3 s" in result.err
+    assert "on attempt 1 of 25: ValueError: boom; retrying in 2.7 s" in result.err
     (left,) = gw("list", "--json").json
     assert (left["id"], left["attempts"], left["last_error"].split("\n")[0]) == (2, 1, "ValueError: boom")
 

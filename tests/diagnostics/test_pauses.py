@@ -34,9 +34,9 @@ async def test_jobs_of_paused_tasks_and_queues_wait_on_purpose(jobs: Jobs, datab
         await pause_all_three(utils)
         found = await findings(database_url, "waiting")
         assert {(finding.severity, finding.summary) for finding in found} == {
-            ("info", "the task is paused; waiting: paused (1 job, 8 minutes)"),
-            ("info", "the queue is paused; waiting: queued (1 job, 8 minutes)"),
-            ("warning", "no worker is running; waiting: other (1 job, 8 minutes)"),
+            ("info", "the task is paused; waiting: paused (1 job, 8 min)"),
+            ("info", "the queue is paused; waiting: queued (1 job, 8 min)"),
+            ("warning", "no worker is running; waiting: other (1 job, 8 min)"),
         }
         assert any("The task paused is paused (deploy)." in finding.meaning for finding in found)
         (pauses,) = await findings(database_url, "pauses")
@@ -45,7 +45,7 @@ async def test_jobs_of_paused_tasks_and_queues_wait_on_purpose(jobs: Jobs, datab
         assert queues.severity == "ok"
         await utils.pause_all()
         (everything,) = await findings(database_url, "waiting")
-        assert "other (1 job, 8 minutes)" in everything.summary
+        assert "other (1 job, 8 min)" in everything.summary
 
 
 async def test_without_pauses_all_is_well(database_url: str) -> None:

@@ -42,8 +42,8 @@ async def test_without_a_worker_every_task_is_named_and_the_rest_is_counted(
     (found,) = await waiting(database_url)
     assert found.severity == "warning"
     assert found.summary == (
-        "no worker is running; waiting: task 0 (1 job, 8 minutes), task 1 (1 job, 8 minutes), "
-        "task 2 (1 job, 8 minutes), task 3 (1 job, 8 minutes), task 4 (1 job, 8 minutes) and 3 more"
+        "no worker is running; waiting: task 0 (1 job, 8 min), task 1 (1 job, 8 min), "
+        "task 2 (1 job, 8 min), task 3 (1 job, 8 min), task 4 (1 job, 8 min) and 3 more"
     )
 
 
@@ -54,7 +54,7 @@ async def test_workers_of_other_runtimes_do_not_say_what_they_have(
     await make_old(jobs)
     await graveyard.give("pool-of-node", held)
     (found,) = await waiting(database_url)
-    assert found.summary == "no Python worker is running; waiting: work (1 job, 8 minutes)"
+    assert found.summary == "no Python worker is running; waiting: work (1 job, 8 min)"
     assert "other runtimes" in found.meaning
 
 
@@ -79,10 +79,10 @@ async def test_each_reason_is_found_beside_the_others(
     await until(is_reported)
     found = {finding.summary: finding for finding in await waiting(database_url)}
     assert set(found) == {
-        "all slots of the workers with the task are busy; waiting: slow (1 job, 8 minutes)",
-        "no running worker has the task; waiting: typd (2 jobs, 8 minutes)",
-        "the workers with the task forbid the flags; waiting: typed (1 job, 8 minutes)",
-        "the queue is busy; waiting: queued (1 job, 8 minutes)",
+        "all slots of the workers with the task are busy; waiting: slow (1 job, 8 min)",
+        "no running worker has the task; waiting: typd (2 jobs, 8 min)",
+        "the workers with the task forbid the flags; waiting: typed (1 job, 8 min)",
+        "the queue is busy; waiting: queued (1 job, 8 min)",
     }
     slow, typd, typed, queued = (
         next(finding for summary, finding in found.items() if f"{task} (" in summary)
@@ -106,7 +106,7 @@ async def test_a_fresh_job_behind_a_busy_queue_does_not_make_the_task_slow(
     await jobs.add("work")
     (found,) = await waiting(database_url)
     assert found.summary == (
-        "the queue is locked, and no job of it is known to run; waiting: work (2 jobs, 8 minutes)"
+        "the queue is locked, and no job of it is known to run; waiting: work (2 jobs, 8 min)"
     )
 
 
@@ -135,7 +135,7 @@ async def test_without_the_table_of_workers_the_reason_is_unknown(
     await make_old(jobs)
     await connection.execute(f"drop table {SCHEMA}._private_py_workers")
     (found,) = await waiting(database_url)
-    assert found.summary == "nothing tells which workers are running; waiting: work (1 job, 8 minutes)"
+    assert found.summary == "nothing tells which workers are running; waiting: work (1 job, 8 min)"
     assert "`graphile-worker migrate`" in found.advice
 
 

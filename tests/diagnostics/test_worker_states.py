@@ -45,10 +45,10 @@ async def test_a_pool_that_holds_its_lock_and_is_silent_is_alive(
     (finding,) = await found(database_url, "workers")
     assert finding.severity == "warning"
     assert finding.summary == (
-        f"worker pool pool-1 missed its heartbeats for 60 minutes; it has locked: forever (job {job_id})"
+        f"worker pool pool-1 missed its heartbeats for 1 h; it has locked: forever (job {job_id})"
     )
     assert "1 on somewhere." in finding.advice
-    assert await state(connection) == "no heartbeat for 1 h 0 min"
+    assert await state(connection) == "no heartbeat for 1 h"
     await connection.execute(
         f"update {TABLE} set running = jsonb_build_array(jsonb_build_array($1::bigint, 1.5))", job_id
     )
@@ -69,8 +69,8 @@ async def test_a_pool_that_reports_a_blocked_loop_is_described_by_it(
             f"update {TABLE} set blocked = format($1::text, extract(epoch from now()) - 3600)::jsonb", blocked
         )
         (finding,) = await found(database_url, "workers")
-        assert finding.summary == f"worker pool pool-1: {culprit} has blocked its event loop for 60 minutes"
-        assert await state(connection) == f"blocked for 1 h 0 min by {culprit}"
+        assert finding.summary == f"worker pool pool-1: {culprit} has blocked its event loop for 1 h"
+        assert await state(connection) == f"blocked for 1 h by {culprit}"
 
 
 async def test_what_a_dead_pool_ran_is_named(

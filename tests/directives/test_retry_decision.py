@@ -156,7 +156,7 @@ def test_no_attempt_starts_after_give_up_after() -> None:
     assert decided(Snooze(5), age=50, give_up_after=timedelta(minutes=1)) == Snoozed(5.0)
     late = decided(Snooze(until=NOW + timedelta(seconds=15), reason="busy"), age=50, give_up_after=60)
     assert late.given_up == TOO_LATE
-    assert late.message == "snoozed beyond give_up_after, 1 min 0 s after the job was added; busy"
+    assert late.message == "snoozed beyond give_up_after, 1 min after the job was added; busy"
 
 
 def delays(policy: Retry, count: int = 5) -> list[float]:

@@ -53,7 +53,7 @@ async def test_orders_are_processed_and_a_declined_card_leaves_nothing_behind(sh
 
         assert json.loads(shop.run())["email"] == "bob@greylist.example"
         await until(lambda: "e-mail to bob@greylist.example: Welcome" in log.read_text())
-        await until(lambda: "retrying in 3 s" in log.read_text())
+        await until(lambda: "retrying in 2.7 s" in log.read_text())
     assert "ask_for_review" in shop.run()
 
     assert shop.stop(signal.SIGINT) == 0, log.read_text()

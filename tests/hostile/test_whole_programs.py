@@ -428,7 +428,7 @@ COMMANDS = (
     ["fail", "--task", "a", "--yes"], ["reschedule", "--task", "a", "--priority", "1", "--yes"],
     ["cancel", "--task", "a", "--yes"], ["complete", "--task", "a", "--yes"], ["doctor"], ["sweep"],
     ["cleanup"], ["force-unlock", "pool-x"], ["stop", "pool-x"],
-    ["bench", "--jobs", "10", "--rounds", "1", "--max-backlog", "0", "--only", "throughput,adding"],
+    ["bench", "--jobs", "10", "--processes", "1"],
 )  # fmt: skip
 ONE_AFTER_ANOTHER = """
 import json, sys

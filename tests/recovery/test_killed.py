@@ -44,7 +44,7 @@ async def test_jobs_that_ran_or_were_locked_ahead_run_elsewhere_and_their_attemp
     await jobs.until_left(foreign)
     assert {pid for event, pid in await history.events() if event == "end"} == {second.pid}
     assert await history.attempts() == {1}
-    second.wait_for("its jobs will be recovered in 2 s").wait_for("is dead; returned 4 jobs to the queue")
+    second.wait_for("its jobs will be recovered in 2.5 s").wait_for("is dead; returned 4 jobs to the queue")
     assert (await jobs.one())["locked_by"] == "pool-of-node"
     assert [row["pid"] for row in (await graveyard.workers()).values()] == [second.pid]
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from ipaddress import IPv6Address, ip_address
 
 from ..values.clock import Clock
+from ..values.text import duration
 from .answers import Problem
 
 FREE_ATTEMPTS = 5
@@ -46,9 +47,8 @@ class SignInAttempts:
         wait = max((self._failures[key].until - now for key in keys if key in self._failures), default=0.0)
         if wait > 0:
             seconds = int(wait) + 1
-            raise Problem(
-                429, "Too many attempts to sign in", f"Try again in {seconds} s.", retry_after=seconds
-            )
+            again = f"Try again in {duration(seconds)}."
+            raise Problem(429, "Too many attempts to sign in", again, retry_after=seconds)
         for key in keys:
             self._count(key, now)
 

@@ -10,9 +10,11 @@ from datetime import UTC, datetime, timedelta, tzinfo
 from functools import lru_cache
 from zoneinfo import ZoneInfo
 
+from ..values.text import DAY
+from ..values.text import duration as duration_text
+
 ZONE_COOKIE = "gw_zone"
 NONE = "—"
-MINUTE, HOUR, DAY = 60, 3600, 86_400
 LONGEST = 100 * 365 * DAY
 """Seconds; what is further away than that counts as never."""
 
@@ -30,15 +32,9 @@ def zone_name(zone: tzinfo) -> str:
     return str(zone) if isinstance(zone, ZoneInfo) else "UTC"
 
 
-def duration(seconds: float | timedelta | None) -> str:
-    """6 ms, 0.42 s, 1.9 s, 41 s, 4 min 12 s, 2 h 5 min, 3 d 4 h."""
-    value = _seconds(seconds)
-    if value is None:
-        return NONE
-    if abs(value) >= LONGEST or value != value:
-        return "forever"
-    sign, value = ("-" if value < 0 else ""), abs(value)
-    return sign + (_short(value) if value < MINUTE else _long(value))
+def duration(seconds: float | timedelta | None, *, units: int = 2) -> str:
+    """A duration, or a dash if there is none."""
+    return NONE if seconds is None else duration_text(seconds, units=units)
 
 
 def relative(at: datetime | None, now: datetime) -> str:
@@ -50,19 +46,8 @@ def relative(at: datetime | None, now: datetime) -> str:
     value = (_aware(at) - now).total_seconds()
     if abs(value) < 1:
         return "just now"
-    words = coarse(abs(value))
+    words = duration_text(int(abs(value)), units=1)
     return f"in {words}" if value > 0 else f"{words} ago"
-
-
-def coarse(seconds: float) -> str:
-    """A duration in one unit: 12 s, 3 min, 4 h, 2 days."""
-    if seconds < MINUTE:
-        return f"{int(seconds)} s"
-    if seconds < HOUR:
-        return f"{int(seconds // MINUTE)} min"
-    if seconds < 2 * DAY:
-        return f"{int(seconds // HOUR)} h"
-    return f"{int(seconds // DAY):,} days"
 
 
 def instant(at: datetime | None, zone: tzinfo = UTC) -> str:
@@ -103,29 +88,3 @@ def is_never(at: datetime, now: datetime) -> bool:
 
 def _aware(at: datetime) -> datetime:
     return at if at.tzinfo is not None else at.replace(tzinfo=UTC)
-
-
-def _seconds(value: float | timedelta | None) -> float | None:
-    return value.total_seconds() if isinstance(value, timedelta) else value
-
-
-def _short(value: float) -> str:
-    if value == 0:
-        return "0 s"
-    if value < 0.1:
-        return f"{max(value * 1000, 0.1):.{0 if value >= 0.01 else 1}f} ms".replace(".0 ms", " ms")
-    if value < 1:
-        return f"{value:.2f} s"
-    return f"{value:.1f} s" if value < 10 else f"{value:.0f} s"
-
-
-def _long(value: float) -> str:
-    whole = round(value)
-    for size, unit, part, part_unit in (
-        (DAY, "d", HOUR, "h"), (HOUR, "h", MINUTE, "min"), (MINUTE, "min", 1, "s"),
-    ):  # fmt: skip
-        if whole >= size:
-            count, rest = divmod(whole, size)
-            rest //= part
-            return f"{count:,} {unit}" + (f" {rest} {part_unit}" if rest and count < 100 else "")
-    return f"{whole} s"

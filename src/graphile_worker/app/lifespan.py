@@ -16,6 +16,7 @@ from typing import Any
 from ..errors import LifespanError
 from ..hooks.faults import as_exception, is_our_end
 from ..tasks.services import Extensions
+from ..values.text import duration
 from .application import App, open_lifespan
 
 LEAVE_WITHIN = 10.0  # seconds for the lifespan to end
@@ -55,7 +56,7 @@ class EnteredApp:
         if self._task.done():
             task, self._task = self._task, None
             task.result()
-        logger.debug("entered the lifespan of %s in %.2f s", self._app.name, time.monotonic() - began)
+        logger.debug("entered the lifespan of %s in %s", self._app.name, duration(time.monotonic() - began))
         return self._whole
 
     async def leave(self) -> None:

@@ -52,6 +52,7 @@ from ..values.clock import Clock, SystemClock
 from ..values.payload import encode
 from ..values.schema_name import SchemaName
 from ..values.spec import CronJob
+from ..values.text import duration
 from .check import check_identifiers
 from .due import (
     LONGEST_CATCH_UP,
@@ -198,9 +199,9 @@ class CronScheduler:
                 self._failures += 1
                 delay = backoff(self._failures, self._jitter())
                 self._logger.error(
-                    "recurring jobs: attempt %d failed, retrying in %.1f s: %s",
+                    "recurring jobs: attempt %d failed, retrying in %s: %s",
                     self._failures,
-                    delay,
+                    duration(delay),
                     error,
                     exc_info=error,
                 )

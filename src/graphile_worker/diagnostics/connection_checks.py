@@ -16,6 +16,7 @@ from ..database.migrations.revisions import OLDEST_SERVER_VERSION
 from ..database.statements.control import ping
 from ..values.clock import Clock
 from ..values.schema_name import SchemaName
+from ..values.text import duration
 from .facts import ServerFacts, moment
 from .finding import Finding, Thresholds, some, well
 
@@ -78,7 +79,7 @@ def _bad_settings(server: ServerFacts) -> Iterator[Finding]:
         )  # fmt: skip
     if server.idle_session_timeout:
         yield Finding(
-            "settings", "warning", f"idle_session_timeout is {server.idle_session_timeout:g} seconds",
+            "settings", "warning", f"idle_session_timeout is {duration(server.idle_session_timeout)}",
             "The server ends idle sessions. The session in which a worker listens for new jobs is mostly "
             "idle: it is closed and reopened again and again.",
             f"alter role {server.role} set idle_session_timeout = 0;",
@@ -129,7 +130,7 @@ def check_clock(facts: ConnectionFacts, thresholds: Thresholds) -> Finding:
     off = abs(facts.clock_difference)
     certain = max(0.0, off - facts.clock_uncertainty)
     direction = "ahead of" if facts.clock_difference > 0 else "behind"
-    summary = f"the server's clock is {off:.1f} seconds {direction} this machine's"
+    summary = f"the server's clock is {duration(off)} {direction} this machine's"
     if certain < thresholds.clock_warning:
         return well("clock", "this machine and the server agree on the time")
     return Finding(
@@ -170,7 +171,7 @@ def check_pooler(facts: ConnectionFacts, *, prepared_statements: bool) -> Findin
 def check_listen(facts: ConnectionFacts, poll_interval: float) -> Finding:
     """Whether notifications arrive."""
     if facts.listen_seconds is not None:
-        return well("listen", f"a notification arrived after {facts.listen_seconds * 1000:.0f} ms")
+        return well("listen", f"a notification arrived after {duration(facts.listen_seconds)}")
     return Finding(
         "listen", "warning", "LISTEN does not work here",
         f"Workers get no notifications and find new jobs only by polling, every {poll_interval:g} seconds.",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -39,16 +38,6 @@ class Thresholds:
 def well(check: str, summary: str) -> Finding:
     """A finding without a problem."""
     return Finding(check, "ok", summary)
-
-
-def age(seconds: float) -> str:
-    """A time span in its largest unit: 45 seconds, 12 minutes, 3 hours, 5 days."""
-    if not math.isfinite(seconds):  # a timestamp of infinity
-        return "an unknown time"
-    for unit, size in (("day", 86400), ("hour", 3600), ("minute", 60)):
-        if seconds >= 2 * size:
-            return f"{seconds / size:.0f} {unit}s"
-    return f"{seconds:.0f} seconds"
 
 
 def some(names: list[str], most: int = 5) -> str:

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 
 from ..recovery.registry.workers import WorkerSummary
 from ..values.schema_name import SchemaName
-from ..values.text import count
+from ..values.text import count, duration
 from .facts import FailureFacts, LockHolder, Locks, LostQueue, SilentJobs, StuckQueue
-from .finding import Finding, Thresholds, age, some, well
+from .finding import Finding, Thresholds, some, well
 
 
 def check_locks(locks: Locks, thresholds: Thresholds) -> Iterator[Finding]:
@@ -29,7 +29,8 @@ def check_locks(locks: Locks, thresholds: Thresholds) -> Iterator[Finding]:
     ]
     for pool, jobs, oldest in old:
         yield Finding(
-            "locks", "warning", f"{pool} has {_jobs(jobs)} locked, the oldest for {age(oldest)}",
+            "locks", "warning",
+            f"{pool} has {_jobs(jobs)} locked, the oldest for {duration(oldest, units=1)}",
             "Either the task runs that long, or the worker is dead and belongs to another runtime, which "
             "sends no heartbeats. Locks older than four hours are cleared automatically.",
             f"List the jobs: graphile-worker list --locked-by {shlex.quote(pool)}. If you are sure that the "
@@ -57,8 +58,8 @@ def check_queues(queues: Sequence[StuckQueue]) -> Iterator[Finding]:
     pools = sorted({queue.locked_by or "" for queue in queues})
     yield Finding(
         "queues", "error", f"named queues are stuck: {some([queue.queue_name for queue in queues])}",
-        f"They are locked, the first for {age(queues[0].age)}, but none of their jobs is. Their jobs do not "
-        "run until the lock is four hours old.",
+        f"They are locked, the first for {duration(queues[0].age, units=1)}, but none of their jobs is. "
+        "Their jobs do not run until the lock is four hours old.",
         f"graphile-worker force-unlock {' '.join(shlex.quote(pool) for pool in pools)} — if these workers "
         "are alive, stop them first.",
     )  # fmt: skip
@@ -146,14 +147,14 @@ def _hindered(worker: WorkerSummary, locks: Locks) -> Iterator[Finding]:
     if worker.blocked is not None:
         yield Finding(
             "workers", "warning", f"worker pool {worker.id}: {worker.blocked.culprit} has blocked its event "
-            f"loop for {age(worker.blocked.seconds)}",
+            f"loop for {duration(worker.blocked.seconds, units=1)}",
             BLOCKED, f"{ADVICE} {process}",
         )  # fmt: skip
     elif worker.silent_for is not None:
         last = _last(locks.silent[worker.id]) if worker.id in locks.silent else ""
         yield Finding(
             "workers", "warning", f"worker pool {worker.id} missed its heartbeats for "
-            f"{age(worker.silent_for)}{last}",
+            f"{duration(worker.silent_for, units=1)}{last}",
             "Its connection is open, so it counts as alive. A task blocks its event loop, or its machine is "
             "overloaded.",
             f"See its log. {ADVICE} {process}",
@@ -161,7 +162,7 @@ def _hindered(worker: WorkerSummary, locks: Locks) -> Iterator[Finding]:
     elif worker.stalled_for is not None:
         yield Finding(
             "workers", "warning", f"worker pool {worker.id} has free slots, but no fetch has succeeded for "
-            f"{age(worker.stalled_for)}",
+            f"{duration(worker.stalled_for, units=1)}",
             "It is alive but does not take ready jobs.",
             "Its log says why fetches fail, for example because the forbidden_flags function raises. If it "
             f"says nothing, restart the process {process}",

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from ..values.schema_name import SchemaName
-from ..values.text import count
+from ..values.text import count, duration
 from .facts import OldTransaction, TableFacts
-from .finding import Finding, Thresholds, age, size, well
+from .finding import Finding, Thresholds, size, well
 
 USUAL_ROW = 200  # bytes, where there are no statistics
 ROW_OVERHEAD = 32
@@ -21,7 +21,8 @@ def check_table(table: TableFacts, schema: SchemaName, thresholds: Thresholds) -
     name = f"{schema.quoted}._private_jobs"
     found = [*_dead_rows(table, name, thresholds), *_bloat(table, name, thresholds)]
     found += _settings(table, name, thresholds)
-    last = "never vacuumed" if table.vacuumed_ago is None else f"vacuumed {age(table.vacuumed_ago)} ago"
+    ago = table.vacuumed_ago
+    last = "never vacuumed" if ago is None else f"vacuumed {duration(ago, units=1)} ago"
     jobs = count(table.live, "job")
     yield from found or [well("table", f"about {jobs} in {size(table.table_bytes)}, {last}")]
 
@@ -32,7 +33,7 @@ def _dead_rows(table: TableFacts, name: str, thresholds: Thresholds) -> Iterator
     last = (
         "has never been vacuumed"
         if table.vacuumed_ago is None
-        else f"was vacuumed {age(table.vacuumed_ago)} ago"
+        else f"was vacuumed {duration(table.vacuumed_ago, units=1)} ago"
     )
     yield Finding(
         "table", "warning", f"the jobs table has {table.dead:,} dead and {table.live:,} live rows",
@@ -77,7 +78,7 @@ def check_transactions(transactions: Sequence[OldTransaction]) -> Iterator[Findi
         yield well("transactions", "no transaction has been open for long")
         return
     for one in transactions:
-        since = f" for {age(one.age)}" if one.age is not None else ""
+        since = f" for {duration(one.age, units=1)}" if one.age is not None else ""
         what = f" ({one.what})" if one.what else ""
         ending = {
             "session": f"select pg_terminate_backend({one.name}); and set "

@@ -9,12 +9,12 @@ from typing import NamedTuple
 
 from ..database.statements.inspection import ReadyTask
 from ..values.job import Pause
-from ..values.text import count
+from ..values.text import count, duration
 from .explanation.facts import ReadyFacts
 from .explanation.ready import decide_ready
 from .explanation.values import Explanation, ExplanationKind, words
 from .facts import JobsOutsideLimit, Waiting
-from .finding import Finding, Severity, Thresholds, age, some, well
+from .finding import Finding, Severity, Thresholds, some, well
 
 SHOWN = 5
 """Sentences of evidence."""
@@ -91,7 +91,9 @@ def check_waiting(waiting: Waiting, thresholds: Thresholds) -> Iterator[Finding]
 
 
 def _finding(kind: ExplanationKind, found: list[tuple[ReadyTask, Explanation]], *, python: str) -> Finding:
-    names = some([f"{task.task_identifier} ({task.number}, {age(task.age)})" for task, _ in found])
+    names = some(
+        [f"{task.task_identifier} ({task.number}, {duration(task.age, units=1)})" for task, _ in found]
+    )
     meaning, advice, severity = _ADVICE[kind]
     reason = words(kind, python=python)
     if kind == "unknown_task":

@@ -24,7 +24,7 @@ from ..errors import ProcessDiedError
 from ..errors.text import message_of
 from ..hooks.faults import logged
 from ..tasks.stacks import TaskStack
-from ..values.text import signal_name
+from ..values.text import duration, signal_name
 from .child_handle import ChildHandle, StackRequests, Work, interrupted
 from .messages import (
     RETURNED,
@@ -230,7 +230,7 @@ class ProcessPool:
         self._failures += 1
         pause = min(FIRST_PAUSE * 2.0**self._failures, LONGEST_PAUSE)
         self._may_start_at = time.monotonic() + pause
-        logger.error("a process for tasks could not start: %s; trying again in %g s", why, pause)
+        logger.error("a process for tasks could not start: %s; trying again in %s", why, duration(pause))
         if self._failures >= HOPELESS:
             while self._waiting:
                 self._waiting.popleft().end(

@@ -53,8 +53,6 @@ class JobContextFilter(logging.Filter):
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Add the attributes."""
-        pass  # merged
-
         add_job_fields(record)
         add_trace_fields(record)
         return True

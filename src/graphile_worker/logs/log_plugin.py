@@ -21,12 +21,10 @@ from ..errors.text import cause_of, context_of, summarize
 from ..hooks import Hooks, events
 from ..values.job import Pause
 from ..values.retry import JobDirective, back_off
-from ..values.text import count
-from ..values.text import duration as waiting_time
+from ..values.text import count, duration
 from .formatters import running_pools
 from .job_context import job_fields
 from .log_words import (
-    elapsed,
     error_fields,
     failure_fields,
     job_scope,
@@ -184,7 +182,7 @@ class LogPlugin:
         extra = job_scope(event)
         extra["duration_ms"] = milliseconds(event.duration)
         self._worker.info(
-            "task %s (job %d) completed in %s", job.task_identifier, job.id, elapsed(event.duration),
+            "task %s (job %d) completed in %s", job.task_identifier, job.id, duration(event.duration),
             extra=extra,
         )  # fmt: skip
 
@@ -198,8 +196,8 @@ class LogPlugin:
         self._log_failure(
             logging.WARNING, event,
             "task %s (job %d) failed after %s on attempt %d of %d: %s; retrying in %s",
-            (elapsed(event.duration), job.attempts, job.max_attempts, outcome_text(event),
-             waiting_time(delay)),
+            (duration(event.duration), job.attempts, job.max_attempts, outcome_text(event),
+             duration(delay)),
             {"retry_in_s": round(delay, 3)},
         )  # fmt: skip
 
@@ -215,7 +213,7 @@ class LogPlugin:
         self._log_failure(
             logging.ERROR, event,
             "task %s (job %d) permanently failed after %s on attempt %d of %d: %s; it will not be retried%s",
-            (elapsed(event.duration), job.attempts, job.max_attempts, outcome_text(event), why),
+            (duration(event.duration), job.attempts, job.max_attempts, outcome_text(event), why),
         )  # fmt: skip
 
     def _log_failure(
@@ -252,7 +250,7 @@ class LogPlugin:
         self._worker.log(
             logging.WARNING if is_old else logging.INFO,
             "task %s (job %d) was snoozed for %s after %s%s; the attempt does not count%s",
-            job.task_identifier, job.id, waiting_time(event.run_in), elapsed(event.duration),
+            job.task_identifier, job.id, duration(event.run_in), duration(event.duration),
             f": {event.reason}" if event.reason else "",
             f" (it was added {count(age.days, 'day')} ago; give_up_after sets a limit)" if is_old else "",
             extra=job_scope(event) | {"run_in_s": round(event.run_in, 3)},
@@ -261,12 +259,12 @@ class LogPlugin:
     def _expired(self, event: events.JobExpired) -> None:
         self._worker.warning(
             "task %s (job %d) expired: it waited %s, and at most %s is allowed; deleted without running",
-            event.job.task_identifier, event.job.id, waiting_time(event.waited), waiting_time(event.allowed),
+            event.job.task_identifier, event.job.id, duration(event.waited), duration(event.allowed),
             extra=job_scope(event) | {"waited_s": round(event.waited, 3)},
         )  # fmt: skip
 
     def _cancelled(self, event: events.JobCancelled) -> None:
-        ended = f"after {elapsed(event.duration)}" if event.has_started else "before it started"
+        ended = f"after {duration(event.duration)}" if event.has_started else "before it started"
         reason = f": {event.reason}" if event.reason else ""
         raised = f"; the task ended with {summarize(event.error)}" if event.error is not None else ""
         self._worker.info(
@@ -311,7 +309,7 @@ class LogPlugin:
     def _worker_lost(self, event: events.WorkerLost) -> None:
         self._core.warning(
             "worker pool %s missed its heartbeats; its jobs will be recovered in %s unless it returns",
-            event.lost_pool_id, waiting_time(event.dead_in),
+            event.lost_pool_id, duration(event.dead_in),
             extra=pool_scope(event) | {"lost_pool_id": event.lost_pool_id},
         )  # fmt: skip
 
@@ -373,7 +371,7 @@ class LogPlugin:
         self._core.debug("clearing stale locks", extra=pool_scope(event))
 
     def _reset_failed(self, event: events.ResetLockedFailure) -> None:
-        again = "" if event.delay is None else f"; retrying in {waiting_time(event.delay)}"
+        again = "" if event.delay is None else f"; retrying in {duration(event.delay)}"
         self._core.warning(
             "clearing stale locks failed: %s%s", summarize(event.error), again,
             extra=pool_scope(event) | error_fields(event.error), exc_info=self._traceback(event.error),
@@ -447,14 +445,14 @@ class LogPlugin:
     def _cron_premature(self, event: events.CronPrematureTimer) -> None:
         early = (event.expected_timestamp - event.current_timestamp).total_seconds()
         self.cron_logger.warning(
-            "the clock moved back; waiting %s for the next minute", waiting_time(early),
+            "the clock moved back; waiting %s for the next minute", duration(early),
             extra={"event": event.name},
         )  # fmt: skip
 
     def _cron_overdue(self, event: events.CronOverdueTimer) -> None:
         late = (event.current_timestamp - event.expected_timestamp).total_seconds()
         self.cron_logger.warning(
-            "%s late, after a pause or a clock change; catching up", waiting_time(late),
+            "%s late, after a pause or a clock change; catching up", duration(late),
             extra={"event": event.name},
         )  # fmt: skip
 

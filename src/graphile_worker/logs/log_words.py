@@ -1,4 +1,4 @@
-"""Formatting for log lines: outcomes on one line, counts, durations, and the fields of structured logs."""
+"""Formatting for log lines: outcomes on one line, counts, and the fields of structured logs."""
 
 from __future__ import annotations
 
@@ -56,11 +56,6 @@ def failure_fields(event: events.JobErrored | events.JobFailed) -> dict[str, Any
 def milliseconds(seconds: float) -> float:
     """Seconds as milliseconds, to the microsecond."""
     return round(seconds * 1000, 3)
-
-
-def elapsed(seconds: float) -> str:
-    """A duration, with more digits below a second."""
-    return f"{seconds * 1000:.1f} ms" if seconds < 1 else f"{seconds:.2f} s"
 
 
 def minute(time: datetime) -> str:

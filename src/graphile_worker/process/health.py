@@ -25,6 +25,7 @@ from ..hooks.events import (
     Stopped,
     WorkerGetJobError,
 )
+from ..values.text import duration
 
 PoolState = Literal["starting", "running", "stopping", "ended"]
 
@@ -160,7 +161,7 @@ class PoolProbe:
         if self._fatal is not None:
             return f"the worker cannot go on: {self._fatal}"
         if health.seconds_stopping is not None and health.seconds_stopping > allowed:
-            return f"the worker has been stopping for {health.seconds_stopping:.0f} seconds"
+            return f"the worker has been stopping for {duration(health.seconds_stopping)}"
         return None
 
     def _not_ready(self, health: PoolHealth) -> str | None:
@@ -170,9 +171,9 @@ class PoolProbe:
         if self._fetch_error is not None and time.monotonic() - silent < self._failed_at:
             return f"jobs cannot be fetched: {self._fetch_error}"
         if silent > allowed:
-            return f"the database has not answered for {silent:.0f} seconds"
+            return f"the database has not answered for {duration(silent)}"
         if (stalled := self._worker.pool.stalled_since) is not None:
-            return f"no fetch has succeeded for {time.monotonic() - stalled:.0f} seconds; see the log"
+            return f"no fetch has succeeded for {duration(time.monotonic() - stalled)}; see the log"
         return None
 
     # -- events --------------------------------------------------------------------------------------------

@@ -1,23 +1,17 @@
-"""Wording that several packages share. Pure.
-
-Wording that several packages share: counts, durations, time phrases, suggestions. Pure.
-
-The names of signals, for messages.
-
-Suggestions for misspelt task names, for the client, workers, tests and the command line. Pure.
-"""
+"""Wording that several packages share: counts, durations, time phrases, signals, suggestions. Pure."""
 
 from __future__ import annotations
 
-import math
 import re
 import signal
 from collections.abc import Iterable
+from datetime import timedelta
 
-_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
+MINUTE, HOUR, DAY = 60, 3600, 86_400
+_UNITS = {"s": 1, "m": MINUTE, "h": HOUR, "d": DAY, "w": 7 * DAY}
 _PHRASE = re.compile(r"(?:[0-9]+[smhdw])+")
 _PART = re.compile(r"([0-9]+)([smhdw])")
-LONGEST = 100 * 366 * 86400  # a century; more would only overflow the calendar
+LONGEST = 100 * 366 * DAY  # a century; more would only overflow the calendar
 
 
 def count(number: int, noun: str) -> str:
@@ -25,20 +19,40 @@ def count(number: int, noun: str) -> str:
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
-def duration(seconds: float) -> str:
-    """Seconds in the two largest units that matter: `0.5 s`, `7 s`, `6 min 43 s`, `6 h 7 min`, `3 d 4 h`."""
-    if not math.isfinite(seconds):  # from a time of infinity
+def duration(seconds: float | timedelta, *, units: int = 2) -> str:
+    """A duration as people read it: `0.4 ms`, `850 ms`, `1.5 s`, `41 s`, `2 min 5 s`, `3 h`, `2 days 4 h`.
+
+    Below 10 of a unit there is one decimal, if it is not zero. From a minute on there are two units, the
+    second only if it is not zero, or one with `units=1`. Hours go up to two days. What is longer than a
+    century comes from a time of infinity.
+    """
+    value = seconds.total_seconds() if isinstance(seconds, timedelta) else seconds
+    if not abs(value) <= LONGEST:  # or not a number
         return "an unknown time"
-    if 0.001 <= seconds < 0.95:
-        return f"{seconds:.1g} s"
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60} s"
-    if whole < 2 * 86400:
-        return f"{whole // 3600} h {whole % 3600 // 60} min"
-    return f"{whole // 86400:,} d {whole % 86400 // 3600} h"
+    if value < 0:
+        return f"-{duration(-value, units=units)}"
+    if value == 0:
+        return "0 s"
+    if value < 0.9995:
+        return f"{_short_number(max(1000 * value, 0.1))} ms"
+    if value < 59.5:
+        return f"{_short_number(value)} s"
+    whole = round(value)
+    if whole >= 2 * DAY:
+        return _two_units(whole, DAY, "days", HOUR, "h", units)
+    if whole >= HOUR:
+        return _two_units(whole, HOUR, "h", MINUTE, "min", units)
+    return _two_units(whole, MINUTE, "min", 1, "s", units)
+
+
+def _two_units(seconds: int, size: int, unit: str, part_size: int, part_unit: str, units: int) -> str:
+    number, rest = divmod(seconds, size)
+    part = rest // part_size if units > 1 and number < 100 else 0
+    return f"{number:,} {unit}" + (f" {part} {part_unit}" if part else "")
+
+
+def _short_number(value: float) -> str:
+    return f"{value:.1f}".removesuffix(".0") if value < 9.95 else f"{value:.0f}"
 
 
 def parse_time_phrase(text: str) -> float:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from markupsafe import Markup
 
 from ...history.statistics import limits_of
+from ...values.text import duration
 from .series import Colour
 
 HEIGHT = 120
@@ -37,10 +38,7 @@ def histogram(counts: Sequence[int], *, label: str, colour: Colour = "c1") -> Ma
 
 def edge(bucket: int) -> str:
     """The lower limit of a bucket: `8 ms`, `2 s`, `17 min`."""
-    seconds = limits_of(bucket)[0]
-    if seconds < 1:
-        return f"{seconds * 1000:.0f} ms" if seconds >= 0.001 else "0"
-    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
+    return duration(limits_of(bucket)[0], units=1)
 
 
 def _column(bucket: int, count: int, top: int, x: float, width: float) -> Markup:

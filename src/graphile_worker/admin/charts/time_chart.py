@@ -8,6 +8,7 @@ from math import isfinite
 
 from markupsafe import Markup
 
+from ...values.text import duration
 from . import paths
 from .marker_labels import PlacedMarker, place
 from .scales import time_ticks, value_ticks
@@ -46,7 +47,7 @@ def time_chart(
     above = TOP + (rows * ROW + 4 if placed else 0)
     inside = height - above - AXIS
     ticks = value_ticks(_largest(series, stacked), is_duration=is_duration)
-    write = short_duration if is_duration else number
+    write = duration if is_duration else number
     frame = _Frame(start, step, count, zone, above, inside, ticks[-1], write)
     drawn = _stack(series, frame) if stacked else _lines(series, frame)
     return Markup(
@@ -100,18 +101,6 @@ def number(value: float) -> str:
     if value >= 10_000:
         return f"{value / 1000:.4g} k"
     return f"{value:,.0f}" if value >= 10 or value == int(value) else f"{value:.1f}"
-
-
-def short_duration(seconds: float) -> str:
-    """A duration of an axis or a table: `0`, `0.4 s`, `30 s`, `2 min`, `1.5 h`, `3 d`."""
-    if not seconds:
-        return "0"
-    if seconds < 60:
-        return f"{seconds:.0f} s" if seconds >= 10 or seconds == int(seconds) else f"{seconds:.1g} s"
-    for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
-        if seconds >= size:
-            return f"{seconds / size:.2g} {unit}" if seconds < 10 * size else f"{seconds / size:.0f} {unit}"
-    return f"{seconds:.0f} s"
 
 
 def _largest(series: Sequence[ChartSeries], stacked: bool) -> float:

@@ -8,6 +8,7 @@ from typing import Literal
 import msgspec
 
 from ...recovery.registry.pool_state import ExecutorPlace
+from ...values.text import duration
 
 WorkerState = Literal["alive", "quiet", "stopping", "late", "dead", "unknown"]
 
@@ -87,7 +88,7 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True):
         shown = [
             (
                 "long" if slot.seconds >= LONG else "on",
-                f"{slot.task or 'job'} {slot.job_id}, {slot.seconds:.0f} s",
+                f"{slot.task or 'job'} {slot.job_id}, {duration(slot.seconds)}",
             )
             for slot in self.running
         ]

@@ -18,7 +18,7 @@ from ..routes import API, Route
 from ..service.markers import shown_to
 from ..service.overview import OverviewPage, read_overview
 from ..service.series import RANGES, Timeline
-from ..times import coarse, duration
+from ..times import duration
 
 COLOURS: tuple[charts.Colour, ...] = ("c1", "c2", "c4", "c5")
 """Of the tasks with the most jobs; the others share one."""
@@ -129,7 +129,8 @@ def _failed_note(found: Overview) -> str:
 
 
 def _wait_note(found: Overview) -> str:
-    return "" if found.usual_wait is None else f"usually under {coarse(max(found.usual_wait, 1))}"
+    usual = found.usual_wait
+    return "" if usual is None else f"usually under {duration(max(usual, 1), units=1)}"
 
 
 def series_of(timeline: Timeline, *, by_task: bool) -> list[charts.ChartSeries]:

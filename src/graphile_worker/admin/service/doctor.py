@@ -13,7 +13,7 @@ from ...diagnostics.facts import Depth
 from ...diagnostics.finding import SEVERITIES, Finding
 from ...history.audit import Actor, record
 from ...values.options import WorkerOptions
-from ...values.text import count
+from ...values.text import count, duration
 from ..database import CONNECTION_WITHIN, STEP_WITHIN, Database
 from ..models.doctor import DoctorReport, FindingView, MaintenanceAnswer, Remedy
 from ..redact import Redactor
@@ -76,7 +76,7 @@ async def sweep(database: Database, actor: Actor, *, dry_run: bool) -> Maintenan
         returned = f"{count(len(worker.returned), 'job')} {'would be ' if dry_run else ''}returned"
         failed = f", {count(len(worker.failed), 'job')} failed" if worker.failed else ""
         lines.append(f"{worker.id} is dead: {returned}{failed}.")
-    lines += [f"{pool_id} counts as dead in {seconds:.0f} s." for pool_id, seconds in report.lost.items()]
+    lines += [f"{pool_id} counts as dead in {duration(seconds)}." for pool_id, seconds in report.lost.items()]
     if report.is_busy:
         lines.append("Another sweep is in progress.")
     if not dry_run:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from math import ceil
 
-from ...values.text import count
+from ...values.text import count, duration
 from ..models.overview import Forecast
-from ..times import coarse
 
 FEW = 20
 """Ready jobs that are no backlog."""
@@ -45,7 +44,8 @@ def _shrinking(ready: int, growth: float) -> Forecast:
     empty_in = ready / -growth * 60
     if ready <= FEW or empty_in > LONGEST:
         return Forecast(growth=growth, text="nothing piles up" if ready <= FEW else "shrinks slowly")
-    return Forecast(growth=growth, empty_in=empty_in, text=f"empty in {coarse(max(empty_in, 1))}")
+    text = f"empty in {duration(max(empty_in, 1), units=1)}"
+    return Forecast(growth=growth, empty_in=empty_in, text=text)
 
 
 def _growing(growth: float, run_time: float | None, busy: float, slots: int | None) -> Forecast:

@@ -1,21 +1,15 @@
 // Values of a chart under the pointer, or by the arrow keys while the chart has the focus. The server draws the
 // chart; its data attributes hold the values.
 import { $, $$, make, on, texts } from "./dom.js";
-import { clock } from "./times.js";
+import { clock, duration } from "./times.js";
 
 let box, shown, at = 0;
 
 function read(value, figure) {
   if (value === "") return texts.unknown;
   const number = Number(value);
-  if (figure.dataset.kind === "duration") return seconds(number);
+  if (figure.dataset.kind === "duration") return duration(number);
   return `${number.toLocaleString("en", { maximumFractionDigits: number < 10 ? 1 : 0 })} ${figure.dataset.unit}`;
-}
-
-function seconds(value) {
-  if (value < 1) return `${Math.round(value * 1000)} ms`;
-  if (value < 60) return `${value.toFixed(value < 10 ? 1 : 0)} s`;
-  return value < 3600 ? `${Math.round(value / 60)} min` : `${(value / 3600).toFixed(1)} h`;
 }
 
 function close() {

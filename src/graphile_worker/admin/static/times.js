@@ -5,17 +5,24 @@ const local = Intl.DateTimeFormat().resolvedOptions().timeZone || "UTC";
 let zone;
 
 
-function coarse(seconds) {
-  if (seconds < 60) return `${Math.floor(seconds)} s`;
-  if (seconds < 3600) return `${Math.floor(seconds / 60)} min`;
-  if (seconds < 172800) return `${Math.floor(seconds / 3600)} h`;
-  return `${Math.floor(seconds / 86400).toLocaleString("en")} days`;
+const short = (value) => (value < 9.95 ? value.toFixed(1).replace(".0", "") : value.toFixed(0));
+
+/** 850 ms, 1.5 s, 2 min 5 s, 3 h, 2 days; as `duration` in values/text.py. */
+export function duration(seconds, units = 2) {
+  if (!seconds) return "0 s";
+  if (seconds < 0.9995) return `${short(Math.max(1000 * seconds, 0.1))} ms`;
+  if (seconds < 59.5) return `${short(seconds)} s`;
+  const whole = Math.round(seconds);
+  const [size, unit, partSize, partUnit] = whole >= 172800 ? [86400, "days", 3600, "h"]
+    : whole >= 3600 ? [3600, "h", 60, "min"] : [60, "min", 1, "s"];
+  const number = Math.floor(whole / size), part = units > 1 && number < 100 ? Math.floor((whole % size) / partSize) : 0;
+  return `${number.toLocaleString("en")} ${unit}${part ? ` ${part} ${partUnit}` : ""}`;
 }
 
 function relative(at, now) {
   const seconds = (at - now) / 1000;
   if (Math.abs(seconds) < 1) return "just now";
-  const words = coarse(Math.abs(seconds));
+  const words = duration(Math.floor(Math.abs(seconds)), 1);
   return seconds > 0 ? `in ${words}` : `${words} ago`;
 }
 

@@ -1,44 +1,65 @@
-"""`graphile-worker bench`: measures the speed on this database and this machine."""
+"""`graphile-worker bench`: how fast jobs are added, run and started on this database and this machine.
+
+Each measured worker is a process of its own (`support/bench_worker.py`), as in production, so that it does
+not share the event loop of the client that adds jobs.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import itertools
+import os
+import platform
+import secrets
 import signal
+import sys
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import asdict
+import threading
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from pathlib import Path
+from statistics import median, quantiles
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+from ...client import make_worker_utils
 from ...config import Settings
-from ...errors import ConnectionConfigError
-from ...process.logs import start_logging
+from ...database.connections.connection import Connection
+from ...database.connections.dsn import Dsn
+from ...database.connections.errors import translate_errors
+from ...database.connections.open import connect, resolve_connection
+from ...database.migrations import migrate
+from ...database.migrations.script import uninstall_sql
+from ...database.sql import load
+from ...database.statements.fetch import register_tasks
+from ...errors import ConnectionConfigError, DatabaseError, GraphileWorkerError
+from ...values import __version__
 from ...values.options import WorkerOptions
-from ..support.client import load_settings, run_async, with_database
-from ..support.output import print_json
-from ..support.parameters import CONFIG_OPTION, CONNECTION_OPTION, JSON_OPTION, Names
+from ...values.schema_name import SchemaName
+from ...values.spec import JobSpec
+from ...values.text import duration
+from ..support.bench_worker import TASK, WorkerProcess, worker_process
+from ..support.bulk_change import progress_bar
+from ..support.client import run_async, with_database
+from ..support.command import Output, command
+from ..support.output import print_table
+from ..support.parameters import CONNECTION_OPTION
 
-if TYPE_CHECKING:
-    from ..bench.results import BenchReport
-    from ..bench.workbench import Scale
-
-PARTS = ("throughput", "latency", "adding", "growth")
-
-
-def _plot_file(_: click.Context, __: click.Parameter, value: Path | None) -> Path | None:
-    if value is not None and value.suffix.lower() != ".svg":
-        raise click.BadParameter(f"the chart is an SVG; name a file that ends in .svg, not {str(value)!r}")
-    if value is not None and not value.absolute().parent.is_dir():
-        raise click.BadParameter(f"the directory {str(value.parent)!r} does not exist")
-    return value
+PREFIX = "graphile_worker_bench_"
+ROUNDS = 3
+MOST_PROCESSES = 4  # unless asked for: each has connections of its own
+BATCH = 1000
+WARM_UP = 20  # jobs that are not counted, while connections, plans and code are cold
+PAUSE = 0.002  # seconds between two latencies, for the outcome of the last job to be written
+CLOSE_WITHIN = 5.0  # seconds, in which an interrupted statement is cancelled on the server
+DROP_WITHIN = 60.0
 
 
-@click.command("bench")
+@command("bench")
 @CONNECTION_OPTION
-@CONFIG_OPTION
 @click.option("--embedded", is_flag=True, help="Use an embedded PostgreSQL in a temporary directory.")
 @click.option(
     "--jobs",
@@ -46,118 +67,205 @@ def _plot_file(_: click.Context, __: click.Parameter, value: Path | None) -> Pat
     default=20_000,
     show_default=True,
     metavar="N",
-    help="Jobs per throughput measurement; other parts are scaled accordingly.",
-)
-@click.option(
-    "--rounds",
-    type=click.IntRange(1, 99),
-    default=3,
-    show_default=True,
-    metavar="N",
-    help="Rounds per measurement; the result is their median.",
+    help="Jobs to run in each round.",
 )
 @click.option(
     "--processes",
     type=click.IntRange(1, 64),
-    default=1,
-    show_default=True,
     metavar="N",
-    help="Worker processes for throughput and growth.",
+    help="Run jobs in this many worker processes, too.  [default: one for each processor, at most 4]",
 )
-@click.option(
-    "--executor",
-    type=click.Choice(["process"]),
-    help="Measure throughput in this executor, too, and compare computing tasks with threads.",
-)
-@click.option(
-    "--max-backlog",
-    type=click.IntRange(0, 10_000_000),
-    default=100_000,
-    show_default=True,
-    metavar="N",
-    help="Largest backlog for growth and latency.",
-)
-@click.option(
-    "--only",
-    type=Names(PARTS),
-    default=PARTS,
-    metavar="PARTS",
-    help=f"Parts to measure, separated by commas: {', '.join(PARTS)}.  [default: all]",
-)
-@click.option(
-    "--plot",
-    type=click.Path(dir_okay=False, path_type=Path),
-    callback=_plot_file,
-    metavar="FILE.svg",
-    help="Write a chart of the rate against the backlog.",
-)
-@JSON_OPTION
-@click.pass_context
-def bench_command(
-    ctx: click.Context,
-    /,
-    embedded: bool,
-    only: tuple[str, ...],
-    plot: Path | None,
-    as_json: bool,
-    jobs: int,
-    rounds: int,
-    processes: int,
-    max_backlog: int,
-    executor: str | None,
-    **_: Any,
-) -> int:
-    """Measure the speed of running and adding jobs.
+def bench_command(settings: Settings, embedded: bool, jobs: int, processes: int | None) -> Output:
+    """Measure the speed of adding, running and starting jobs.
 
-    It creates a scratch schema and drops it at the end. Nothing else in the database changes, but the server
-    is busy, and the notifications wake other workers on the database.
+    Rates are medians of three rounds with the default options of a worker. It uses a scratch schema, which
+    it always drops. Nothing else in the database changes, but the server is busy, and the notifications wake
+    other workers on the database.
 
     \b
     graphile-worker bench --embedded
-    graphile-worker bench -c postgres:///my_database --only throughput,latency
-    graphile-worker bench --embedded --max-backlog 1000000 --plot growth.svg
-    graphile-worker bench --embedded --only throughput --executor process
+    graphile-worker bench -c postgres:///my_database --jobs 5000 --json
     """
-    from ..bench.workbench import Scale
-
-    if plot is not None and ("growth" not in only or not max_backlog):
-        raise click.UsageError("--plot shows growth, which these options do not measure.", ctx)
-    settings = load_settings(ctx, {})
-    start_logging(settings, quiet=True)
-    scale = Scale(jobs=jobs, rounds=rounds, processes=processes, max_backlog=max_backlog, executor=executor)
     with _signals_as_interrupts() as received:
         try:
             with _database(settings, embedded=embedded) as options:
-                report = run_async(_measure(options, scale, only))
+                report = run_async(measure(options, jobs=jobs, processes=processes or _processors()))
         except KeyboardInterrupt:
-            return 128 + (received[0] if received else signal.SIGINT)
-    if plot is not None:
-        from ..bench.chart import growth_chart
-
-        plot.write_text(growth_chart(report.growth), encoding="utf-8")
-    if as_json:
-        print_json(asdict(report))
-    else:
-        from ..bench.tables import print_report
-
-        print_report(report)
-        if plot is not None:
-            click.echo(f"\nChart written to {plot}.")
-    return 0
+            status = 128 + (received[0] if received else signal.SIGINT)
+            return Output(None, lambda: None, status=status)
+    return Output(lambda: report, lambda: _print(report))
 
 
-async def _measure(options: WorkerOptions, scale: Scale, only: tuple[str, ...]) -> BenchReport:
-    from ..bench.measuring import measure
+def _processors() -> int:
+    return min(os.cpu_count() or 1, MOST_PROCESSES)
 
-    return await measure(options, scale, only)
+
+def _print(report: dict[str, Any]) -> None:
+    environment, latency = report["environment"], report["latency"]
+    server = environment["postgresql"]
+    click.echo(
+        f"PostgreSQL {server['version']} (fsync {server['fsync']}, synchronous_commit "
+        f"{server['synchronous_commit']}), {environment['cpus']} CPUs on this machine, "
+        f"Python {environment['python']} with {environment['event_loop']}\n"
+    )
+    rows = [(f"adding, {rate['name']}", rate) for rate in report["adding"]]
+    rows += [(f"running, worker processes: {rate['processes']}", rate) for rate in report["running"]]
+    print_table(
+        ("measured", "jobs", "jobs/s"),
+        [(name, rate["jobs"], round(rate["per_second"])) for name, rate in rows],
+    )
+    middle, late = duration(latency["median_ms"] / 1000), duration(latency["p95_ms"] / 1000)
+    click.echo(
+        f"\nFrom adding a job to its start on an idle worker: median {middle}, p95 {late} "
+        f"({latency['samples']:,} jobs, one at a time)"
+    )
+
+
+async def measure(options: WorkerOptions, *, jobs: int, processes: int) -> dict[str, Any]:
+    """Everything, on the database of `options`; the other options have no effect."""
+    options = WorkerOptions(
+        connection_string=options.connection_string, prepared_statements=options.prepared_statements
+    )
+    single_adds, samples = min(1000, max(10, jobs // 20)), min(1000, max(10, jobs // 20))
+    one_by_one: list[float] = []
+    in_batches: list[float] = []
+    running: dict[int, list[float]] = {number: [] for number in sorted({1, processes})}
+    steps = list(itertools.product(range(1, ROUNDS + 1), running))
+    environment = await _environment(options)
+    with progress_bar("measuring", total=len(steps) + 1) as bar:
+        for done, (number, workers) in enumerate(steps):
+            bar.show(f"round {number} of {ROUNDS}, worker processes: {workers}", done=done)
+            async with scratch_schema(options) as scratch:
+                rates = await _adding(scratch, single_adds, jobs)
+                one_by_one.append(rates[0])
+                in_batches.append(rates[1])
+                running[workers].append(await _running(scratch, single_adds + jobs, workers))
+        bar.show("latency", done=len(steps))
+        async with scratch_schema(options) as scratch:
+            latencies = quantiles(await _latencies(scratch, samples), n=20, method="inclusive")
+    return {
+        "environment": environment,
+        "adding": [
+            {"name": "one by one", "jobs": single_adds, "per_second": median(one_by_one)},
+            {"name": f"in batches of {BATCH:,}", "jobs": jobs, "per_second": median(in_batches)},
+        ],
+        "running": [
+            {"processes": workers, "jobs": single_adds + jobs, "per_second": median(rates)}
+            for workers, rates in running.items()
+        ],
+        "latency": {
+            "samples": samples,
+            "median_ms": 1000 * latencies[9],
+            "p95_ms": 1000 * latencies[18],
+        },
+    }
+
+
+async def _environment(options: WorkerOptions) -> dict[str, Any]:
+    from ...process.run_worker import fast_loop  # the whole worker, which the help does not need
+
+    async with _connected(options) as connection:
+        server = await connection.fetchrow(load("bench/server"))
+    return {
+        "graphile_worker": __version__,
+        "python": platform.python_version(),
+        "event_loop": "uvloop" if fast_loop() is not None else "asyncio",
+        "platform": f"{sys.platform} {platform.machine()}",
+        "cpus": os.cpu_count(),
+        "postgresql": dict(server.items()) if server is not None else {},
+    }
+
+
+async def _adding(options: WorkerOptions, single_adds: int, jobs: int) -> tuple[float, float]:
+    """Jobs added per second over one connection, with no worker running: one by one, and in batches."""
+    async with make_worker_utils(options=options) as utils:
+        warm_up = [await utils.add_job(TASK, {"id": 0}), *await utils.add_jobs([JobSpec(TASK, {"id": 0})])]
+        await utils.complete_jobs([job.id for job in warm_up])
+        began = time.monotonic()
+        for number in range(single_adds):
+            await utils.add_job(TASK, {"id": number})
+        between = time.monotonic()
+        for first in range(0, jobs, BATCH):
+            await utils.add_jobs(
+                [JobSpec(TASK, {"id": number}) for number in range(first, min(first + BATCH, jobs))]
+            )
+        ended = time.monotonic()
+    return single_adds / (between - began), jobs / (ended - between)
+
+
+async def _running(options: WorkerOptions, jobs: int, processes: int) -> float:
+    """Ready jobs run per second, from the first start until all outcomes are written."""
+    async with AsyncExitStack() as stack:
+        workers = [
+            await stack.enter_async_context(worker_process("drain", options)) for _ in range(processes)
+        ]
+        for step in (WorkerProcess.receive, WorkerProcess.begin, WorkerProcess.receive):
+            reports = await asyncio.gather(*(step(worker) for worker in workers))
+    executed = sum(report["executed"] for report in reports)
+    if executed != jobs:
+        raise GraphileWorkerError(f"workers ran {executed:,} of {jobs:,} jobs; the result would be wrong")
+    first = min(report["first"] for report in reports if report["executed"])
+    return float(jobs / (max(report["ended"] for report in reports if report["executed"]) - first))
+
+
+async def _latencies(options: WorkerOptions, samples: int) -> list[float]:
+    """Seconds from the call that adds a job until its task runs in another process, one job at a time."""
+    found = []
+    async with worker_process("answer", options) as worker, make_worker_utils(options=options) as utils:
+        await worker.receive()
+        await worker.begin()
+        for _ in range(WARM_UP + samples):
+            began = time.monotonic()
+            await utils.add_job(TASK)
+            found.append(await worker.receive() - began)
+            await asyncio.sleep(PAUSE)
+    return found[WARM_UP:]
+
+
+@asynccontextmanager
+async def scratch_schema(options: WorkerOptions) -> AsyncIterator[WorkerOptions]:
+    """The options with a schema of their own, which is always dropped at the end."""
+    schema = SchemaName(f"{PREFIX}{os.getpid()}_{secrets.token_hex(4)}")
+    try:
+        with translate_errors(schema):
+            async with _connected(options) as connection:
+                await migrate(connection, schema)
+                await register_tasks(connection, schema, [TASK])  # or the client would warn of an unknown one
+        yield options.with_values(schema=schema.name)
+    finally:
+        with _later_interrupts():
+            await _drop(options, schema)
+
+
+async def _drop(options: WorkerOptions, schema: SchemaName) -> None:
+    try:
+        async with asyncio.timeout(DROP_WITHIN), _connected(options) as connection:
+            await connection.execute(uninstall_sql(schema, drop_jobs=True))
+    except Exception as error:
+        raise DatabaseError(
+            f"the scratch schema could not be dropped ({error or type(error).__name__}); once the database "
+            f"is reachable again, run: drop schema {schema.quoted} cascade"
+        ) from error
+
+
+@asynccontextmanager
+async def _connected(options: WorkerOptions) -> AsyncIterator[Connection]:
+    found = resolve_connection(options.connection_string)
+    assert isinstance(found, Dsn)  # noqa: S101 - no pool was given
+    connection = await connect(
+        found, prepared_statements=options.prepared_statements, application_name="graphile-worker bench"
+    )
+    try:
+        yield connection
+    finally:
+        with suppress(Exception):  # in whatever state it is
+            await connection.close(timeout=CLOSE_WITHIN)
 
 
 @contextmanager
 def _database(settings: Settings, *, embedded: bool) -> Iterator[WorkerOptions]:
     """The options with a connection to the user's database or to a temporary server."""
     if not embedded:
-        from ...database.connections.open import resolve_connection
-
         options = with_database(settings).worker
         try:
             resolve_connection(options.connection_string)
@@ -172,6 +280,22 @@ def _database(settings: Settings, *, embedded: bool) -> Iterator[WorkerOptions]:
         EmbeddedPostgres(Path(directory) / "postgres") as server,
     ):
         yield settings.worker.with_values(connection_string=server.url(), prepared_statements=True)
+
+
+@contextmanager
+def _later_interrupts() -> Iterator[None]:
+    """Keep Ctrl-C from leaving the schema behind: it takes effect after the block."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    received: list[int] = []
+    previous = signal.signal(signal.SIGINT, lambda number, _: received.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, previous)
+        if received:
+            signal.raise_signal(signal.SIGINT)
 
 
 @contextmanager

@@ -15,8 +15,7 @@ from ...diagnostics.json_shapes import (
     finished_job_as_json,
     record_as_json,
 )
-from ...logs.log_words import elapsed
-from ...values.text import count
+from ...values.text import count, duration
 from ..support.command import Output, client_command
 from ..support.job_record import print_record, why_unknown
 from ..support.output import cell, print_fields, print_table
@@ -107,7 +106,7 @@ def _print_finished_jobs(found: list[FinishedJob], limit: int) -> None:
             finished.task_identifier,
             finished.state,
             finished.finished_at,
-            None if finished.duration is None else elapsed(finished.duration),
+            None if finished.duration is None else duration(finished.duration),
             f"{finished.attempts}/{finished.max_attempts}",
             finished.queue_name,
             finished.key,

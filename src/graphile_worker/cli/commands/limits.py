@@ -14,7 +14,7 @@ import click
 
 from ...diagnostics.json_shapes import limit_as_json
 from ...values.concurrency import MOST
-from ...values.text import count, parse_time_phrase
+from ...values.text import count, duration, parse_time_phrase
 from ..support.command import Output, client_command
 from ..support.output import cell, print_table
 from ..support.parameters import _ParamType
@@ -111,21 +111,12 @@ def _row(limit: LimitSummary) -> tuple[Any, ...]:
     return (
         limit.name,
         limit.concurrency,
-        None if limit.rate is None else f"{limit.rate[0]} in {_period(limit.rate[1])}",
+        None if limit.rate is None else f"{limit.rate[0]} in {duration(limit.rate[1])}",
         limit.burst,
         limit.running,
         ", ".join(limit.overridden),
         ", ".join(limit.tasks),
     )
-
-
-def _period(period: timedelta) -> str:
-    """A period as a person writes it: 1 s, 1 min, 90 s."""
-    seconds = period.total_seconds()
-    for length, unit in ((86_400, "d"), (3_600, "h"), (60, "min")):
-        if seconds >= length and seconds % length == 0:
-            return f"{int(seconds // length)} {unit}"
-    return f"{seconds:g} s"
 
 
 def _check_width(queue: str, width: int | None, reset: bool) -> None:

@@ -75,8 +75,6 @@ async def stats_command(
     graphile-worker stats --since 7d --task send_email --json
     """
     if since is not None:
-        pass  # merged
-
         report = await read_report(utils, since, task)
         return Output(report.as_json, report.print)
     found = await utils.statistics(exact=exact)

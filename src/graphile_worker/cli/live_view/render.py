@@ -92,7 +92,7 @@ def _running(total: int, jobs: list[ShownJob]) -> RenderableType:
     if not jobs:
         return _line().append("no jobs", "dim")
     lines = [
-        _line().append(_printable(job.task)).append(f" #{job.id}", "dim").append(f"  {_age(job.seconds)}")
+        _line().append(_printable(job.task)).append(f" #{job.id}", "dim").append(f"  {duration(job.seconds)}")
         for job in jobs
     ]
     if total > len(jobs):
@@ -124,10 +124,6 @@ def _errors(errors: list[ShownError]) -> RenderableType:
 
 def _speed(rate: float) -> str:
     return f"{rate:,.0f}" if rate >= 10 else f"{rate:.1f}"
-
-
-def _age(seconds: float) -> str:
-    return f"{seconds:.1f} s" if seconds < 60 else duration(seconds)
 
 
 def _printable(text: str) -> str:

@@ -121,8 +121,6 @@ async def _with_client(
     async with utils_for(settings, connections=connections) as utils:
         output = await body(utils, **parameters)
         if action and output.json is not None and not parameters.get("dry_run"):
-            pass  # merged
-
             await record_command(utils, action, parameters, jobs=output.jobs)
         return output
 

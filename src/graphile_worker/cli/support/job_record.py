@@ -8,8 +8,8 @@ import click
 import msgspec
 
 from ...diagnostics.json_shapes import details_as_json
-from ...logs.log_words import elapsed
 from ...values.payload import traces_in, without_trace
+from ...values.text import duration
 from .output import cell, print_fields, print_table
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ def _finished_fields(finished: FinishedJob) -> dict[str, Any]:
         "run_at": finished.run_at,
         "started_at": finished.started_at,
         "finished_at": finished.finished_at,
-        "took": None if finished.duration is None else elapsed(finished.duration),
+        "took": None if finished.duration is None else duration(finished.duration),
         "worker": finished.pool_id,
         "flags": ", ".join(sorted(finished.flags)),
     }
@@ -133,7 +133,7 @@ def _print_errors(errors: list[AttemptError], *, all_tracebacks: bool) -> None:
         [
             error.attempt,
             error.failed_at,
-            None if error.duration is None else elapsed(error.duration),
+            None if error.duration is None else duration(error.duration),
             error.pool_id,
             error.error_type,
             error.message.removeprefix(f"{error.error_type}: "),

@@ -18,7 +18,6 @@ import click
 import msgspec
 
 from ...diagnostics.json_shapes import finished_job_as_json, job_as_json
-from ...logs.log_words import elapsed
 from ...values.job import Job
 from ...values.text import duration
 from .bulk_change import progress_bar
@@ -151,7 +150,7 @@ def output_of(waited: Waited, job: Job, queue: str | None, timeout: timedelta | 
 def _print_result(raw_result: str | None, seconds: float | None, job_id: int) -> None:
     """Text as it is, other values as JSON."""
     if raw_result is None:
-        took = "" if seconds is None else f" in {elapsed(seconds)}"
+        took = "" if seconds is None else f" in {duration(seconds)}"
         click.echo(f"Job {job_id} completed{took} without a result.", err=True)
         return
     value: Any = msgspec.json.decode(raw_result)

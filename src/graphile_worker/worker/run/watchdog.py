@@ -30,7 +30,7 @@ from ...logs.job_context import job_fields
 from ...logs.log_plugin import log_with_stack
 from ...recovery.registry.blocked_loop import LoopBlockage
 from ...values.job import Job
-from ...values.text import signal_name
+from ...values.text import duration, signal_name
 
 CHECK_INTERVAL = 0.5  # seconds
 IDLE_CHECKS = 10  # without a job, before the thread sleeps
@@ -208,7 +208,7 @@ class LoopWatchdog:
         if blockage is not None and turned.is_set():
             seconds = time.monotonic() - since
             logger.warning(
-                "the event loop runs again; %s had blocked it for %.1f s", blockage.culprit, seconds,
+                "the event loop runs again; %s had blocked it for %s", blockage.culprit, duration(seconds),
                 extra=blockage.fields,
             )  # fmt: skip
             self._call(self._observer.loop_unblocked, blockage, seconds)
@@ -218,9 +218,9 @@ class LoopWatchdog:
         _log(
             logging.WARNING,
             blockage,
-            "%s has blocked the event loop for %.0f s",
+            "%s has blocked the event loop for %s",
             blockage.culprit,
-            time.monotonic() - since,
+            duration(round(time.monotonic() - since)),
         )
         try:
             self._observer.loop_blocked(blockage)

@@ -30,6 +30,7 @@ from ...recovery.orphaned_jobs import end_lost_sessions, reclaim_jobs
 from ...values.clock import Clock
 from ...values.job import Job
 from ...values.schema_name import SchemaName
+from ...values.text import duration
 from ..context import PoolContext
 from .locked_jobs import LockedJobs
 
@@ -416,11 +417,11 @@ class FailureLog:
             logger.log(
                 self._level,
                 self._failing,
-                f"{why} (for {now - self._since:.0f} s, {self._attempts} attempts)",
+                f"{why} (for {duration(now - self._since)}, {self._attempts} attempts)",
             )
 
     def succeeded(self) -> None:
         """Record a successful attempt."""
         if self._since is not None:
-            logger.info("%s (after %.1f s)", self._recovered, self._clock.monotonic() - self._since)
+            logger.info("%s (after %s)", self._recovered, duration(self._clock.monotonic() - self._since))
             self._since, self._attempts = None, 0
