@@ -1,15 +1,16 @@
 """All SQL of the package, in `.sql` files; this module only reads them.
 
-A file has the statements of a subject: `load("fetch/get_jobs", schema)` is the section of `fetch.sql` that
-begins with the line `-- statement: get_jobs`. A large subject is a folder of several files, in which each
-name occurs once. Comments after the first line of a section are not sent. Files write the schema as
-`:GRAPHILE_WORKER_SCHEMA`, which is replaced by the quoted name.
+A file has the statements of a subject: `load("limits/set_limit", schema)` is the section of `limits.sql` that
+begins with the line `-- statement: set_limit`. A large subject is a folder of several files, such as
+`fetch/`, in which each name occurs once. Comments after the first line of a section are not sent. Files write
+the schema as `:GRAPHILE_WORKER_SCHEMA`, which is replaced by the quoted name.
 
 A line `:include name` is replaced by the section `-- part: name` of the same subject, or of `parts/`, which
 subjects share. A part may include others, but these include none. `-- statement: look @unasked` has a
 variant, `load("control/look@unasked", schema)`: parts that have a section with this suffix, such as
-`-- part: requested@unasked`, are included from there. Nothing else is put into a statement: `names()` lists
-all that there are, and `python -m graphile_worker.database.sql control/look@unasked` prints one.
+`-- part: requested@unasked`, are included from there. Nothing but quoted names is put into a statement, so
+`names()` lists all that there are, and `python -m graphile_worker.database.sql control/look@unasked` prints
+one.
 
 `migrations/` is the line shared with Node and Rust, and `own_objects/` has the Python-only objects: scripts,
 each in a file of its own. The subject `testing` is for test databases.

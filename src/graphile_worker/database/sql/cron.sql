@@ -1,3 +1,5 @@
+-- Recurring jobs that are due.
+
 -- statement: known_crontabs
 -- What the database knows about recurring jobs.
 -- Parameters: none.

@@ -1,3 +1,5 @@
+-- Facts for the doctor.
+
 -- statement: failures
 -- Permanently failed jobs by task, for the doctor; the newest ones, through their index.
 -- $1 how many jobs at most.

@@ -1,3 +1,5 @@
+-- Jobs and queues, for clients.
+
 -- statement: count_jobs
 -- Jobs by task and state, in a sample of the table.
 -- $1 the percentage of the table's pages to read; 100 counts all.

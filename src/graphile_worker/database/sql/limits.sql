@@ -1,3 +1,5 @@
+-- Limits of tasks.
+
 -- statement: add_missing_limits
 -- Write those limits of a worker that have no row.
 --

@@ -1,3 +1,5 @@
+-- Regular cleaning.
+
 -- statement: delete_permafailed_jobs
 -- Delete one batch of permanently failed jobs, by id.
 -- $1 the id after which to start, $2 how many at most.

@@ -1,3 +1,5 @@
+-- Names of tasks and queues.
+
 -- statement: describe_tasks
 -- Write what a worker pool that has just started says about its tasks and its forbidden flags. Needs
 -- own_objects/0020_task_descriptions.

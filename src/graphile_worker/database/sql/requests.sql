@@ -1,3 +1,5 @@
+-- What operators ask of pools.
+
 -- statement: answer
 -- Answer a request for a stack.
 --

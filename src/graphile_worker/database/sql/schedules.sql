@@ -1,3 +1,5 @@
+-- What is known about recurring jobs.
+
 -- statement: has_schedules
 -- Whether this role may read the tables for recurring jobs, if they exist.
 --

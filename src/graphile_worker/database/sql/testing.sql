@@ -1,3 +1,5 @@
+-- For test databases.
+
 -- statement: adopt_jobs
 -- Let jobs that were added "now" by the server's clock be due now by a test's clock, in the same order.
 --

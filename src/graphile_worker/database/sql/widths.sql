@@ -1,3 +1,5 @@
+-- Wide queues.
+
 -- statement: list_tracks
 -- The names of the tracks of a wide queue that may take jobs.
 -- $1 text  name of the queue

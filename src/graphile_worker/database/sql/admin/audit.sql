@@ -1,3 +1,5 @@
+-- The audit of what operators have done.
+
 -- statement: record
 -- Add a row to the audit.
 -- $1 who, $2 how they signed in, $3 from where, $4 action, $5 target, $6 how many jobs, $7 ids of jobs, $8 details as JSON

@@ -1,3 +1,5 @@
+-- Errors of failed jobs, by group.
+
 -- statement: failed_errors
 -- Permanently failed jobs with their last errors, the newest first, along the index of failed jobs.
 -- $1 how many.

@@ -1,3 +1,5 @@
+-- Single jobs and small sets of them, by id.
+
 -- statement: lock_jobs
 -- Lock jobs by id, in the order of their ids, so that two callers cannot wait for each other; see how they stand.
 -- $1 job ids.
@@ -193,3 +195,32 @@ select
 from :GRAPHILE_WORKER_SCHEMA._private_jobs as job
 :include back_off
 :include standing
+
+-- statement: jobs_ahead
+-- Ready jobs that come before one, in the order in which workers take them, counted up to a bound.
+-- $1 integer  its priority
+-- $2 float8   its run_at, seconds since 1970
+-- $3 bigint   its id
+-- $4 integer  how many to count at most
+-- Returns jobs, and same_task (how many of those that were counted have the task $5).
+-- $5 integer  the id of its task
+with recursive
+beginning (priority) as (select (-32768)::smallint),
+:include first_of_priority
+,
+ahead as (
+    select job.task_id
+    from (select priority from first_of_priority where priority <= $1::integer) as first_of_priority
+    cross join lateral (
+        select job.task_id
+        from :GRAPHILE_WORKER_SCHEMA._private_jobs as job
+        where job.is_available = true
+        and (job.priority, job.run_at) >= (first_of_priority.priority, '-infinity'::timestamptz)
+        and (job.priority, job.run_at) <= (first_of_priority.priority, now())
+        and (job.priority, job.run_at, job.id) < ($1::integer, to_timestamp($2::float8), $3::bigint)
+        order by job.priority, job.run_at
+        limit $4::integer
+    ) as job
+    limit $4::integer
+)
+select count(*) as jobs, count(*) filter (where ahead.task_id = $5::integer) as same_task from ahead

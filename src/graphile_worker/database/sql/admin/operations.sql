@@ -1,3 +1,5 @@
+-- Bulk operations of the dashboard that run in steps.
+
 -- statement: start_operation
 -- Add an operation, leased to the dashboard that carries it out.
 -- $1 id in the audit, $2 action, $3 arguments as JSON text, $4 the chosen jobs as JSON text, $5 target, $6 rate or null,

@@ -1,3 +1,5 @@
+-- Named queues and their locks.
+
 -- statement: queue_rows
 -- What is known of some queues. Needs own_objects/0002_queue_indexes.
 --

@@ -1,10 +1,12 @@
+-- Lists of jobs: by a filter, in run order, and how many there are.
+
 -- statement: find_by_id @upwards @failed @keyed @upwards@failed @upwards@keyed
 -- One step of a search for jobs by descending id; by ascending id in the variant `upwards`. However few match, at most $28
 -- jobs are read.
 -- $1 how many jobs at most, $2 to $26 those of parts/matching_jobs, $27 the id after which to start,
 -- $28 how many jobs to read at most, $29 the longest payload to return, in bytes.
 -- The variants `failed` and `keyed` walk along the indexes of failed jobs and of job keys instead of the primary key.
--- Returns last_id (how far it has read; null at the end of the table), and the columns of parts/found_jobs: one row with
+-- Returns last_id (how far it has read; null at the end of the table), and the columns of `found_jobs`: one row with
 -- nulls if no job was found.
 with seen as materialized (
     select job.*
@@ -66,7 +68,7 @@ order by
 -- $1 how many jobs at most, $2 to $26 those of parts/matching_jobs, $27, $28, $29 priority, run_at (seconds since
 -- 1970) and id after which to start, $30 how many jobs to read at most, $31 the longest payload to return, in bytes.
 -- Returns last_id (of the last job that was read; null at the end), last_priority, last_run_at, and the columns of
--- parts/found_jobs: one row with nulls if no job was found. Jobs with one run_at come in the order of the index, and are
+-- `found_jobs`: one row with nulls if no job was found. Jobs with one run_at come in the order of the index, and are
 -- sorted by id among those that were read.
 with walked as materialized (
     select job.*
@@ -124,7 +126,7 @@ order by job.priority, job.run_at, job.id
 -- Jobs in the other state are not read.
 -- $1 how many jobs at most, $2, $3, $4 priority, run_at (seconds since 1970) and id after which to start, $5 how many jobs
 -- of each priority to read at most, $6 the longest payload to return, in bytes.
--- Returns the columns of parts/found_jobs. Jobs with one run_at are sorted by id among those that were read.
+-- Returns the columns of `found_jobs`. Jobs with one run_at are sorted by id among those that were read.
 with recursive
 beginning (priority) as (select $2::integer),
 :include first_of_priority
@@ -162,7 +164,7 @@ order by job.priority, job.run_at, job.id
 -- Jobs by their ids, the newest first.
 -- $1 bigint[]  ids
 -- $2 integer   the longest payload to return, in bytes
--- Returns the columns of parts/found_jobs.
+-- Returns the columns of `found_jobs`.
 select
 :include found_jobs
     case
@@ -176,138 +178,6 @@ left join :GRAPHILE_WORKER_SCHEMA._private_job_queues as job_queues on job_queue
 :include standing
 where job.id = any ($1::bigint[])
 order by job.id desc
-
--- statement: jobs_ahead
--- Ready jobs that come before one, in the order in which workers take them, counted up to a bound.
--- $1 integer  its priority
--- $2 float8   its run_at, seconds since 1970
--- $3 bigint   its id
--- $4 integer  how many to count at most
--- Returns jobs, and same_task (how many of those that were counted have the task $5).
--- $5 integer  the id of its task
-with recursive
-beginning (priority) as (select (-32768)::smallint),
-:include first_of_priority
-,
-ahead as (
-    select job.task_id
-    from (select priority from first_of_priority where priority <= $1::integer) as first_of_priority
-    cross join lateral (
-        select job.task_id
-        from :GRAPHILE_WORKER_SCHEMA._private_jobs as job
-        where job.is_available = true
-        and (job.priority, job.run_at) >= (first_of_priority.priority, '-infinity'::timestamptz)
-        and (job.priority, job.run_at) <= (first_of_priority.priority, now())
-        and (job.priority, job.run_at, job.id) < ($1::integer, to_timestamp($2::float8), $3::bigint)
-        order by job.priority, job.run_at
-        limit $4::integer
-    ) as job
-    limit $4::integer
-)
-select count(*) as jobs, count(*) filter (where ahead.task_id = $5::integer) as same_task from ahead
-
--- statement: job_estimates
--- How many jobs there are, by what the server knows without reading them, and exactly up to a bound.
--- $1 name of the schema
--- $2 up to how many to count
--- Returns rows (all jobs) and waiting (ready and scheduled), as estimates; has_failed_index; failed (an estimate, null
--- without the index); counted, failed_counted and ready_counted, at most $2 + 1 (failed_counted is null without the index).
-with recursive relation as materialized (
-    select class.relname, class.reltuples, class.oid
-    from pg_catalog.pg_class as class
-    join pg_catalog.pg_namespace as namespace on namespace.oid = class.relnamespace
-    where namespace.nspname = $1::text
-    and class.relname = any (array['_private_jobs', 'jobs_main_index', '_private_py_jobs_failed_index']::name[])
-),
-known as materialized (
-    select
-        greatest(0::float8, max(relation.reltuples::float8) filter (where relation.relname = '_private_jobs'::name)) as in_table,
-        greatest(0::float8, max(relation.reltuples::float8) filter (where relation.relname = 'jobs_main_index'::name)) as in_main,
-        greatest(
-            0::float8,
-            max(relation.reltuples::float8) filter (where relation.relname = '_private_py_jobs_failed_index'::name)
-        ) as in_failed,
-        coalesce(bool_or(relation.relname = '_private_py_jobs_failed_index'::name), false) as has_failed_index,
-        greatest(
-            0::bigint,
-            max(pg_catalog.pg_stat_get_live_tuples(relation.oid)) filter (where relation.relname = '_private_jobs'::name)
-        ) as live
-    from relation
-),
-beginning (priority) as (select (-32768)::smallint),
-:include first_of_priority
-select
-    case when known.live > 0 then known.live::float8 else known.in_table end as rows,
-    known.in_main * case when known.in_table > 0::float8 and known.live > 0 then known.live::float8 / known.in_table else 1 end as waiting,
-    known.has_failed_index,
-    case when known.has_failed_index then known.in_failed end as failed,
-    (
-        select count(*)
-        from (
-            select job.id from :GRAPHILE_WORKER_SCHEMA._private_jobs as job order by job.id desc limit $2::integer + 1
-        ) as first
-    ) as counted,
-    case when known.has_failed_index then (
-        select count(*)
-        from (
-            select job.id
-            from :GRAPHILE_WORKER_SCHEMA._private_jobs as job
-            where not job.is_available and job.locked_at is null
-            order by job.id
-            limit $2::integer + 1
-        ) as first
-    ) end as failed_counted,
-    (
-        select count(*)
-        from (
-            select first_of_priority.priority
-            from first_of_priority
-            cross join lateral (
-                select job.id
-                from :GRAPHILE_WORKER_SCHEMA._private_jobs as job
-                where job.is_available = true
-                and (job.priority, job.run_at) >= (first_of_priority.priority, '-infinity'::timestamptz)
-                and (job.priority, job.run_at) <= (first_of_priority.priority, now())
-                order by job.priority, job.run_at
-                limit $2::integer + 1
-            ) as ready
-            limit $2::integer + 1
-        ) as first
-    ) as ready_counted
-from known
-
--- statement: complete_queues
--- Names of queues that begin with a text, in a bounded part of their index.
--- $1 text     the beginning
--- $2 integer  how many at most
--- Returns name.
-select found.name
-from (
-    select job_queues.queue_name as name
-    from :GRAPHILE_WORKER_SCHEMA._private_job_queues as job_queues
-    where job_queues.queue_name >= $1::text
-    order by job_queues.queue_name
-    limit 1000
-) as found
-where pg_catalog.starts_with(found.name, $1::text) and found.name !~ ' \[[1-9][0-9]*\]$' -- tracks of wide queues
-order by found.name
-limit $2::integer
-
--- statement: complete_tasks
--- Task identifiers that contain a text.
--- $1 text     the text
--- $2 integer  how many at most
--- Returns name.
-select found.name
-from (
-    select tasks.identifier as name
-    from :GRAPHILE_WORKER_SCHEMA._private_tasks as tasks
-    order by tasks.identifier
-    limit 5000
-) as found
-where pg_catalog.strpos(lower(found.name), lower($1::text)) > 0
-order by found.name
-limit $2::integer
 
 -- part: found_jobs
 -- The columns of a job in a list of the dashboard, for rows of `job`; needs `standing`. The last parameter of the statement is

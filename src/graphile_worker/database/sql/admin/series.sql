@@ -1,3 +1,5 @@
+-- Figures over time, for the charts.
+
 -- statement: minute_series
 -- What workers of this package did, by time and task, from the minutes.
 --

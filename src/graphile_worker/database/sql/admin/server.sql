@@ -1,3 +1,5 @@
+-- What the dashboard knows about the server and the schema.
+
 -- statement: server
 -- The server, the database and the role of this connection.
 -- Returns version, database, role.

@@ -1,3 +1,5 @@
+-- What jobs were before a change, and the way back.
+
 -- statement: snapshot_jobs
 -- Keep jobs as they are before a change. Call it in the transaction of the change, after locking them.
 -- $1 id in the audit, $2 job ids.

@@ -1,3 +1,5 @@
+-- Cancelling jobs while they run.
+
 -- statement: mark_cancelled
 -- Note that jobs are cancelled, before they are ended as such.
 --
@@ -72,13 +74,13 @@ order by job.id
 limit $1::integer
 
 -- statement: end_cancelled
--- End cancelled jobs where there is no history; see parts/ended_cancelled.
+-- End cancelled jobs where there is no history; see `ended_cancelled`.
 with
 :include ended_cancelled
 select id, reason from ended where $4::text is not null
 
 -- statement: end_and_keep_cancelled
--- End cancelled jobs and keep them, in the order of $2 of parts/ended_cancelled:
+-- End cancelled jobs and keep them, in the order of $2 of `ended_cancelled`:
 --
 -- $5 float8[]   seconds to keep it, or null
 -- $6 boolean[]  whether to keep the payload

@@ -1,3 +1,5 @@
+-- Pauses of queues and of tasks.
+
 -- statement: pause_queue
 -- Pause a named queue, or change the terms of its pause. Its row looks locked to every runtime, and to their search for
 -- stale locks it looks as if locked in the future. A job of the queue that is running goes on: when it ends, its worker

@@ -1,3 +1,5 @@
+-- What a pool looks for: requests, pauses and cancelled jobs.
+
 -- statement: look @unasked
 -- What operators ask of a pool. Cheap while they ask for nothing: the tables are empty.
 --

@@ -1,3 +1,5 @@
+-- Held batches: jobs that run in the transaction that has fetched them.
+
 -- statement: begin_batch
 -- Begin the transaction of a held batch, in one round trip.
 --

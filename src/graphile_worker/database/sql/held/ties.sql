@@ -1,3 +1,5 @@
+-- Held batches of jobs that were added together.
+
 -- statement: get_tied_jobs
 -- Choose the next jobs like get_held_jobs while all have the same priority and run_at, as jobs that were added together
 -- do: go on by id after the last one, and so pass the rows that other batches have locked.

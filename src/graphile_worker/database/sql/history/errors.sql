@@ -1,3 +1,5 @@
+-- Errors of attempts, and their groups.
+
 -- statement: list_errors
 -- Errors of all jobs, the latest first.
 --

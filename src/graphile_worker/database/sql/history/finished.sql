@@ -1,3 +1,5 @@
+-- Jobs that have ended.
+
 -- statement: list_finished_jobs @uncompleted
 -- Finished jobs, the latest first.
 --

@@ -1,3 +1,5 @@
+-- What is kept of jobs: rows, partitions, progress.
+
 -- statement: keep_recovered
 -- Keep jobs that a sweep has failed permanently, and the error. In the transaction of the sweep.
 --

@@ -1,3 +1,5 @@
+-- Changes to all jobs that match a filter, in steps.
+
 -- statement: bulk_bounds
 -- What a bulk change must know before its first step.
 -- $1 the name of the index over failed jobs with its schema, quoted.

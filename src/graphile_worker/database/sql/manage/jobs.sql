@@ -1,3 +1,5 @@
+-- Changes to jobs by their ids.
+
 -- statement: remove_job
 -- Delete the job with this key; a running job loses the key instead.
 -- $1 job key.

@@ -1,3 +1,5 @@
+-- What is kept, and until when.
+
 -- part: expires_on
   -- The last day, UTC, of what is kept from `kept_at` for `keep_seconds`. Long times end with a week or a month, so that
   -- rows with any retention share a bounded number of partitions.

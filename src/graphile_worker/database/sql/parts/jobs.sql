@@ -1,3 +1,5 @@
+-- Rules about a row of the jobs table, `job`.
+
 -- part: job_columns
     -- All columns of a job in the order of Job's fields, except the task identifier.
     job.id,

@@ -1,3 +1,5 @@
+-- Settings that several kinds of sessions share.
+
 -- part: safe_search_path
   -- Put pg_catalog first, whatever the role or the database sets (see database/sql/__init__.py). The rest of the path stays, for
   -- triggers of the application.

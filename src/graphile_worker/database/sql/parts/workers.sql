@@ -1,3 +1,5 @@
+-- When a worker is alive.
+
 -- part: workers_with_liveness
 -- Worker pools of this package and whether each is alive, without taking a lock. $1 is the name of the schema.
 proven (id) as materialized (

@@ -1,3 +1,5 @@
+-- Permanent failures that a handler must be told of.
+
 -- statement: follow_failures
 -- Note that these tasks have a handler for permanent failures. Only failures from now on are told, also if a task had
 -- a handler once and none for a week or longer.

@@ -1,3 +1,5 @@
+-- What becomes of jobs and locks that a pool has left behind.
+
 -- statement: orphaned_jobs
 -- The jobs that dead worker pools have locked.
 --

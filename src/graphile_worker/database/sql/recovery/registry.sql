@@ -1,3 +1,5 @@
+-- The register of worker pools, and their heartbeats.
+
 -- statement: register_worker
 -- Register a worker pool, or register it again after a sweep deleted its row.
 --

@@ -1,3 +1,5 @@
+-- The table of workers of the Rust port.
+
 -- statement: has_rust_functions
 -- Whether a Rust worker has migrated this schema: only its functions raise GWNOR.
 --

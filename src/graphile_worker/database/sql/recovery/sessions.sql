@@ -1,3 +1,5 @@
+-- Sessions that a pool has lost.
+
 -- statement: blocking_sessions
 -- Which of these sessions, idle in a transaction, others wait for.
 --

@@ -1,3 +1,5 @@
+-- Which pools are dead, and who looks for them.
+
 -- statement: sweep_lock
 -- One sweep at a time, across runtimes: the Rust port takes the same lock. Ends with the transaction.
 -- Returns whether it was free.

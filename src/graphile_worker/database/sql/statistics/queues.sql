@@ -1,3 +1,5 @@
+-- How many jobs wait in named queues.
+
 -- statement: queue_support
 -- What this schema has for counting the jobs of queues, as far as this role may use it.
 --

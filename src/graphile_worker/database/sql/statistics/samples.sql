@@ -1,3 +1,5 @@
+-- Samples of the jobs table and of the workers.
+
 -- statement: add_sample
 -- Add a sample of the jobs table.
 --

@@ -1,5 +1,7 @@
+-- Completed jobs.
+
 -- statement: complete_job
--- Delete one completed job without a named queue. Fast path of complete_jobs; see parts/completed for the condition.
+-- Delete one completed job without a named queue. Fast path of complete_jobs; see `completed` for the condition.
 --
 -- $1 text    pool id
 -- $2 bigint  job id
@@ -109,7 +111,7 @@ completed as (
 )
 
 -- part: next_jobs
--- Part of write_outcomes and complete_and_take_next: lock the next job of each queue in `ended`, or unlock the queue.
+-- Part of write_outcomes and complete_and_take_next: lock the next job of each queue in `ended`; `take_next` takes it.
 -- The driver takes ten times as long to send an array of ten thousand numbers as one text.
 task (ids) as materialized (select $3::text::integer[]),
 -- Only queues of jobs that this statement has written: when a write is repeated because its answer was lost, the
@@ -127,21 +129,17 @@ next as materialized (
     select job.ctid as place
     from :GRAPHILE_WORKER_SCHEMA._private_jobs job
     where job.is_available and job.job_queue_id = any (array[held_queue.id])
-      and job.run_at <= coalesce($5::timestamptz, now())
-      and job.task_id = any ((select ids from task)::integer[])
-      and ($4::text[] is null or job.flags is null or not job.flags ?| $4::text[])
-    order by job.job_queue_id, job.priority, job.run_at
-    limit 1
+:include first_due
     for update skip locked
   ) head
 ),
 
 -- part: next_jobs@wide
--- Part of write_outcomes and complete_and_take_next while there are wide queues: `take_next` for queues that may run
+-- Part of write_outcomes and complete_and_take_next while there are wide queues: `next_jobs` for queues that may run
 -- several jobs at once. Each row of a queue that became free takes a job of its home, or one that waits in the row itself.
 -- The driver takes ten times as long to send an array of ten thousand numbers as one text.
 task (ids) as materialized (select $3::text::integer[]),
--- Only queues of jobs that this statement has written; see `take_next`.
+-- Only queues of jobs that this statement has written; see `next_jobs`.
 held_queue as materialized (
   select queue.id, coalesce(track.home_id, queue.id) as home_id
   from :GRAPHILE_WORKER_SCHEMA._private_job_queues queue
@@ -167,7 +165,7 @@ next as materialized (
           cross join lateral (
             select job.ctid as place, job.priority, job.run_at
             from :GRAPHILE_WORKER_SCHEMA._private_jobs job
-            where job.is_available and job.job_queue_id = any (array[source.id]) -- see `take_next`
+            where job.is_available and job.job_queue_id = any (array[source.id]) -- see `next_jobs`
               and job.run_at <= coalesce($5::timestamptz, now())
               and job.task_id = any ((select ids from task)::integer[])
               and ($4::text[] is null or job.flags is null or not job.flags ?| $4::text[])

@@ -1,3 +1,5 @@
+-- Failed and returned jobs, and mixed batches.
+
 -- statement: write_outcomes @wide
 -- Write any mix of completed and failed jobs, unlock their named queues or lock the next job of each.
 --
