@@ -76,7 +76,7 @@ def test_every_module_and_directory_that_the_architecture_names_exists() -> None
     package = ROOT / "src" / "graphile_worker"
     named = set(re.findall(r"`((?:[a-z_]+/)*(?:[a-z_]+\.py|(?<=/)))`", text)) - {"database/sql/"}
     assert len(named) > 20
-    places = (package, package / "sql", ROOT)
+    places = (package, package / "database" / "sql", ROOT)
     modules = {path.name for path in package.rglob("*.py")}
     missing = {name for name in named - modules if not any((place / name).exists() for place in places)}
     assert missing == set()
