@@ -13,7 +13,7 @@ import asyncpg
 import pytest
 
 from graphile_worker import task
-from graphile_worker.database.sql import FOLDER
+from graphile_worker.database.sql import load
 from graphile_worker.history.partitions import add_partitions, drop_expired, is_partition_missing
 from graphile_worker.values.schema_name import SchemaName
 from support.cases import looped
@@ -22,7 +22,7 @@ from support.working import PATIENCE, SCHEMA, Jobs, Workers, until
 NAME = SchemaName()
 HISTORY, ERRORS = f"{SCHEMA}._private_py_history", f"{SCHEMA}._private_py_errors"
 DAY = 86_400.0
-EXPIRES_ON = re.sub("--.*", "", (FOLDER / "parts" / "expires_on.sql").read_text())
+EXPIRES_ON = re.sub("--.*", "", load("parts/expires_on"))
 UNFINISHED = (
     f"select count(*) from {SCHEMA}._private_jobs where attempts < max_attempts or locked_at is not null"
 )

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from graphile_worker.database.sql import FOLDER, load
+from graphile_worker.database.sql import load, names
 from graphile_worker.values.schema_name import SchemaName
 from hostile.exact_calls import PRINT_TREES
 
@@ -61,27 +61,13 @@ class Call:
     has_names: bool
 
 
-VARIANTS = ("wide", "registered", "unasked", "unkept", "upwards", "scheduled")
-NOT_STATEMENTS = ("parts", "testing")
-
-
 def paths() -> list[str]:
-    """All files with SQL that runs in databases of users."""
-    files = sorted(
-        str(file.relative_to(FOLDER).with_suffix(""))
-        for file in FOLDER.rglob("*.sql")
-        if file.relative_to(FOLDER).parts[0] not in NOT_STATEMENTS
-    )
-    schema = SchemaName()
-    variants = (f"{path}@{variant}" for path in files for variant in VARIANTS)
-    return [
-        *files,
-        *(each for each in variants if load(each, schema) != load(each.partition("@")[0], schema)),
-    ]
+    """All SQL that runs in databases of users."""
+    return [name for name in names() if not name.startswith("testing/")]
 
 
 def text_of(path: str) -> str:
-    """The SQL of a file without comments and literals."""
+    """The SQL of a statement or script without comments and literals."""
     text = _TEXT.sub("''", _COMMENT.sub("", load(path, SchemaName())))
     return _QUOTED.sub("quoted", text)
 

@@ -1,7 +1,8 @@
 """Plans as in production: the package's own calls, with each statement explained before it runs.
 
-The server keeps one generic plan for each statement of the worker's two connections (see tune_session.sql).
-PREPARE and EXPLAIN EXECUTE show exactly that plan; EXPLAIN with the parameters at hand would show another.
+The server keeps one generic plan for each statement of the worker's two connections (see
+`session/tune_session`). PREPARE and EXPLAIN EXECUTE show exactly that plan; EXPLAIN with the parameters at
+hand would show another.
 """
 
 from __future__ import annotations

@@ -198,8 +198,8 @@ async def test_the_back_off_grows_with_the_attempts(
 
 async def test_the_log_knows_the_back_off_of_the_database(connection: Any) -> None:
     attempts = list(range(1, 31))
-    formula = load("parts/back_off", SchemaName())
-    rows = await connection.fetch(f"select {formula} from unnest($1::integer[]) as job (attempts)", attempts)
+    jobs = f"unnest($1::integer[]) as job (attempts) {load('parts/back_off', SchemaName())}"
+    rows = await connection.fetch(f"select back_off.seconds from {jobs}", attempts)
     assert [row[0] for row in rows] == pytest.approx([back_off(number) for number in attempts])
 
 

@@ -1,6 +1,6 @@
 """CronScheduler: the loop that adds recurring jobs when their minute comes.
 
-Any number of schedulers may run on one database; `schedule_cron_jobs.sql` makes sure that only one of them
+Any number of schedulers may run on one database; `cron/schedule_cron_jobs` makes sure that only one of them
 adds each job. `due.py` decides what to do, this module does it. After a database failure the loop starts
 over, and adds what became due in between.
 

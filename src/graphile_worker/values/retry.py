@@ -118,7 +118,7 @@ RetryFunction = Callable[[int, BaseException], float | timedelta]
 
 
 def back_off(attempts: int) -> float:
-    """The default delay in seconds after this number of attempts, as the database computes it."""
+    """The default delay in seconds after this number of attempts; equal to the part `back_off` in SQL."""
     return math.exp(min(attempts, 10))
 
 

@@ -15,12 +15,12 @@ import subprocess
 from pathlib import Path
 
 from graphile_worker.database.migrations import migration_sql
-from graphile_worker.database.sql import FOLDER, load
+from graphile_worker.database.sql import FOLDER, load, names
 from graphile_worker.values.schema_name import SchemaName
 
 HERE = Path(__file__).parent
 SUBJECTS = (
-    "control", "cron", "fetch", "history", "hold", "limits", "recovery", "requests", "session", "write",
+    "control", "cron", "fetch", "history", "held", "limits", "recovery", "requests", "session", "write",
 )  # fmt: skip
 """What a worker sends while it runs. How it starts and what clients and operators send is left out."""
 
@@ -36,12 +36,8 @@ def main() -> None:
     head = f"-- {{}} as of {commit}. Written by make.py; never changed by hand.\n\n"
     installed = head.format("What a fresh database gets") + migration_sql(schema)
     (HERE / "schema.sql").write_text(installed)
-    paths = [
-        file.relative_to(FOLDER).with_suffix("").as_posix()
-        for subject in SUBJECTS
-        for file in sorted((FOLDER / subject).glob("*.sql"))
-    ]
-    statements = [f"-- statement {path}\n{COMMENT.sub('', load(path, schema)).strip()}\n" for path in paths]
+    wanted = [name for name in names() if name.partition("/")[0] in SUBJECTS and "@" not in name]
+    statements = [f"-- statement {name}\n{COMMENT.sub('', load(name, schema)).strip()}\n" for name in wanted]
     (HERE / "statements.sql").write_text(head.format("The statements of a worker") + "\n".join(statements))
 
 

@@ -9,7 +9,7 @@ from ...database.connections import sqlstates
 from ...database.connections.connection import Connection, Row
 from ...database.connections.errors import sqlstate_of
 from ...database.sql import load
-from ...database.statements.job_filter import JobFilter
+from ...database.statements.job_filter import JobFilter, RunPosition
 from ...recovery.registry.workers import list_workers
 from ...values.schema_name import SchemaName
 from ..answers import Problem
@@ -23,7 +23,6 @@ from .exact_count import count_in_steps
 from .search import (
     MAX_PAYLOAD,
     FoundJobs,
-    RunPosition,
     find_by_id,
     find_in_run_order,
     find_these,

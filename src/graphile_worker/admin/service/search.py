@@ -14,7 +14,7 @@ import msgspec
 
 from ...database.connections.connection import Connection, Row
 from ...database.sql import load
-from ...database.statements.job_filter import JobFilter, with_conditions, with_parts
+from ...database.statements.job_filter import BEGINNING, JobFilter, RunPosition, ids_to_walk, index_variant
 from ...values.job import instant
 from ...values.schema_name import SchemaName
 from ..models.jobs import JobRow, ListOrder
@@ -28,11 +28,6 @@ OF_PRIORITY = 200
 """Jobs of each priority that are read for a page in run order, at least."""
 MAX_PAYLOAD = 64 * 1024
 """Bytes of a payload in a list."""
-FIRST_ID, LAST_ID = -(2**63), 2**63 - 1
-
-RunPosition = tuple[int, float, int]
-"""Priority, run_at in seconds since 1970, and id."""
-BEGINNING: RunPosition = (-32768, float("-inf"), FIRST_ID)
 
 
 class FoundJobs(msgspec.Struct):
@@ -73,19 +68,16 @@ async def find_by_id(
 ) -> FoundJobs:
     """Up to `limit` jobs by id, downwards or upwards."""
     is_down = order == "newest"
-    start, end = _bounds(filter, is_down=is_down)
+    start, end = ids_to_walk(filter, is_down=is_down)
     position = start if after is None else (min(after, start) if is_down else max(after, start))
-    statement = load("admin/find_by_id" if is_down else "admin/find_by_id@upwards", schema)
-    walked = ["listed_with_key"] if filter.job_key is not None else []
-    if not walked and filter.required_state == "failed" and has_failed_index:
-        walked = ["listed_failed"]
-    statement = with_parts(statement, "-- :walked\n", walked, schema)
-    text, more = with_conditions(statement, filter, schema, 14)
+    name = "admin/find_by_id" if is_down else "admin/find_by_id@upwards"
+    statement = load(name + index_variant(filter, has_failed_index=has_failed_index), schema)
+    conditions = (*filter.values, filter.required_state)
     found = FoundJobs([])
     deadline = time.monotonic() + budget
     while True:
         wanted = limit - len(found.rows)
-        rows = await connection.fetch(text, wanted, *filter.values, position, STEP, payload, *more)
+        rows = await connection.fetch(statement, wanted, *conditions, position, STEP, payload)
         last_id = rows[0]["last_id"]
         new = [row for row in rows if row["id"] is not None]
         found.rows += new
@@ -96,15 +88,6 @@ async def find_by_id(
         if len(found.rows) >= limit or time.monotonic() > deadline:
             found.position = position
             return found
-
-
-def _bounds(filter: JobFilter, *, is_down: bool) -> tuple[int, int]:
-    """The id after which to start, and the last one to look at."""
-    lowest = FIRST_ID if filter.id_from is None else filter.id_from
-    highest = LAST_ID if filter.id_to is None else filter.id_to
-    if is_down:
-        return (highest + 1 if highest < LAST_ID else highest), lowest
-    return (lowest - 1 if lowest > FIRST_ID else lowest), highest
 
 
 async def find_in_run_order(
@@ -121,13 +104,14 @@ async def find_in_run_order(
     position = BEGINNING if after is None else after
     if filter.state is not None and not replace(filter, state=None).has_conditions:
         return await _find_waiting(connection, schema, filter.state, position, limit, payload)
-    text, more = with_conditions(load("admin/find_in_run_order", schema), filter, schema, 16)
+    statement = load("admin/find_in_run_order", schema)
+    conditions = (*filter.values, filter.required_state)
     found = FoundJobs([])
     deadline = time.monotonic() + budget
     step = STEP if filter.has_conditions else max(limit, OF_PRIORITY)
     while True:
         wanted = limit - len(found.rows)
-        rows = await connection.fetch(text, wanted, *filter.values, *position, step, payload, *more)
+        rows = await connection.fetch(statement, wanted, *conditions, *position, step, payload)
         first = rows[0]
         new = [row for row in rows if row["id"] is not None]
         found.rows += new

@@ -45,7 +45,7 @@ RUST_REVISIONS: dict[int, frozenset[str]] = {
     21: frozenset({"_private_workers", "GWNOR"}),
     22: frozenset({"_private_job_retirements", "_private_return_jobs"}),
 }
-"""Later revisions that Rust workers apply, and the marks that each leaves (see `migrate/catalog.sql`).
+"""Later revisions that Rust workers apply, and the marks that each leaves (see `migrate/catalog`).
 
 They are recognised by these marks, because a number above 20 may mean something else one day. None is
 breaking.

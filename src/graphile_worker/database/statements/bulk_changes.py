@@ -31,14 +31,13 @@ from ...values.schema_name import SchemaName
 from ..connections.connection import Connection, Row
 from ..connections.statement import with_planner_settings
 from ..sql import load
-from .job_filter import JobFilter, with_conditions, with_parts
+from .job_filter import JobFilter, index_variant
 from .manage_jobs import cancel_left, failure_values, schedule_values, why_workers_cannot_be_asked
 
 STEP = 1_000
 """Jobs that one statement changes at most."""
 READ = 20_000
 """Jobs that one statement reads at most, however few of them match."""
-WALKED = "-- :walked\n"
 TIMES = ("run_at", "created_at", "updated_at", "locked_at")
 FAILED_INDEX = "_private_py_jobs_failed_index"
 
@@ -151,8 +150,7 @@ class BulkWalk:
         self._up_to = options.get("up_to")
         self._on_kept = on_kept
         self._has_failed_index = False
-        self._statement = ""
-        self._more: tuple[object, ...] = ()
+        self._conditions = (*filter.values, filter.required_state)
         # A filter by state may be about waiting jobs only, and a held one that looks ready may be running.
         self._comes_back = self._change.changes_locked and filter.state is None
         after = filter.after.id if isinstance(filter.after, Job) else filter.after
@@ -166,7 +164,6 @@ class BulkWalk:
         bounds = [bound for bound in (self._up_to, self._filter.id_to) if bound is not None]
         up_to = min([row["last_id"] or 0, *bounds])
         self._has_failed_index = row["has_failed_index"]
-        self._write_statement()
         self.report = replace(self.report, up_to=up_to, is_complete=self.report.last_id >= up_to)
 
     async def step(self, connection: Connection) -> list[int]:
@@ -181,7 +178,6 @@ class BulkWalk:
             if problem is None or self._change.otherwise is None:
                 raise
             self._change, self._comes_back = self._change.otherwise, False
-            self._write_statement()
             self.report = replace(report, problem=problem)
             return await self.step(connection)
         found = Counter(report.tasks)
@@ -207,10 +203,9 @@ class BulkWalk:
 
     async def _cancel_left(self, connection: Connection, after: int, changed: list[int]) -> list[int]:
         """Cancel the jobs of this step whose rows were locked; returns the ids of those that it changed."""
-        statement, more = self._statement_of(LOOK)
         position = (after, self.report.last_id, READ)
         async with _by_indexes(connection, self._schema):
-            rows = await connection.fetch(statement, READ, *self._filter.values, *position, *more)
+            rows = await connection.fetch(self._statement_of(LOOK), READ, *self._conditions, *position)
         left = sorted(set(_ids(rows)) - set(changed))
         if self._filter.limit is not None:
             left = left[: self._filter.limit - self.report.changed]
@@ -236,25 +231,15 @@ class BulkWalk:
     async def _run(self, connection: Connection, size: int, position: tuple[int, int, int]) -> Sequence[Row]:
         async with _by_indexes(connection, self._schema):
             rows = await connection.fetch(
-                self._statement, size, *self._filter.values, *position, *self._change.values, *self._more
+                self._statement_of(self._change), size, *self._conditions, *position, *self._change.values
             )
             if self._on_kept is not None and (kept := _kept_jobs(rows)):
                 await self._on_kept(connection, kept)
         return rows
 
-    def _write_statement(self) -> None:
-        self._statement, self._more = self._statement_of(self._change)
-
-    def _statement_of(self, change: BulkChange) -> tuple[str, tuple[object, ...]]:
-        """A statement that walks along the index that has the fewest jobs, and its last parameters."""
-        walked = []
-        if self._filter.job_key is not None:
-            walked = ["listed_with_key"]
-        elif self._filter.required_state == "failed" and self._has_failed_index:
-            walked = ["listed_failed"]
-        statement = with_parts(load(f"manage/{change.statement}", self._schema), WALKED, walked, self._schema)
-        used = 1 + len(self._filter.values) + 3 + len(change.values)
-        return with_conditions(statement, self._filter, self._schema, used)
+    def _statement_of(self, change: BulkChange) -> str:
+        variant = index_variant(self._filter, has_failed_index=self._has_failed_index)
+        return load(f"manage/{change.statement}{variant}", self._schema)
 
 
 def _ids(rows: Sequence[Row]) -> list[int]:

@@ -25,7 +25,7 @@ BACKLOG = 500  # jobs
 LOOK = "20"  # milliseconds; the start of a worker waits for it
 MANY = 100  # jobs; below that it does not matter how they are found
 ID, PRIORITY, RUN_AT, LAST_ERROR, KEY = 0, 2, 3, 6, 9  # columns
-KEYED_SHARE = 10  # a batch skips at most a tenth of its limit in jobs with a key; see parts/keyed
+KEYED_SHARE = 10  # a batch skips at most a tenth of its limit in jobs with a key; see the part `keyed`
 WINDOW = 4  # a fetch by id reads this many ids for each job that it wants, at most; see get_tied_jobs
 NEAR = 2  # ids are close together if at least every second one is deleted
 

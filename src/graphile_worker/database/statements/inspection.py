@@ -29,12 +29,12 @@ from ...values.text import count
 from ..connections.connection import Connection, Row
 from ..connections.encoding import teach_arrays
 from ..sql import load
+from .job_filter import BEGINNING, ids_to_walk
 from .job_filter import JOB_ORDERS as JOB_ORDERS
 from .job_filter import JOB_STATES as JOB_STATES
 from .job_filter import JobFilter as JobFilter
 from .job_filter import JobOrder as JobOrder
 from .job_filter import JobState as JobState
-from .job_filter import with_conditions
 from .manage_jobs import checked_ids
 from .pauses import pauses_if_readable
 
@@ -233,30 +233,33 @@ async def get_job(connection: Connection, schema: SchemaName, job_id: int) -> Jo
 
 async def list_jobs(connection: Connection, schema: SchemaName, filter: JobFilter) -> list[JobDetails]:
     """The jobs that match the filter."""
-    after = filter.after
-    cursor: tuple[object, ...]
-    if filter.order != "run_order":
-        cursor = (after.id if isinstance(after, Job) else after,)
-    elif isinstance(after, Job):
-        cursor = (after.priority, after.raw_run_at, after.id)
-    else:
-        cursor = (None, None, None)
     limit = DEFAULT_LIMIT if filter.limit is None else filter.limit
     if limit > MAX_LIMIT:
         raise InvalidArgumentError("limit", f"must be from 1 to {MAX_LIMIT}, got {limit}")
-    values = (limit, *filter.values, *cursor)
     name = f"{filter.order}_first"
     if filter.order == "run_order":
         name = "in_run_order" if sorts_within_groups(connection) else "in_run_order_before_13"
-    statement, more = _listing(name, filter, schema, len(values))
-    rows = await connection.fetch(statement, *values, *more)
+    state = filter.required_state
+    if filter.job_key is not None:
+        name += "@keyed"
+    elif state is not None:
+        name, state = f"{name}@{state}", None  # in the text, in the form that an index can serve
+    statement = load(f"inspect/list_jobs_{name}", schema)
+    rows = await connection.fetch(statement, limit, *filter.values, state, *_position(filter))
     return [JobDetails(*row) for row in rows]
 
 
-def _listing(name: str, filter: JobFilter, schema: SchemaName, used: int) -> tuple[str, tuple[object, ...]]:
-    """The statement for this filter, with its conditions in the form that an index can serve."""
-    more = ["listed_after"] if filter.order == "run_order" and filter.after is not None else []
-    return with_conditions(load(f"inspect/list_jobs_{name}", schema), filter, schema, used, more)
+def _position(filter: JobFilter) -> tuple[object, ...]:
+    """After which job a page begins: the last one of the previous page."""
+    after = filter.after
+    if filter.order == "run_order":
+        return (after.priority, after.raw_run_at, after.id) if isinstance(after, Job) else BEGINNING
+    is_down = filter.order == "newest"
+    start, _ = ids_to_walk(filter, is_down=is_down)
+    if after is None:
+        return (start,)
+    after_id = after.id if isinstance(after, Job) else after
+    return (min(start, after_id) if is_down else max(start, after_id),)
 
 
 async def statistics(connection: Connection, schema: SchemaName, *, exact: bool = False) -> Statistics:

@@ -1,8 +1,8 @@
-"""JobFilter: which jobs to list, or to change together; and the SQL of its conditions."""
+"""JobFilter: which jobs to list, or to change together; and the parameters of its conditions in SQL."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Literal, get_args
@@ -11,9 +11,7 @@ import msgspec
 
 from ...errors import InvalidArgumentError
 from ...values.job import Job
-from ...values.schema_name import SchemaName
 from ...values.spec import check_text
-from ..sql import load
 
 JobState = Literal["ready", "scheduled", "locked", "failed"]
 """May run now; may run later; taken by a worker; permanently failed."""
@@ -21,8 +19,12 @@ JOB_STATES: tuple[JobState, ...] = get_args(JobState)
 JobOrder = Literal["oldest", "newest", "run_order"]
 JOB_ORDERS: tuple[JobOrder, ...] = get_args(JobOrder)
 
-CONDITIONS = "-- :conditions\n"
-"""The line of a statement that is replaced by further conditions."""
+RunPosition = tuple[int, float, int]
+"""Priority, run_at in seconds since 1970, and id."""
+FIRST_ID, LAST_ID = -(2**63), 2**63 - 1
+BEGINNING: RunPosition = (-32768, float("-inf"), FIRST_ID)
+"""Before every job."""
+
 _TEXTS = ("task_identifier", "queue_name", "job_key", "locked_by", "flag", "error")
 _TIMES = ("created_since", "created_until", "failed_since", "failed_until")
 _FURTHER_TEXTS = ("text", "key_prefix", "redacted_error", "redacted_text")
@@ -30,8 +32,8 @@ _FURTHER_TIMES = ("run_since", "run_until")
 _NUMBERS = {"id": 2**63, "priority": 2**15, "attempts": 2**15}
 """Numbers that can be bounded, and how large their columns are."""
 _BOUNDS = tuple(f"{name}_{side}" for name in _NUMBERS for side in ("from", "to"))
-_FURTHER = (*_BOUNDS, *_FURTHER_TIMES, *_FURTHER_TEXTS)
-"""Conditions with a part of SQL of their own, `parts/matching_...`, which is there only if they are used."""
+_CONDITIONS = (*_TEXTS, *_TIMES, *_BOUNDS, *_FURTHER_TIMES, *_FURTHER_TEXTS)
+"""Conditions of one value, in the order of their parameters."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,56 +113,34 @@ class JobFilter:
     @property
     def has_conditions(self) -> bool:
         """Whether some jobs may not match."""
-        names = ("state", *_TEXTS, *_TIMES, *_FURTHER, "payload")
-        return any(getattr(self, name) is not None for name in names)
+        return any(getattr(self, name) is not None for name in ("state", *_CONDITIONS, "payload"))
 
     @property
     def values(self) -> tuple[object, ...]:
-        """The parameters $2 to $11 of a statement that includes parts/matching_jobs."""
-        return tuple(getattr(self, name) for name in (*_TEXTS, *_TIMES))
+        """The parameters $2 to $25 of statements that include the part `matching_jobs`; $26 is the state."""
+        paths = [msgspec.json.encode(path.split(".")).decode() for path in self.payload or ()]
+        texts = [_as_text(value) for value in (self.payload or {}).values()]
+        return (*(getattr(self, name) for name in _CONDITIONS), paths or None, texts or None)
 
 
-def with_conditions(
-    statement: str, filter: JobFilter, schema: SchemaName, used: int, more: Sequence[str] = ()
-) -> tuple[str, tuple[object, ...]]:
-    """The statement with the filter's conditions at its lines `:conditions`, and the values to append.
-
-    `used` is the number of values that the statement has without them; `more` are further parts.
-    """
-    text, values = "", list[object]()
-    for part, given in _further_parts(filter):
-        condition = load(f"parts/matching_{part}", schema)
-        for place, value in given.items():
-            values.append(value)
-            condition = condition.replace(place, f"${used + len(values)}")
-        text += condition
-    served = "".join(load(f"parts/{part}", schema) for part in (*condition_parts(filter), *more))
-    return statement.replace(CONDITIONS, served + text), tuple(values)
+def index_variant(filter: JobFilter, *, has_failed_index: bool) -> str:
+    """The variant of a statement for the index with the fewest jobs; "" for that of all ids."""
+    if filter.job_key is not None:
+        return "@keyed"
+    return "@failed" if filter.required_state == "failed" and has_failed_index else ""
 
 
-def _further_parts(filter: JobFilter) -> Iterator[tuple[str, dict[str, object]]]:
-    """The parts of the conditions that few filters have, with the values of their parameters."""
-    for name in _FURTHER:
-        if (value := getattr(filter, name)) is not None:
-            yield name, {":value": value}
-    for path, value in (filter.payload or {}).items():
-        names = msgspec.json.encode(path.split(".")).decode()
-        yield "payload", {":path": names, ":value": _as_text(value)}
+def ids_to_walk(filter: JobFilter, *, is_down: bool) -> tuple[int, int]:
+    """The id after which to start, and the last one to look at."""
+    lowest = FIRST_ID if filter.id_from is None else filter.id_from
+    highest = LAST_ID if filter.id_to is None else filter.id_to
+    if is_down:
+        return (highest + 1 if highest < LAST_ID else highest), lowest
+    return (lowest - 1 if lowest > FIRST_ID else lowest), highest
 
 
 def _as_text(value: str | int | bool) -> str:
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
-
-
-def condition_parts(filter: JobFilter) -> list[str]:
-    """The parts of SQL with the conditions that an index can serve."""
-    parts = [] if filter.required_state is None else [f"listed_{filter.required_state}"]
-    return parts if filter.job_key is None else [*parts, "listed_with_key"]
-
-
-def with_parts(statement: str, place: str, parts: list[str], schema: SchemaName) -> str:
-    """The statement with these parts in place of every line `place`."""
-    return statement.replace(place, "".join(load(f"parts/{part}", schema) for part in parts))
 
 
 def _check_choice(argument: str, value: object, allowed: tuple[object, ...], when: str = "") -> None:

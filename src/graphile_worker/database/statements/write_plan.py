@@ -165,7 +165,7 @@ class WritePlan(msgspec.Struct, frozen=True, kw_only=True):
     """One statement that writes a batch."""
 
     statement: str
-    """Its path below `database/sql/`."""
+    """Its name, as `load` takes it."""
     arguments: tuple[Any, ...]
     """For $1 and so on; the pool id comes first."""
     answer: Answer

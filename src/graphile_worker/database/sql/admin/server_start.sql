@@ -1,2 +1,0 @@
--- When the server was started.
-select pg_postmaster_start_time()

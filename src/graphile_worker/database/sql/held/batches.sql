@@ -1,0 +1,323 @@
+-- Held batches: jobs that run in the transaction that has fetched them.
+
+-- statement: begin_batch
+-- Begin the transaction of a held batch, in one round trip.
+--
+-- Its end deletes and updates rows. The lock for that comes first. If this transaction began with a weaker lock,
+-- another session (REINDEX, for example) could get a lock that conflicts with the stronger one before the batch ends, and
+-- the two would deadlock.
+begin;
+lock table :GRAPHILE_WORKER_SCHEMA._private_jobs in row exclusive mode
+
+-- statement: has_backlog
+-- Whether many jobs of the usual priority are ready: a worker that starts beside them holds batches soon.
+--
+-- $1 bigint  how many are many
+select count(*) = $1::bigint
+from (
+  select
+  from :GRAPHILE_WORKER_SCHEMA._private_jobs
+  where is_available and job_queue_id is null and priority = 0::smallint and run_at <= now()
+  limit $1
+) waiting
+
+-- statement: get_held_jobs
+-- Choose the next jobs like get_plain_jobs and lock their rows until the end of the transaction, without writing to them;
+-- choose none if a job of a named queue may be next, and none with a key: see `keyed`.
+--
+-- Due by the time of the statement: now() is that of the transaction, and a job may have been added since that began.
+--
+-- $1 integer      limit
+-- $2 text         ids of the tasks that this pool can run
+-- $3 text[]       forbidden flags, or null
+-- $4 timestamptz  the worker's time, or null for the server's
+-- Returns the columns of a job as if it were locked, in run order.
+with recursive
+:include held_terms
+:include plain_priority
+,
+:include keyed
+:include free_queues
+select
+:include held_columns
+from plain_priority cross join lateral (
+  select job.*
+  from :GRAPHILE_WORKER_SCHEMA._private_jobs job
+  where job.is_available and job.job_queue_id is null
+    and job.key is null and job.priority = plain_priority.priority
+    and job.run_at <= least(
+      coalesce($4::timestamptz, statement_timestamp()),
+      (
+        select case
+          when plain_priority.priority < last_keyed.priority then 'infinity'
+          when plain_priority.priority = last_keyed.priority then last_keyed.run_at - interval '1 microsecond'
+          else '-infinity'
+        end
+        from last_keyed
+      )
+    )
+    and job.task_id = any ((select ids from task)::integer[])
+    and ($3::text[] is null or job.flags is null or not job.flags ?| $3::text[])
+    and (job.xmax = 0 or job.xmax <> all ((select transactions from other)::xid[]))
+  order by job.run_at
+  limit $1::integer
+  for no key update skip locked
+) found
+where not (select may_be_next from queues)
+limit $1
+
+-- statement: get_held_jobs_above_watermarks
+-- Choose the next jobs like get_held_jobs, but from given watermarks on; see get_jobs_above_watermarks.
+--
+-- $1 integer             limit
+-- $2 text                ids of the tasks that this pool can run
+-- $3 text[]              forbidden flags, or null
+-- $4 timestamptz         the worker's time, or null for the server's
+-- $5 smallint[]          ranges of priorities in ascending order: the lowest of each ...
+-- $6 smallint[]          ... and the highest
+-- $7 double precision[]  the run_at to start from in each range (seconds since 1970)
+-- Returns the columns of a job as if it were locked, in run order.
+with recursive
+:include held_terms
+:include keyed
+:include free_queues
+select
+:include held_columns
+from unnest($5::smallint[], $6::smallint[], $7::double precision[]) as range (low, high, since)
+cross join lateral (
+  select * from (
+    select job.*
+    from :GRAPHILE_WORKER_SCHEMA._private_jobs job
+    where range.low = range.high and job.is_available and job.job_queue_id is null
+      and job.key is null and job.priority = range.low and job.run_at >= to_timestamp(range.since)
+      and job.run_at <= least(
+        coalesce($4::timestamptz, statement_timestamp()),
+        (
+          select case
+            when range.low < last_keyed.priority then 'infinity'
+            when range.low = last_keyed.priority then last_keyed.run_at - interval '1 microsecond'
+            else '-infinity'
+          end
+          from last_keyed
+        )
+      )
+      and job.task_id = any ((select ids from task)::integer[])
+      and ($3::text[] is null or job.flags is null or not job.flags ?| $3::text[])
+      and (job.xmax = 0 or job.xmax <> all ((select transactions from other)::xid[]))
+    order by job.run_at
+    limit $1::integer
+    for no key update skip locked
+  ) known
+  union all
+  select * from (
+    select job.*
+    from :GRAPHILE_WORKER_SCHEMA._private_jobs job
+    where range.low < range.high and job.is_available and job.job_queue_id is null
+      and job.key is null
+      and job.priority between range.low and least(range.high, (select priority from last_keyed))
+      and job.run_at <= coalesce($4::timestamptz, statement_timestamp())
+      and (
+        job.priority < (select priority from last_keyed) is not false
+        or job.run_at < (select run_at from last_keyed)
+      )
+      and job.task_id = any ((select ids from task)::integer[])
+      and ($3::text[] is null or job.flags is null or not job.flags ?| $3::text[])
+      and (job.xmax = 0 or job.xmax <> all ((select transactions from other)::xid[]))
+    order by job.priority, job.run_at
+    limit $1::integer
+    for no key update skip locked
+  ) gap
+) found
+where not (select may_be_next from queues)
+limit $1
+
+-- statement: get_keyed_jobs
+-- Lock the jobs with a key that come before the last job of a held batch, which has locked none of them: see `keyed`.
+--
+-- $1 text              pool id, written to locked_by
+-- $2 text              ids of the tasks that this pool can run
+-- $3 integer           limit
+-- $4 text[]            forbidden flags, or null
+-- $5 timestamptz       the worker's time, or null for the server's
+-- $6 smallint          the priority of the last job of the batch
+-- $7 double precision  its run_at (seconds since 1970)
+-- Returns the columns of a job, unordered.
+with recursive
+:include terms
+:include keyed_steps
+keyed as materialized (
+  select found.place
+  from (select task_id, priority from keyed_step limit 50) step
+  cross join lateral (
+    select job.ctid as place
+    from :GRAPHILE_WORKER_SCHEMA._private_jobs job
+    where job.is_available and job.job_queue_id is null and job.key is not null
+      and job.task_id = any (array[step.task_id]) -- see write_outcomes
+      and job.priority = step.priority
+      and job.run_at <= least(
+        coalesce($5::timestamptz, now()),
+        case
+          when step.priority < $6::smallint then 'infinity'::timestamptz
+          else to_timestamp($7::double precision)
+        end
+      )
+      and ($4::text[] is null or job.flags is null or not job.flags ?| $4::text[])
+      and (job.xmax = 0 or job.xmax <> all ((select transactions from other)::xid[]))
+    order by job.task_id, job.priority, job.run_at
+    limit $3::integer
+    for update skip locked
+  ) found
+  where step.task_id = any ((select ids from task)::integer[]) and step.priority <= $6
+  limit $3
+)
+update :GRAPHILE_WORKER_SCHEMA._private_jobs job
+set attempts = job.attempts + 1, locked_by = $1::text, locked_at = coalesce($5::timestamptz, now())
+where job.ctid = any (array(select place from keyed))
+returning
+:include taken_columns
+
+-- statement: lock_jobs
+-- Lock jobs of a held batch as a fetch would have done: they outlast the batch.
+--
+-- $1 text         pool id
+-- $2 bigint[]     job ids
+-- $3 timestamptz  the worker's time, or null for the server's
+update :GRAPHILE_WORKER_SCHEMA._private_jobs
+set attempts = attempts + 1, locked_by = $1::text, locked_at = coalesce($3::timestamptz, now())
+where id = any ($2::bigint[])
+
+-- statement: settle_jobs
+-- Lock jobs of a held batch whose transaction was lost, as far as they are still as the batch found them.
+--
+-- $1 text         pool id
+-- $2 bigint[]     job ids
+-- $3 integer[]    the attempts that each would have now
+-- $4 timestamptz  the worker's time, or null for the server's
+-- Returns id and is_ours: true if this pool has locked it now; false if it is free, but its row cannot be locked now: a
+-- transaction has locked it, perhaps the lost one, or a policy hides it from updates; null if another worker has or had
+-- it, or a trigger keeps its row. No row for a job that is gone.
+with
+wanted as materialized (
+  select id, attempts from unnest($2::bigint[], $3::integer[]) as wanted (id, attempts)
+),
+free as materialized (
+  select job.id
+  from wanted join :GRAPHILE_WORKER_SCHEMA._private_jobs job on job.id = wanted.id
+  where job.locked_at is null and job.attempts::integer = wanted.attempts - 1
+  for update of job skip locked
+),
+taken as (
+  update :GRAPHILE_WORKER_SCHEMA._private_jobs job
+  set attempts = job.attempts + 1, locked_by = $1::text, locked_at = coalesce($4::timestamptz, now())
+  where job.id = any (array(select id from free))
+  returning job.id
+)
+select
+  job.id,
+  case
+    when job.locked_by = $1::text or taken.id is not null then true
+    when job.locked_at is null and job.attempts::integer = wanted.attempts - 1
+      and job.id <> all (array(select id from free)) then false
+  end as is_ours
+from wanted
+join :GRAPHILE_WORKER_SCHEMA._private_jobs job on job.id = wanted.id
+left join taken on taken.id = job.id
+
+-- statement: delete_jobs
+-- Delete completed jobs of a held batch, whose rows this transaction has locked.
+--
+-- $1 bigint[]  job ids
+delete from :GRAPHILE_WORKER_SCHEMA._private_jobs where id = any ($1::bigint[])
+
+-- statement: delete_adjacent_jobs
+-- Delete completed jobs of a held batch whose ids are close together: one index scan replaces a lookup for each.
+--
+-- $1 bigint[]  job ids
+-- $2 bigint    the lowest of them
+-- $3 bigint    the highest of them
+-- `is true`: see complete_adjacent_jobs.
+delete from :GRAPHILE_WORKER_SCHEMA._private_jobs
+where id between $2::bigint and $3::bigint
+  and (id in (select pg_catalog.unnest($1::bigint[]))) is true
+
+-- part: held_terms
+-- Part of every fetch of a held batch, like `terms`.
+task (ids) as materialized (select $2::text::integer[]),
+term (flags, moment) as materialized (select $3::text[], coalesce($4::timestamptz, statement_timestamp())),
+-- A snapshot lists no transaction with an id above the highest one that has ended, and those have the latest batches. So the
+-- next 32 ids count as running too. Only here: in the transaction of a caller one of them could be our own.
+other (transactions) as materialized (
+  select array(
+    select (number % 4294967296)::text::xid
+    from (
+      select txid_snapshot_xip(snapshot)
+      from txid_current_snapshot() as snapshot
+      union all
+      select generate_series(txid_snapshot_xmax(snapshot), txid_snapshot_xmax(snapshot) + 31::bigint)
+      from txid_current_snapshot() as snapshot
+    ) as running (number)
+  )
+),
+
+-- part: held_columns
+  -- The columns of `taken_columns` for a job that is held, as if it were locked. Held jobs have no key: in its place is
+  -- where the first job with a key comes, or null, so that nothing more has to be sent and read for each job.
+  found.id, found.payload::text, found.priority, date_part('epoch', found.run_at), found.attempts + 1, found.max_attempts,
+  found.last_error, date_part('epoch', nullif(found.created_at, found.run_at)),
+  date_part('epoch', nullif(found.updated_at, found.created_at)),
+  (select place from first_keyed), date_part('epoch', coalesce($4::timestamptz, now())), found.revision, found.flags::text, found.task_id,
+  found.job_queue_id
+
+-- part: keyed_steps
+-- Part of every statement that looks for jobs with a key: the tasks and priorities of those that wait without a queue, by
+-- one index probe each. Whether they are due, and whether this worker has the task, does not matter here, so there may be
+-- many: statements stop after 50.
+keyed_step (task_id, priority) as (
+  (
+    select job.task_id, job.priority from :GRAPHILE_WORKER_SCHEMA._private_jobs job
+    where job.is_available and job.job_queue_id is null and job.key is not null
+    order by job.task_id, job.priority limit 1
+  )
+  union all
+  select next.task_id, next.priority
+  from keyed_step last cross join lateral (
+    select job.task_id, job.priority from :GRAPHILE_WORKER_SCHEMA._private_jobs job
+    where job.is_available and job.job_queue_id is null and job.key is not null
+      and (job.task_id, job.priority) > (last.task_id, last.priority)
+    order by job.task_id, job.priority limit 1
+  ) next
+),
+
+-- part: keyed
+-- Part of every fetch of a held batch: jobs with a key that come between those of the batch. A session that replaces or
+-- removes such a job must not wait for the batch, so it locks none of them. An ordinary fetch takes those that come before
+-- the batch's last job (get_keyed_jobs). For that to be few, the batch ends before the last of them if more than a tenth
+-- of it have one, and has no job at all if too many tasks and priorities have some.
+:include keyed_steps
+keyed as materialized (
+  select found.priority, found.run_at
+  from (select task_id, priority from keyed_step limit 50) step
+  cross join lateral (
+    select job.priority, job.run_at
+    from :GRAPHILE_WORKER_SCHEMA._private_jobs job
+    where job.is_available and job.job_queue_id is null and job.key is not null
+      and job.task_id = any (array[step.task_id]) -- see write_outcomes
+      and job.priority = step.priority and job.run_at <= coalesce($4::timestamptz, statement_timestamp())
+      and ($3::text[] is null or job.flags is null or not job.flags ?| $3::text[])
+    order by job.task_id, job.priority, job.run_at
+    limit $1::integer / 10 + 1
+  ) found
+  where step.task_id = any ((select ids from task)::integer[])
+  order by found.priority, found.run_at
+  limit $1 / 10 + 1
+),
+first_keyed (place) as materialized (
+  select priority::text || ' ' || date_part('epoch', run_at)::text from keyed limit 1
+),
+last_keyed (priority, run_at) as materialized (
+  select (-32768)::smallint, '-infinity'::timestamptz
+  where (select pg_catalog.count(task_id) from (select task_id from keyed_step limit 51) step) > 50
+  union all
+  (select priority, run_at from keyed offset $1 / 10 limit 1)
+  limit 1
+),

@@ -1,0 +1,21 @@
+-- What is kept, and until when.
+
+-- part: expires_on
+  -- The last day, UTC, of what is kept from `kept_at` for `keep_seconds`. Long times end with a week or a month, so that
+  -- rows with any retention share a bounded number of partitions.
+  case
+    when keep_seconds <= 1468800::double precision -- 17 days
+      then (kept_at at time zone 'UTC' + interval '1 second' * keep_seconds)::date
+    when keep_seconds <= 8640000::double precision -- 100 days
+      then date_trunc('week', kept_at at time zone 'UTC' + interval '1 second' * keep_seconds)::date + 6
+    else (
+      date_trunc('month', kept_at at time zone 'UTC' + interval '1 second' * keep_seconds) + interval '1 month'
+    )::date - 1
+  end
+
+-- part: folded_until
+-- The end of the last day that is folded; the statistics of later ones are in the hours.
+folded as (
+  select coalesce(max(days.day) + '24:00:00'::interval, '-infinity'::timestamptz) as until
+  from :GRAPHILE_WORKER_SCHEMA._private_py_days as days
+)

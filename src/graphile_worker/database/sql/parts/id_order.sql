@@ -1,1 +1,0 @@
-        job.id desc

@@ -1,1 +1,0 @@
-                select min(seen.id) from seen

@@ -1,1 +1,0 @@
-                select max(seen.id) from seen

@@ -1,1 +1,0 @@
-and job.locked_at is not null

@@ -1,1 +1,0 @@
-and job.is_available = true and job.run_at <= now()

@@ -1,1 +1,0 @@
-and job.key = $4::text

@@ -1,1 +1,0 @@
-and job.attempts <= :value::smallint

@@ -1,1 +1,0 @@
-and job.id <= :value::bigint

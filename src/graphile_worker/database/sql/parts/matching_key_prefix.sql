@@ -1,1 +1,0 @@
-and pg_catalog.starts_with(job.key, :value::text)

@@ -1,1 +1,0 @@
-and job.priority <= :value::smallint

@@ -1,1 +1,0 @@
-and job.run_at < :value::timestamptz

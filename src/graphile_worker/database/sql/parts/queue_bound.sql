@@ -1,1 +1,0 @@
-true -- any priority

@@ -1,1 +1,0 @@
--- Without the table for requests, or the right to read it.

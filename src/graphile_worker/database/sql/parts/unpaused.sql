@@ -1,1 +1,0 @@
-      -- The variant `registered` leaves out recurring jobs that are paused.

@@ -1,2 +1,0 @@
--- The server's clock.
-select clock_timestamp()
