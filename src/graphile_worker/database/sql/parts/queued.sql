@@ -326,15 +326,6 @@ candidate.priority <= ($7::smallint[])[pg_catalog.cardinality($7::smallint[])] -
 -- To the row of its queue that `moved` has for the job.
   , job_queue_id = coalesce(((select queues from moved) ->> job.ctid::text)::integer, job.job_queue_id)
 
--- part: queues
--- Whether a job of a named queue may be next: one of the queues with waiting jobs is free, or there are too many to check.
-:include waiting_queue
-queues (may_be_next) as materialized (
-  select pg_catalog.count(waiting.id) > 10 or coalesce(bool_or(queue.is_available), false)
-  from (select id from waiting_queue limit 11) waiting
-  left join :GRAPHILE_WORKER_SCHEMA._private_job_queues queue on queue.id = waiting.id
-)
-
 -- part: free_queues
 -- Whether a job of a named queue may be next: one of the queues with waiting jobs is free and has one that is due and that
 -- this worker can run, or there are too many queues or jobs to check. `term` has the forbidden flags and the time.
