@@ -20,7 +20,7 @@ import pytest
 import support.bytecode  # first, see there
 import support.skipped
 from graphile_worker.database.embedded import EmbeddedPostgres
-from graphile_worker.testing.recorder import EventRecorder
+from graphile_worker.testing.results import EventRecorder
 from graphile_worker.testing.scratch import SETTINGS, scratch_folder
 from support.limits import TimeLimits
 from support.partitions import make_partitions

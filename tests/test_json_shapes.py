@@ -14,7 +14,7 @@ from graphile_worker.database.statements.inspection import JobCounts, QueueSumma
 from graphile_worker.database.statements.maintenance import CleanupReport
 from graphile_worker.diagnostics import json_shapes
 from graphile_worker.diagnostics.finding import Finding
-from graphile_worker.recovery.registry.blocked_loop import BlockedLoop
+from graphile_worker.recovery.registry.pool_state import BlockedLoop
 from graphile_worker.recovery.registry.workers import RunningJob, WorkerSummary
 from graphile_worker.recovery.sweep import RecoveredWorker, SweepReport
 from graphile_worker.values.job import Pause

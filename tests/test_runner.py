@@ -20,7 +20,7 @@ from graphile_worker.errors import (
 )
 from graphile_worker.hooks.events import JobStarted, JobSucceeded, PoolFatalError, PoolReleased
 from graphile_worker.runner import build
-from graphile_worker.testing.recorder import EventRecorder
+from graphile_worker.testing.results import EventRecorder
 from graphile_worker.worker import shutdown
 from support.working import PATIENCE, Gate, Jobs, Workers, until, until_listening
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 
-from graphile_worker.config.admin_options import AdminOptions
 from graphile_worker.config.process_options import ProcessOptions
+from graphile_worker.config.settings import AdminOptions
 from graphile_worker.runner.arguments import RunOnceArguments, WorkerArguments
 from graphile_worker.values.options import LocalQueueOptions, RefetchDelayOptions, WorkerOptions
 

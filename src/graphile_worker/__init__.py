@@ -17,15 +17,15 @@ if TYPE_CHECKING:
     from .client import run_migrations as run_migrations
     from .client.background import SyncConnection as SyncConnection
     from .client.following import JobRecord as JobRecord
+    from .client.following import JobStack as JobStack
     from .client.following import JobStatus as JobStatus
     from .client.handle import JobHandle as JobHandle
     from .client.handle import JobReference as JobReference
-    from .client.job_stacks import JobStack as JobStack
     from .client.sync_api import make_sync_worker_utils as make_sync_worker_utils
     from .client.sync_handle import SyncJobHandle as SyncJobHandle
     from .client.sync_handle import SyncJobReference as SyncJobReference
     from .client.sync_worker_utils import SyncWorkerUtils as SyncWorkerUtils
-    from .config.awaitable import AwaitableContext as AwaitableContext
+    from .config.calls import AwaitableContext as AwaitableContext
     from .cron import CronItem as CronItem
     from .cron import CronItemOptions as CronItemOptions
     from .cron import ParsedCronItem as ParsedCronItem
@@ -73,7 +73,7 @@ if TYPE_CHECKING:
     from .logs.job_context import JobContextFilter as JobContextFilter
     from .logs.log_format import configure_logging as configure_logging
     from .process.serve import serve as serve
-    from .recovery.registry.blocked_loop import BlockedLoop as BlockedLoop
+    from .recovery.registry.pool_state import BlockedLoop as BlockedLoop
     from .recovery.registry.pool_state import ExecutorPlace as ExecutorPlace
     from .recovery.registry.pool_state import LaneDescription as LaneDescription
     from .recovery.registry.workers import RunningJob as RunningJob
@@ -118,7 +118,7 @@ if TYPE_CHECKING:
     from .values.spec import JobKeyMode as JobKeyMode
     from .values.spec import JobOptions as JobOptions
     from .values.spec import JobSpec as JobSpec
-    from .values.unique import Unique as Unique
+    from .values.spec import Unique as Unique
     from .worker.plan import FlagSource as FlagSource
 
 export_lazily(
@@ -128,13 +128,12 @@ export_lazily(
         "app.application": "Lifespan",
         "client": "WorkerUtils add_job_adhoc make_worker_utils run_migrations",
         "client.background": "SyncConnection",
-        "client.following": "JobRecord JobStatus",
+        "client.following": "JobRecord JobStack JobStatus",
         "client.handle": "JobHandle JobReference",
-        "client.job_stacks": "JobStack",
         "client.sync_api": "make_sync_worker_utils",
         "client.sync_handle": "SyncJobHandle SyncJobReference",
         "client.sync_worker_utils": "SyncWorkerUtils",
-        "config.awaitable": "AwaitableContext",
+        "config.calls": "AwaitableContext",
         "cron": "CronItem CronItemOptions ParsedCronItem parse_cron_items parse_crontab",
         "cron.item": "ParsedCronOptions",
         "database.migrations": "MigrationReport",
@@ -156,8 +155,7 @@ export_lazily(
         "logs.job_context": "JobContextFilter",
         "logs.log_format": "configure_logging",
         "process.serve": "serve",
-        "recovery.registry.blocked_loop": "BlockedLoop",
-        "recovery.registry.pool_state": "ExecutorPlace LaneDescription",
+        "recovery.registry.pool_state": "BlockedLoop ExecutorPlace LaneDescription",
         "recovery.registry.workers": "RunningJob WorkerList WorkerSummary",
         "recovery.sweep": "RecoveredWorker SweepReport",
         "runner": "run run_once",
@@ -172,8 +170,7 @@ export_lazily(
         "values.options": "LocalQueueOptions RefetchDelayOptions WorkerOptions",
         "values.outcome": "Cancelled Completed Expired Failed FailedJob Interrupted Outcome Snoozed",
         "values.retry": "GiveUp Retry RetryIn Snooze",
-        "values.spec": "JobKeyMode JobOptions JobSpec",
-        "values.unique": "Unique",
+        "values.spec": "JobKeyMode JobOptions JobSpec Unique",
         "worker.plan": "FlagSource",
     },
     "__version__",

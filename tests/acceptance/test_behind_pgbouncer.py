@@ -11,7 +11,7 @@ import pytest
 
 from graphile_worker import JobHelpers, JobSpec, make_worker_utils
 from graphile_worker.hooks.events import PoolListenConnecting, PoolListenError
-from graphile_worker.testing.recorder import EventRecorder
+from graphile_worker.testing.results import EventRecorder
 from graphile_worker.worker.fetch.listener import ListenUnavailableError
 from support.pgbouncer import pgbouncer_to
 from support.worker_process import Start, recorded

@@ -14,7 +14,7 @@ import pytest
 from graphile_worker import JobHelpers
 from graphile_worker.errors import ConfigError, LeakedTasksError
 from graphile_worker.hooks.events import JobFailed, JobInterrupted, PoolGracefulShutdownWorkerError
-from graphile_worker.testing.recorder import EventRecorder
+from graphile_worker.testing.results import EventRecorder
 from graphile_worker.values.options import WorkerOptions
 from support.worker_process import Start
 from support.working import PATIENCE, SELDOM, Gate, Jobs, Workers, until

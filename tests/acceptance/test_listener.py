@@ -22,7 +22,7 @@ from graphile_worker.hooks.events import (
     PoolListenSuccess,
 )
 from graphile_worker.testing.fake_clock import FakeClock
-from graphile_worker.testing.recorder import EventRecorder
+from graphile_worker.testing.results import EventRecorder
 from graphile_worker.worker.fetch.listener import (
     Listener,
     ListenUnavailableError,

@@ -20,7 +20,7 @@ from graphile_worker.hooks.events import (
     Stopped,
 )
 from graphile_worker.runner.signals import SIGNALS, SignalHandling
-from graphile_worker.testing.recorder import EventRecorder
+from graphile_worker.testing.results import EventRecorder
 from support.worker_process import until_disconnected
 from support.working import PATIENCE, SELDOM, Gate, Jobs, Workers, until
 

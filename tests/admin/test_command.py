@@ -20,7 +20,7 @@ from graphile_worker.admin.passwords import check_password_hash, hash_token
 from graphile_worker.admin.standalone import RefusedError, split_schema, standalone
 from graphile_worker.cli.main import run_main
 from graphile_worker.config import resolve_settings
-from graphile_worker.config.admin_options import AdminOptions, split_address
+from graphile_worker.config.settings import AdminOptions, split_address
 from graphile_worker.errors import ConfigError
 from support.command_line import COMMAND, clean_environment
 from support.working import PATIENCE

@@ -13,7 +13,7 @@ import threading
 import time
 
 from graphile_worker import SyncWorkerUtils, WorkerUtils, make_sync_worker_utils, make_worker_utils
-from graphile_worker.database.connections.blocking import run_blocking
+from graphile_worker.database.connections.bound import run_blocking
 from graphile_worker.errors import GraphileWorkerError
 from support.working import IS_LOCKED_OUT, wait_until
 

@@ -26,7 +26,7 @@ from graphile_worker import (
 )
 from graphile_worker.errors import JobCancelledError
 from graphile_worker.hooks.events import JobCancelled, JobStarted
-from graphile_worker.testing.recorder import EventRecorder
+from graphile_worker.testing.results import EventRecorder
 from support.working import MODES, PATIENCE, SCHEMA, Gate, Jobs, Workers, until, workers_of
 
 CANCELS = f"{SCHEMA}._private_py_cancels"

@@ -23,7 +23,7 @@ from chaos.roll_call import roll_call
 from chaos.server import ChaosServer
 from chaos.settings import DEFAULT, HOLDING, MODES, SHORT, Mode, Timing
 from chaos.watcher import Watcher
-from graphile_worker.recovery.held_batch_guard import FRESH
+from graphile_worker.recovery.held_batches import FRESH
 from support.working import SCHEMA, until
 
 ADDED_WITHIN = 300.0  # seconds, if a number of jobs is wanted

@@ -16,8 +16,7 @@ from graphile_worker.cli.live_view.feed import (
     Snapshot,
     error_of,
 )
-from graphile_worker.cli.live_view.render import render
-from graphile_worker.cli.live_view.state import ShownRate, ViewState
+from graphile_worker.cli.live_view.render import ShownRate, ViewState, render
 from graphile_worker.database.statements.inspection import JobCounts
 from graphile_worker.hooks import Hooks
 from graphile_worker.hooks.events import PoolCreated

@@ -10,9 +10,8 @@ import click
 import msgspec
 
 from graphile_worker.cli.main import COMMANDS, graphile_worker
-from graphile_worker.config.admin_options import AdminOptions
 from graphile_worker.config.process_options import ProcessOptions
-from graphile_worker.config.settings import known_settings
+from graphile_worker.config.settings import AdminOptions, known_settings
 from graphile_worker.values.options import LocalQueueOptions, RefetchDelayOptions, WorkerOptions
 
 DOCS = Path(__file__).parents[2] / "docs"

@@ -8,7 +8,7 @@ from typing import Any
 from graphile_worker import Completed, Failed, Hooks, Interrupted, Job, Outcome
 from graphile_worker.hooks import CallNext
 from graphile_worker.hooks.events import JobCompleted, JobInterrupted
-from graphile_worker.testing.recorder import EventRecorder
+from graphile_worker.testing.results import EventRecorder
 from support.working import PATIENCE, Gate, Jobs, Workers, headline, until
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from graphile_worker.errors import BatchFailureError
 from graphile_worker.hooks.events import JobErrored, JobSucceeded
-from graphile_worker.testing.recorder import EventRecorder
+from graphile_worker.testing.results import EventRecorder
 from support.working import Jobs, Workers, headline
 
 ITEMS = [{"a": 1}, {"a": 2}, {"a": 3}]

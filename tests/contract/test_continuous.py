@@ -25,7 +25,7 @@ from graphile_worker.hooks.events import (
     WorkerReleased,
     WorkerStopped,
 )
-from graphile_worker.testing.recorder import EventRecorder
+from graphile_worker.testing.results import EventRecorder
 from support.working import IN_ONE_MODE, PATIENCE, Gate, Jobs, Workers, headline, until, until_listening
 
 

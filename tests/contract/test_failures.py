@@ -7,7 +7,7 @@ from typing import Any
 
 from graphile_worker.errors.text import MAX_MESSAGE
 from graphile_worker.hooks.events import JobCompleted, JobErrored, JobFailed, JobSucceeded
-from graphile_worker.testing.recorder import EventRecorder
+from graphile_worker.testing.results import EventRecorder
 from support.working import IN_ONE_MODE, Jobs, Workers, headline
 
 

@@ -12,7 +12,7 @@ import pytest
 from graphile_worker import Events, FailJob, Hooks, Job, JobSpec, SkipJob, make_worker_utils
 from graphile_worker.errors import JobRefusedError
 from graphile_worker.hooks.events import Event, JobErrored, JobStarted, JobSucceeded
-from graphile_worker.testing.recorder import EventRecorder
+from graphile_worker.testing.results import EventRecorder
 from graphile_worker.values.outcome import Outcome
 from support.working import IN_ONE_MODE, PATIENCE, Jobs, Workers, headline
 

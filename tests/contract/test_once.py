@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from graphile_worker.testing.recorder import EventRecorder
+from graphile_worker.testing.results import EventRecorder
 from support.working import IN_ONE_MODE, SCHEMA, Gate, Jobs, Workers, headline, until
 
 

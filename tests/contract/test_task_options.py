@@ -6,7 +6,7 @@ from typing import Any
 
 from graphile_worker import JobHelpers, make_worker_utils, task
 from graphile_worker.hooks.events import JobErrored, JobFailed
-from graphile_worker.testing.recorder import EventRecorder
+from graphile_worker.testing.results import EventRecorder
 from support.cases import Cases
 from support.working import IN_ONE_MODE, SCHEMA, Gate, Jobs, Workers, headline
 

@@ -9,7 +9,7 @@ import pytest
 
 from graphile_worker.hooks.events import JobSucceeded, WorkerGetJobEmpty
 from graphile_worker.testing.fake_clock import FakeClock
-from graphile_worker.testing.recorder import EventRecorder
+from graphile_worker.testing.results import EventRecorder
 from support.working import IN_ONE_MODE, Jobs, Workers
 
 START = datetime(2021, 1, 1, 1, tzinfo=UTC)

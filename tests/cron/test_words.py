@@ -7,8 +7,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from graphile_worker.cron.preview import clock_changes
-from graphile_worker.cron.words import describe_pattern
+from graphile_worker.cron.preview import clock_changes, describe_pattern
 from support.cases import looped
 
 BERLIN = ZoneInfo("Europe/Berlin")

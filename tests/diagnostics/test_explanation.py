@@ -16,7 +16,7 @@ from graphile_worker.diagnostics.explanation.values import WORDS, ExplanationKin
 from graphile_worker.diagnostics.facts import Waiting
 from graphile_worker.diagnostics.finding import Thresholds
 from graphile_worker.diagnostics.waiting_checks import _ADVICE, check_waiting
-from graphile_worker.recovery.registry.blocked_loop import BlockedLoop
+from graphile_worker.recovery.registry.pool_state import BlockedLoop
 from graphile_worker.recovery.registry.workers import RunningJob, WorkerSummary, condition_of
 from graphile_worker.testing import make_job
 from graphile_worker.values.job import PAUSED_BY, Pause

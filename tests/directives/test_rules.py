@@ -32,7 +32,7 @@ from graphile_worker import (
 from graphile_worker.errors import JobCancelledError
 from graphile_worker.hooks import CallNext
 from graphile_worker.hooks.events import JobFailed
-from graphile_worker.testing.recorder import EventRecorder
+from graphile_worker.testing.results import EventRecorder
 from support.proxy import proxy_to
 from support.working import PATIENCE, SCHEMA, Jobs, Workers, headline, until
 

@@ -18,8 +18,7 @@ from executors.trees import EXECUTABLE, is_alive, pids
 from graphile_worker import make_worker_utils
 from graphile_worker.executors import ProcessExecutor
 from graphile_worker.tasks.executables import process_group
-from graphile_worker.tasks.executables.group_guard import guard
-from graphile_worker.tasks.executables.process_group import members
+from graphile_worker.tasks.executables.process_group import guard, members
 from support.command_line import clean_environment
 from support.programs import needed
 from support.worker_process import WorkerProcess
@@ -200,7 +199,7 @@ async def test_a_process_without_company_survives_the_early_end_of_its_job(
 
 PROGRAM = """
 import os, signal, subprocess, sys, time
-from graphile_worker.tasks.executables.group_guard import guard
+from graphile_worker.tasks.executables.process_group import guard
 
 def start():
     process = subprocess.Popen(["sleep", "3600"], start_new_session=True)

@@ -14,7 +14,7 @@ import pytest
 import graphile_worker
 from faults.scene import BRIEF, PATIENCE, Log, Ran
 from graphile_worker.hooks.events import PoolEvicted, WorkerLost
-from graphile_worker.testing.recorder import EventRecorder
+from graphile_worker.testing.results import EventRecorder
 from support.working import SCHEMA, Gate, Jobs, Workers, until
 
 PACKAGE = Path(graphile_worker.__file__).parent
@@ -30,7 +30,7 @@ MAY_READ_THE_WALL_CLOCK = {
     "diagnostics/explanation/facts.py": "says how long a job waits",
     "values/retry.py": "an example in a message",
     "values/deadlines.py": "an example in a message",
-    "cron/task_side.py": "the time of a payload that is only checked",
+    "cron/task_side.py": "the time of a payload that is only checked or shown",
     "metrics/minutes.py": "where a clock begins that does not jump",
     "metrics/database_reader.py": "says when the database was last read",
     "database/statements/pauses.py": "compares it with the end of a pause",
@@ -38,10 +38,9 @@ MAY_READ_THE_WALL_CLOCK = {
     "worker/run/outcomes.py": "turns the time that a task asked for into a delay",
     "database/statements/job_filter.py": "an example in a message",
     "contrib/django/admin.py": "the time at which jobs are to run",
-    "cron/definitions.py": "the time of a payload that is only shown",
     "recovery/heartbeat.py": "compares it with the server's clock, to be shown",
     "recovery/registry/pool_state.py": "compares it with the server's clock, to be shown",
-    "testing/job_factory.py": "the times of a made-up job",
+    "testing/jobs.py": "the times of a made-up job",
     "testing/scratch.py": "compares it with the age of files",
 }
 WALL_CLOCK = re.compile(r"\b(time\.time|time\.time_ns|datetime\.now|datetime\.utcnow)\(")

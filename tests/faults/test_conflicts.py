@@ -12,7 +12,7 @@ import pytest
 from faults.scene import BRIEF, PATIENCE, Log, Ran
 from graphile_worker import make_worker_utils
 from graphile_worker.hooks.events import WorkerGetJobError
-from graphile_worker.testing.recorder import EventRecorder
+from graphile_worker.testing.results import EventRecorder
 from support.working import MODES, SCHEMA, Gate, Jobs, Workers, terminate_workers, until
 
 JOBS = f"{SCHEMA}._private_jobs"

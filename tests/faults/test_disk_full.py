@@ -17,7 +17,7 @@ from faults.scene import BRIEF, PATIENCE, SETTINGS, Log, fresh_database, rate
 from graphile_worker.database.embedded import EmbeddedPostgres
 from graphile_worker.errors.text import MAX_MESSAGE
 from graphile_worker.hooks.events import JobErrored, WorkerGetJobError
-from graphile_worker.testing.recorder import EventRecorder
+from graphile_worker.testing.results import EventRecorder
 from support.programs import needed
 from support.working import Gate, Jobs, until, workers_of
 

@@ -26,7 +26,7 @@ from graphile_worker.database.connections.open import connect
 from graphile_worker.database.embedded import EmbeddedPostgres
 from graphile_worker.errors import ConnectionFailedError
 from graphile_worker.hooks.events import WorkerGetJobError
-from graphile_worker.testing.recorder import EventRecorder
+from graphile_worker.testing.results import EventRecorder
 from support.scratch import scratch_folder
 from support.working import Gate, Jobs, until, workers_of
 

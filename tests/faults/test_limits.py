@@ -11,7 +11,7 @@ import pytest
 
 from faults.scene import BRIEF, PATIENCE, Log, Ran, rate
 from graphile_worker.hooks.events import PoolListenError, WorkerGetJobError
-from graphile_worker.testing.recorder import EventRecorder
+from graphile_worker.testing.results import EventRecorder
 from support.working import Gate, Jobs, Workers, terminate_workers, until, workers_of
 
 ROLE = "limited_worker"

@@ -13,7 +13,7 @@ from faults.scene import BRIEF, PATIENCE, Log, Ran, rate
 from graphile_worker.database.migrations import migrate
 from graphile_worker.errors import SchemaMissingError, SchemaTooNewError
 from graphile_worker.hooks.events import PoolFatalError, PoolListenSuccess, WorkerGetJobError
-from graphile_worker.testing.recorder import EventRecorder
+from graphile_worker.testing.results import EventRecorder
 from graphile_worker.values.schema_name import SchemaName
 from graphile_worker.worker import shutdown
 from support.working import SCHEMA, SELDOM, Gate, Jobs, Workers, terminate_workers, until, until_listening
@@ -84,8 +84,8 @@ async def test_a_schema_that_is_replaced_at_one_stroke_does_not_mix_up_tasks_or_
     monkeypatch.setattr("graphile_worker.worker.control.watch.IDLE_INTERVAL", SELDOM)
     monkeypatch.setattr("graphile_worker.recovery.service.MAINTENANCE_AFTER", SELDOM)
     monkeypatch.setattr("graphile_worker.recovery.maintenance.unknown_tasks.FIRST_DELAY", SELDOM)
-    monkeypatch.setattr("graphile_worker.recovery.rust_heartbeat.HEARTBEAT_INTERVAL", SELDOM)
-    monkeypatch.setattr("graphile_worker.recovery.stale_locks.StaleLocks.start", lambda self: None)
+    monkeypatch.setattr("graphile_worker.recovery.heartbeat.HEARTBEAT_INTERVAL", SELDOM)
+    monkeypatch.setattr("graphile_worker.recovery.sweeper.StaleLocks.start", lambda self: None)
     gate = Gate()
     await jobs.add("wait")
     tasks = {"wait": gate, "note": ran}
@@ -115,8 +115,8 @@ async def test_a_fetch_that_waits_for_a_new_schema_does_not_mix_up_jobs(
     monkeypatch.setattr("graphile_worker.worker.control.watch.IDLE_INTERVAL", SELDOM)
     monkeypatch.setattr("graphile_worker.recovery.service.MAINTENANCE_AFTER", SELDOM)
     monkeypatch.setattr("graphile_worker.recovery.maintenance.unknown_tasks.FIRST_DELAY", SELDOM)
-    monkeypatch.setattr("graphile_worker.recovery.rust_heartbeat.HEARTBEAT_INTERVAL", SELDOM)
-    monkeypatch.setattr("graphile_worker.recovery.stale_locks.StaleLocks.start", lambda self: None)
+    monkeypatch.setattr("graphile_worker.recovery.heartbeat.HEARTBEAT_INTERVAL", SELDOM)
+    monkeypatch.setattr("graphile_worker.recovery.sweeper.StaleLocks.start", lambda self: None)
     gate = Gate()
     old = await jobs.add("wait", {"n": "old"})
     await workers.start({"wait": gate}, events=recorder.events, concurrency=2, **NO_BEATS)

@@ -14,7 +14,7 @@ import pytest
 from faults.scene import BRIEF, PATIENCE, FastClock, Log, Ran, fresh_database, rate, set_system, stop_server
 from graphile_worker.database.embedded import EmbeddedPostgres
 from graphile_worker.hooks.events import PoolListenError, WorkerGetJobError
-from graphile_worker.testing.recorder import EventRecorder
+from graphile_worker.testing.results import EventRecorder
 from support.working import Gate, Jobs, Workers, until, workers_of
 
 MINUTES = 4.0

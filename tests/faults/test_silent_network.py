@@ -19,8 +19,8 @@ from graphile_worker.database.connections import open as opening
 from graphile_worker.database.embedded import EmbeddedPostgres
 from graphile_worker.hooks.events import PoolListenError, PoolListenSuccess, WorkerGetJobError
 from graphile_worker.recovery.lease import Lease
-from graphile_worker.runner import connection_budget
-from graphile_worker.testing.recorder import EventRecorder
+from graphile_worker.runner import services
+from graphile_worker.testing.results import EventRecorder
 from graphile_worker.worker.fetch.listener import Listener
 from graphile_worker.worker.session import session
 from graphile_worker.worker.session.session import Sessions
@@ -218,7 +218,7 @@ async def test_recurring_jobs_go_on_after_a_connection_has_gone_silent(
     monkeypatch: pytest.MonkeyPatch,
     log: Log,
 ) -> None:
-    monkeypatch.setattr(connection_budget, "CRON_TIMEOUT", 1.0)
+    monkeypatch.setattr(services, "CRON_TIMEOUT", 1.0)
     async with proxy_to(database_url, short_folder) as (proxy, url):
         await workers.start(
             {"note": print},

@@ -13,7 +13,7 @@ from django.conf import settings
 
 from foreign.hostile_texts import ATTACK, cases, check_texts
 from graphile_worker import JobSpec, SyncWorkerUtils
-from graphile_worker.database.connections.blocking import run_blocking
+from graphile_worker.database.connections.bound import run_blocking
 from graphile_worker.database.connections.errors import sqlstate_of
 from graphile_worker.errors import InvalidArgumentError, SchemaMissingError
 

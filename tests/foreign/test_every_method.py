@@ -9,7 +9,7 @@ import pytest
 
 from foreign.places import EACH_ADAPTER, Place
 from graphile_worker import JobFilter, JobSpec, WorkerUtils
-from graphile_worker.database.connections.blocking import run_blocking
+from graphile_worker.database.connections.bound import run_blocking
 from graphile_worker.database.connections.connection import pause
 from graphile_worker.database.migrations import BREAKING_REVISIONS
 from graphile_worker.database.statements.inspection import JOB_ORDERS, JOB_STATES

@@ -18,7 +18,7 @@ from sqlalchemy.pool import NullPool
 
 from foreign.places import ASYNC_PLACES, url_of
 from graphile_worker import SyncWorkerUtils, WorkerUtils, make_worker_utils
-from graphile_worker.database.connections.blocking import run_blocking
+from graphile_worker.database.connections.bound import run_blocking
 from graphile_worker.database.connections.foreign import as_blocking_connection
 from graphile_worker.errors import InvalidArgumentError
 

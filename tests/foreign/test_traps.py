@@ -32,7 +32,7 @@ from foreign.places import (
     url_of,
 )
 from graphile_worker import JobSpec, SyncWorkerUtils, WorkerUtils
-from graphile_worker.database.connections.blocking import run_blocking
+from graphile_worker.database.connections.bound import run_blocking
 from graphile_worker.database.connections.foreign import as_blocking_connection, as_connection
 from graphile_worker.errors import SchemaMissingError
 

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from graphile_worker import WorkerUtils, make_worker_utils
-from graphile_worker.testing.recorder import EventRecorder
+from graphile_worker.testing.results import EventRecorder
 from support.held_load import Holding, never_slow
 from support.holding import HoldingWorker
 from support.working import Jobs, Workers

@@ -9,7 +9,7 @@ import pytest
 
 from graphile_worker import App, Hooks, task
 from graphile_worker.errors import ConfigError
-from graphile_worker.hooks.redaction import REDACTION_FAILED
+from graphile_worker.hooks.interceptors import REDACTION_FAILED
 from support.working import SCHEMA, Jobs, Workers
 
 HISTORY, ERRORS = f"{SCHEMA}._private_py_history", f"{SCHEMA}._private_py_errors"

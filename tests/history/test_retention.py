@@ -14,7 +14,7 @@ import pytest
 
 from graphile_worker import task
 from graphile_worker.database.sql import load
-from graphile_worker.history.partitions import add_partitions, drop_expired, is_partition_missing
+from graphile_worker.history.upkeep import add_partitions, drop_expired, is_partition_missing
 from graphile_worker.values.schema_name import SchemaName
 from support.cases import looped
 from support.working import PATIENCE, SCHEMA, Jobs, Workers, until

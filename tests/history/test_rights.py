@@ -13,7 +13,7 @@ import pytest
 from graphile_worker import WorkerUtils, make_worker_utils, task
 from graphile_worker.database.migrations import migrate
 from graphile_worker.errors import JobGoneError, SchemaMissingError
-from graphile_worker.history.partitions import add_partitions
+from graphile_worker.history.upkeep import add_partitions
 from graphile_worker.values.schema_name import SchemaName
 from support.cases import looped
 from support.server import DatabaseServer

@@ -11,10 +11,9 @@ import asyncpg
 import pytest
 
 from graphile_worker import Hooks, WorkerOptions, task
-from graphile_worker.history.partitions import drop_expired
-from graphile_worker.history.upkeep import MoveFailed, history_maintenance
+from graphile_worker.history.upkeep import MoveFailed, drop_expired, history_maintenance
 from graphile_worker.hooks.events import JobFailed
-from graphile_worker.testing.recorder import EventRecorder
+from graphile_worker.testing.results import EventRecorder
 from graphile_worker.values.retention import Retention, RetentionPolicy
 from graphile_worker.values.schema_name import SchemaName
 from support.working import MODES, SCHEMA, Jobs, Workers, headline, until

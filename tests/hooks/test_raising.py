@@ -19,7 +19,7 @@ from pydantic import BaseModel, model_serializer
 
 from graphile_worker import Events, Hooks, Job, JobHelpers, Retry, task
 from graphile_worker.hooks.events import Event, PoolFatalError
-from graphile_worker.testing.recorder import EventRecorder
+from graphile_worker.testing.results import EventRecorder
 from graphile_worker.values.clock import SystemClock
 from support.held_load import ARE_LEFT, ROUNDS, SMALL_LOAD, Holding, never_slow
 from support.trap import FAULTS, Trap, TrapWatcher

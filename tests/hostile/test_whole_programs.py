@@ -43,7 +43,7 @@ from graphile_worker.database.statements.maintenance import CLEANUP_TASKS
 from graphile_worker.errors import WorkerNotFoundError
 from graphile_worker.history.records import HistoryFilter
 from graphile_worker.testing.database import DatabaseServer
-from graphile_worker.testing.recorder import EventRecorder
+from graphile_worker.testing.results import EventRecorder
 from graphile_worker.testing.scratch import scratch_folder
 from graphile_worker.values.schema_name import SchemaName
 from hostile.exact_calls import Reader

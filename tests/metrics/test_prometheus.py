@@ -16,7 +16,7 @@ from graphile_worker.errors import ConfigError, JobRefusedError
 from graphile_worker.hooks.events import JobErrored, JobFailed, JobSnoozed, JobSucceeded, PoolJobsFetched
 from graphile_worker.metrics.catalogue import DATABASE_METRICS, WORKER_METRICS
 from graphile_worker.metrics.database_metrics import own_reader
-from graphile_worker.testing.recorder import EventRecorder
+from graphile_worker.testing.results import EventRecorder
 from graphile_worker.values.options import WorkerOptions
 from service.probes import values_in
 from support.working import Gate, Jobs, Workers, until

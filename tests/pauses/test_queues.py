@@ -13,8 +13,8 @@ from graphile_worker import JobSpec, WorkerUtils
 from graphile_worker.database.statements import pauses
 from graphile_worker.errors import InvalidArgumentError
 from graphile_worker.hooks.events import JobStarted, JobSucceeded, PoolPaused, PoolResumed
-from graphile_worker.recovery.stale_locks import reset_locked
-from graphile_worker.testing.recorder import EventRecorder
+from graphile_worker.recovery.sweeper import reset_locked
+from graphile_worker.testing.results import EventRecorder
 from graphile_worker.values.schema_name import SchemaName
 from support.working import PATIENCE, Gate, Jobs, Workers, until, until_listening
 

@@ -13,7 +13,7 @@ import pytest
 from graphile_worker import WorkerUtils, make_worker_utils, run_once
 from graphile_worker.errors import GraphileWorkerError, PermissionDeniedError
 from graphile_worker.hooks.events import JobSucceeded
-from graphile_worker.testing.recorder import EventRecorder
+from graphile_worker.testing.results import EventRecorder
 from support.server import DatabaseServer
 from support.working import SCHEMA, Jobs, Workers, until
 

@@ -12,7 +12,7 @@ import pytest
 from graphile_worker import JobSpec, Pause, WorkerUtils, task
 from graphile_worker.errors import InvalidArgumentError
 from graphile_worker.hooks.events import JobStarted, JobSucceeded, PoolPaused, PoolResumed
-from graphile_worker.testing.recorder import EventRecorder
+from graphile_worker.testing.results import EventRecorder
 from support.cases import Cases
 from support.working import Gate, Jobs, Workers, until, until_listening
 

@@ -16,7 +16,7 @@ import pytest
 
 from graphile_worker.client import WorkerUtils
 from graphile_worker.hooks.events import PoolEvicted
-from graphile_worker.testing.recorder import EventRecorder
+from graphile_worker.testing.results import EventRecorder
 from recovery.dead import QUICK, QUICK_ENVIRONMENT, Graveyard
 from recovery.history import History
 from support.pgbouncer import pgbouncer_to

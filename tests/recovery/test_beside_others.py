@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from graphile_worker.recovery.stale_locks import reset_locked
+from graphile_worker.recovery.sweeper import reset_locked
 from graphile_worker.testing.fake_clock import FakeClock
 from graphile_worker.values.schema_name import SchemaName
 from recovery.dead import Graveyard

@@ -17,7 +17,7 @@ from graphile_worker.database.statements.fetch import get_jobs, register_tasks
 from graphile_worker.errors import WorkerStoppedError
 from graphile_worker.hooks.events import JobCompleted, JobInterrupted, PoolEvicted
 from graphile_worker.recovery.lease import Lease
-from graphile_worker.testing.recorder import EventRecorder
+from graphile_worker.testing.results import EventRecorder
 from graphile_worker.values.clock import uptime
 from graphile_worker.values.job import Job
 from graphile_worker.values.schema_name import SchemaName

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from graphile_worker.recovery.held_batch_guard import _runs_here
-from graphile_worker.testing.recorder import EventRecorder
+from graphile_worker.recovery.held_batches import _runs_here
+from graphile_worker.testing.results import EventRecorder
 from recovery.dead import QUICK, QUICK_ENVIRONMENT, Graveyard
 from support.held_load import LOAD, Holding, never_slow
 from support.worker_process import Start, WorkerProcess

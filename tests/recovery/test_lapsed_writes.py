@@ -12,7 +12,7 @@ import pytest
 
 from faults.scene import BRIEF
 from graphile_worker.hooks.events import JobCompleted, JobInterrupted, PoolEvicted
-from graphile_worker.testing.recorder import EventRecorder
+from graphile_worker.testing.results import EventRecorder
 from support.proxy import Proxy, proxy_to
 from support.working import SCHEMA, Gate, Jobs, Workers, until
 

@@ -20,8 +20,8 @@ from graphile_worker.database.statements.write import return_jobs, write
 from graphile_worker.database.statements.write_plan import Outcomes, WritePlanner
 from graphile_worker.recovery.maintenance.cancelled_jobs import end_leftover_jobs
 from graphile_worker.recovery.orphaned_jobs import reclaim_jobs, renew_locks
-from graphile_worker.recovery.stale_locks import reset_locked
 from graphile_worker.recovery.sweep import Sweep
+from graphile_worker.recovery.sweeper import reset_locked
 from graphile_worker.values.retention import Retention, RetentionPolicy
 from graphile_worker.values.schema_name import SchemaName
 from recovery.dead import Graveyard

@@ -9,9 +9,9 @@ import pytest
 
 from graphile_worker import Events
 from graphile_worker.hooks.events import ResetLockedFailure, ResetLockedStarted, ResetLockedSuccess
-from graphile_worker.recovery.stale_locks import StaleLocks
+from graphile_worker.recovery.sweeper import StaleLocks
 from graphile_worker.testing.fake_clock import FakeClock
-from graphile_worker.testing.recorder import EventRecorder
+from graphile_worker.testing.results import EventRecorder
 from graphile_worker.values.schema_name import SchemaName
 from support.working import PATIENCE, SCHEMA, Jobs, Workers
 

@@ -14,7 +14,7 @@ import pytest
 from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Metric
 
 from graphile_worker import Runner, run
-from graphile_worker.config.awaitable import AwaitableContext
+from graphile_worker.config.calls import AwaitableContext
 from graphile_worker.contrib.http import HttpPlugin
 from graphile_worker.errors import ConfigError
 from graphile_worker.process.reports import ReportingPlugin, WorkerProcesses

@@ -8,11 +8,10 @@ from typing import Any
 from graphile_worker import Hooks, Outcome
 from graphile_worker.tasks import JobHelpers
 from graphile_worker.tasks.helpers import current_helpers
-from graphile_worker.tasks.queue_names import QueueNames
 from graphile_worker.tasks.registry import build_registry
-from graphile_worker.tasks.services import WorkerServices
+from graphile_worker.tasks.services import QueueNames, WorkerServices
 from graphile_worker.tasks.threads import TaskThreads
-from graphile_worker.testing.job_factory import make_job
+from graphile_worker.testing.jobs import make_job
 from graphile_worker.values.job import Job
 from graphile_worker.values.outcome import Failed
 from graphile_worker.worker.run.execute import Executor, execute_around

@@ -13,7 +13,7 @@ import pytest
 
 from graphile_worker import Runner
 from graphile_worker.hooks.events import PoolJobsFetched
-from graphile_worker.testing.recorder import EventRecorder
+from graphile_worker.testing.results import EventRecorder
 from graphile_worker.values.options import MOST_HOLD
 from support.working import SCHEMA, SELDOM, Gate, Jobs, Workers, until
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncpg
 
-from graphile_worker.history.partitions import add_partitions
+from graphile_worker.history.upkeep import add_partitions
 from graphile_worker.values.options import WorkerOptions
 from graphile_worker.values.schema_name import SchemaName
 

@@ -15,8 +15,7 @@ from graphile_worker.client import make_worker_utils
 from graphile_worker.errors import ExtensionMissingError, JobInterruptedError
 from graphile_worker.tasks import AbortSignal, Extensions, JobHelpers, task
 from graphile_worker.tasks.call import call_task
-from graphile_worker.tasks.queue_names import QueueNames
-from graphile_worker.tasks.services import WorkerServices
+from graphile_worker.tasks.services import QueueNames, WorkerServices
 from graphile_worker.tasks.threads import TaskThreads
 from graphile_worker.values.spec import JobSpec
 from support.working import PATIENCE

@@ -11,8 +11,8 @@ import pytest
 
 from graphile_worker.database.statements.fetch import get_queue_names
 from graphile_worker.errors import GraphileWorkerError, InvalidArgumentError
-from graphile_worker.tasks import queue_names as module
-from graphile_worker.tasks.queue_names import QueueNames
+from graphile_worker.tasks import services as module
+from graphile_worker.tasks.services import QueueNames
 from graphile_worker.testing.fake_clock import FakeClock
 from graphile_worker.values.schema_name import SchemaName
 

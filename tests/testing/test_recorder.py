@@ -8,7 +8,7 @@ import pytest
 
 from graphile_worker import Events
 from graphile_worker.hooks.events import PoolCreated, PoolReleased, Stopped
-from graphile_worker.testing.recorder import EventRecorder
+from graphile_worker.testing.results import EventRecorder
 
 
 async def test_it_keeps_events_in_order_and_by_kind() -> None:

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from graphile_worker import WorkerUtils, make_worker_utils
-from graphile_worker.testing.recorder import EventRecorder
+from graphile_worker.testing.results import EventRecorder
 from support import held_load
 from support.held_load import Holding
 from support.working import Gate, Jobs, Workers

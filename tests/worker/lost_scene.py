@@ -14,7 +14,7 @@ from typing import Any
 
 from graphile_worker import JobHelpers, Runner, WorkerUtils
 from graphile_worker.hooks.events import JobCompleted
-from graphile_worker.testing.recorder import EventRecorder
+from graphile_worker.testing.results import EventRecorder
 from support.proxy import Proxy, proxy_to
 from support.working import SCHEMA, Gate, Jobs, Workers, until
 

@@ -12,7 +12,7 @@ import pytest
 
 from graphile_worker.database.connections.connection import Pool
 from graphile_worker.recovery.lease import Lease
-from graphile_worker.runner.connection_budget import ConnectionBudget
+from graphile_worker.runner.services import ConnectionBudget
 from graphile_worker.values.job import Job
 from graphile_worker.values.options import MOST_HOLD
 from graphile_worker.values.outcome import COMPLETED, Finished

@@ -11,7 +11,7 @@ import pytest
 from graphile_worker.hooks.events import JobSucceeded
 from graphile_worker.recovery.lease import Lease
 from graphile_worker.tasks.registry import build_registry
-from graphile_worker.testing.recorder import EventRecorder
+from graphile_worker.testing.results import EventRecorder
 from graphile_worker.worker.fetch.fetcher import Fetcher
 from graphile_worker.worker.session import watermarks
 from graphile_worker.worker.session.session import Sessions

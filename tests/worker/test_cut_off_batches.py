@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from graphile_worker.hooks.events import JobErrored, JobFailed, JobRecovered, WorkerRecovered
-from graphile_worker.testing.recorder import EventRecorder
+from graphile_worker.testing.results import EventRecorder
 from recovery.dead import Graveyard
 from support.working import SCHEMA, Gate, Jobs, Workers, until
 

@@ -15,7 +15,7 @@ from graphile_worker import Job, JobHelpers, Runner, Snooze
 from graphile_worker.errors import BatchFailureError, JobInterruptedError, JobTimeoutError
 from graphile_worker.hooks.events import JobErrored, JobFailed, JobInterrupted, JobSnoozed, JobSucceeded
 from graphile_worker.tasks import load_tasks
-from graphile_worker.testing.recorder import EventRecorder
+from graphile_worker.testing.results import EventRecorder
 from graphile_worker.values.outcome import Interrupted, Outcome
 from graphile_worker.worker.run import termination
 from graphile_worker.worker.run.outcomes import TAKEN_AWAY, EndReason, TimedOut

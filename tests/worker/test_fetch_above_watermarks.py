@@ -10,7 +10,7 @@ import pytest
 
 from graphile_worker.database.statements.fetch import MANY_PRIORITIES
 from graphile_worker.hooks.events import JobSucceeded
-from graphile_worker.testing.recorder import EventRecorder
+from graphile_worker.testing.results import EventRecorder
 from graphile_worker.worker.session import watermarks
 from graphile_worker.worker.session.watermarks import Watermarks, reach_of
 from support.working import SCHEMA, Gate, Jobs, Workers, until, until_listening

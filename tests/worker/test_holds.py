@@ -27,7 +27,7 @@ from graphile_worker.hooks.events import (
     PoolOutcomesWritten,
 )
 from graphile_worker.testing.fake_clock import FakeClock
-from graphile_worker.testing.recorder import EventRecorder
+from graphile_worker.testing.results import EventRecorder
 from graphile_worker.values.schema_name import SchemaName
 from graphile_worker.worker.fetch import fetcher
 from graphile_worker.worker.held import cursor

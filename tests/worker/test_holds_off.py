@@ -11,7 +11,7 @@ import asyncpg
 import pytest
 
 from graphile_worker import Lane, Limit, run_once, task
-from graphile_worker.testing.recorder import EventRecorder
+from graphile_worker.testing.results import EventRecorder
 from support.held_load import LOAD, Holding
 from support.working import Jobs
 

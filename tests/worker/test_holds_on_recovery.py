@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from graphile_worker.hooks import Hooks
-from graphile_worker.testing.recorder import EventRecorder
+from graphile_worker.testing.results import EventRecorder
 from support.held_load import LOAD, Holding
 from support.working import Jobs, Workers
 

@@ -10,7 +10,7 @@ import pytest
 
 from graphile_worker import WorkerUtils, run_once
 from graphile_worker.hooks.events import JobStarted, JobSucceeded
-from graphile_worker.testing.recorder import EventRecorder
+from graphile_worker.testing.results import EventRecorder
 from support.held_load import LOAD, Holding
 from support.working import SCHEMA, Gate, Jobs, Workers, until
 

@@ -11,7 +11,7 @@ from graphile_worker import App, Lane, task
 from graphile_worker.errors import ConfigError
 from graphile_worker.hooks.events import WorkerCreated
 from graphile_worker.tasks.registry import build_registry
-from graphile_worker.testing.recorder import EventRecorder
+from graphile_worker.testing.results import EventRecorder
 from graphile_worker.worker.plan import plan_lanes
 from support.working import MODES, Gate, Jobs, Workers, until
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from graphile_worker.hooks.events import JobSucceeded
-from graphile_worker.testing.recorder import EventRecorder
+from graphile_worker.testing.results import EventRecorder
 from support.working import SCHEMA, Jobs, Workers, until_listening
 
 SLOTS = 200

@@ -22,7 +22,7 @@ from graphile_worker.hooks.events import (
     PoolListenNotification,
 )
 from graphile_worker.testing.fake_clock import FakeClock
-from graphile_worker.testing.recorder import EventRecorder
+from graphile_worker.testing.results import EventRecorder
 from support.working import SELDOM, Gate, Jobs, Workers, until, until_listening
 
 

@@ -24,7 +24,7 @@ from graphile_worker.database.statements.maintenance import force_unlock_workers
 from graphile_worker.database.statements.manage_jobs import reschedule_jobs
 from graphile_worker.hooks.events import JobSucceeded
 from graphile_worker.recovery.orphaned_jobs import reclaim_jobs
-from graphile_worker.testing.recorder import EventRecorder
+from graphile_worker.testing.results import EventRecorder
 from graphile_worker.values.clock import SystemClock
 from graphile_worker.values.schema_name import SchemaName
 from graphile_worker.worker.session import watermarks

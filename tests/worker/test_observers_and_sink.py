@@ -16,7 +16,7 @@ from graphile_worker.hooks.events import (
     PoolFatalError,
     PoolReleased,
 )
-from graphile_worker.testing.recorder import EventRecorder
+from graphile_worker.testing.results import EventRecorder
 from support.working import SCHEMA, Jobs, Workers, headline, until
 
 

@@ -19,7 +19,7 @@ from graphile_worker.hooks.events import (
     PoolCreated,
     PoolOutcomesWritten,
 )
-from graphile_worker.testing.recorder import EventRecorder
+from graphile_worker.testing.results import EventRecorder
 from graphile_worker.values.outcome import Finished, failed
 from graphile_worker.worker.write.outcome_writer import OutcomeWriter
 from support.finished import a_job

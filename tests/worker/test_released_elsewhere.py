@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from graphile_worker.testing.recorder import EventRecorder
+from graphile_worker.testing.results import EventRecorder
 from support.held_load import Holding
 from support.working import Gate, Jobs, Workers, until, until_listening
 

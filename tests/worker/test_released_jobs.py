@@ -19,7 +19,7 @@ import pytest
 from graphile_worker import Job, JobHelpers, Runner, WorkerUtils
 from graphile_worker.database.connections.retry import Delays
 from graphile_worker.hooks.events import PoolEvicted, PoolJobsFetched, PoolJobsReturned
-from graphile_worker.recovery import blocked_batches
+from graphile_worker.recovery import held_batches
 from graphile_worker.recovery.orphaned_jobs import RECOVERED
 from graphile_worker.values.schema_name import SchemaName
 from support.held_load import LOAD, Holding
@@ -239,14 +239,14 @@ async def test_jobs_that_another_thread_locks_after_their_batch_was_lost_are_ret
     scene: Scene, database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The event loop is no longer blocked while that thread ends a batch for which others wait."""
-    monkeypatch.setattr(blocked_batches, "MOST_WAIT", "0")
-    monkeypatch.setattr(blocked_batches, "MOST_TIME", "0")
+    monkeypatch.setattr(held_batches, "MOST_WAIT", "0")
+    monkeypatch.setattr(held_batches, "MOST_TIME", "0")
     await scene.start()
     waiting = await scene.hold()
     pool = scene.runner._pool
     pool.allow_held_batches(after=SELDOM)
     await scene.delay_the_lock(waiting[-1])
-    batches = blocked_batches.BlockedBatches(SchemaName(SCHEMA), pool.id, pool.open_batches)
+    batches = held_batches.BlockedBatches(SchemaName(SCHEMA), pool.id, pool.open_batches)
     keeper, changer = await asyncpg.connect(database_url), await asyncpg.connect(database_url)
     try:
         change = f"update {SCHEMA}._private_jobs set priority = priority where id = $1"

@@ -11,7 +11,7 @@ import pytest
 from graphile_worker.database.migrations.state import SchemaState
 from graphile_worker.testing.fake_clock import FakeClock
 from graphile_worker.worker.context import BackgroundTasks
-from graphile_worker.worker.control.announcements import MIN_INTERVAL, SchemaWatch
+from graphile_worker.worker.control.watch import MIN_INTERVAL, SchemaWatch
 from support.pool_parts import RecordingOwner, pool_context
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from graphile_worker.hooks.events import JobCompleted, JobErrored, JobInterrupted, JobSucceeded
 from graphile_worker.testing.fake_clock import FakeClock
-from graphile_worker.testing.recorder import EventRecorder
+from graphile_worker.testing.results import EventRecorder
 from support.working import (
     MODES,
     PATIENCE,

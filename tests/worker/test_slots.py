@@ -10,7 +10,7 @@ import pytest
 
 from graphile_worker import Events
 from graphile_worker.hooks.events import PoolFatalError, WorkerFatalError, WorkerStopped
-from graphile_worker.testing.recorder import EventRecorder
+from graphile_worker.testing.results import EventRecorder
 from support.working import PATIENCE, Gate, Jobs, Workers, headline
 
 

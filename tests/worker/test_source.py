@@ -16,7 +16,7 @@ from graphile_worker.hooks.events import (
     PoolJobsReturned,
     PoolListenNotification,
 )
-from graphile_worker.testing.recorder import EventRecorder
+from graphile_worker.testing.results import EventRecorder
 from graphile_worker.worker.fetch import fetcher
 from graphile_worker.worker.session import watermarks
 from support.working import SCHEMA, Gate, Jobs, Workers, until, until_listening

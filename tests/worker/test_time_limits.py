@@ -22,7 +22,7 @@ from graphile_worker.errors import (
 )
 from graphile_worker.hooks import CallNext
 from graphile_worker.hooks.events import JobErrored, JobFailed, JobInterrupted, JobStarted, JobSucceeded
-from graphile_worker.testing.recorder import EventRecorder
+from graphile_worker.testing.results import EventRecorder
 from graphile_worker.values.deadlines import TimeLimit
 from graphile_worker.values.job import Job
 from graphile_worker.values.options import WorkerOptions

@@ -14,7 +14,7 @@ import pytest
 from graphile_worker import Events
 from graphile_worker.hooks.events import JobErrored, JobFailed, JobOutcomeDiscarded, JobSucceeded
 from graphile_worker.testing.database import DatabaseServer
-from graphile_worker.testing.recorder import EventRecorder
+from graphile_worker.testing.results import EventRecorder
 from support.working import SCHEMA, Gate, Jobs, Workers, headline, terminate_workers, until, workers_of
 
 GOOD = 300

@@ -12,7 +12,7 @@ import pytest
 from graphile_worker import Hooks
 from graphile_worker.errors.text import MAX_MESSAGE
 from graphile_worker.hooks.events import JobErrored, JobSucceeded
-from graphile_worker.testing.recorder import EventRecorder
+from graphile_worker.testing.results import EventRecorder
 from graphile_worker.values.outcome import Finished, failed
 from graphile_worker.worker.write import unwritten
 from graphile_worker.worker.write.unwritten import MAX_WRITE_BYTES, write_size

@@ -8,7 +8,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from starlette.types import ASGIApp
 
-from ..config.admin_options import AdminOptions
+from ..config.settings import AdminOptions
 from ..errors import ConfigError
 from .app import AdminApp
 from .auth import SignIn

@@ -3,7 +3,6 @@
 `runner` and what is above it import this package. Start in `application`.
 """
 
-from .application import App
-from .load import as_app, load_app
+from .application import App, as_app, load_app
 
 __all__ = ["App", "as_app", "load_app"]

@@ -38,10 +38,10 @@ COMMANDS = {
     "exporter": "exporter:exporter_command",
     "fail": "jobs:fail_command",
     "force-unlock": "cleanup:force_unlock_command",
-    "health": "health:health_command",
+    "health": "doctor:health_command",
     "history": "history:history_command",
     "init": "init:init_command",
-    "limits": "limits:limits_command",
+    "limits": "pause:limits_command",
     "list": "jobs:list_command",
     "migrate": "cleanup:migrate_command",
     "pause": "pause:pause_command",
@@ -56,7 +56,7 @@ COMMANDS = {
     "stats": "stats:stats_command",
     "stop": "workers:stop_command",
     "sweep": "workers:sweep_command",
-    "width": "limits:width_command",
+    "width": "pause:width_command",
     "workers": "workers:workers_command",
 }
 """Sub-commands, each with its module in `commands` and its name there."""

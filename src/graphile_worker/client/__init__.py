@@ -7,7 +7,7 @@ The SQL is in `database/statements/`. The blocking client is written from the as
 
 from __future__ import annotations
 
-from ..config.awaitable import AwaitableContext
+from ..config.calls import AwaitableContext
 from .api import add_job_adhoc, make_worker_utils, run_migrations
 from .worker_utils import WorkerUtils
 

@@ -13,8 +13,7 @@ from datetime import timedelta
 from typing import Any, TypeVar, Unpack, overload
 from weakref import WeakSet
 
-from ..config.awaitable import AwaitableContext
-from ..config.calls import call_hooks, call_options
+from ..config.calls import AwaitableContext, call_hooks, call_options
 from ..database.connections.connection import AnyPool, Pool
 from ..database.connections.dsn import Dsn
 from ..database.connections.open import open_pool, resolve_connection

@@ -20,7 +20,7 @@ from contextlib import AbstractAsyncContextManager, contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakSet
 
-from ..config.awaitable import AwaitableContext
+from ..config.calls import AwaitableContext
 from ..database.connections.connection import Connection, Row
 from ..errors import ConnectionFailedError, GraphileWorkerError
 

@@ -2,14 +2,17 @@
 
 Calls with a connection of the caller, and those of a bound client, run in the caller's thread, without an
 event loop. All others run on the client's own thread.
+
+Following jobs from blocking code: on a connection of the caller, or through the client's own thread.
 """
 
 from __future__ import annotations
 
 import asyncio
 import inspect
+import time
 from collections.abc import Callable, Coroutine, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import aclosing, contextmanager
 from datetime import timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar, cast, overload
@@ -17,26 +20,29 @@ from weakref import finalize
 
 from msgspec.structs import astuple
 
-from ..database.connections.blocking import BlockingClock, run_blocking
-from ..database.connections.bound import BoundConnection, no_connection_to_lend
+from ..database.connections.bound import BlockingClock, BoundConnection, no_connection_to_lend, run_blocking
 from ..database.connections.connection import BlockingConnection
 from ..database.connections.foreign import as_blocking_connection
 from ..errors import ConfigError, InvalidArgumentError
+from ..history.progress import Progress
+from ..history.records import CurrentState
 from ..hooks import Hooks
 from ..values.job import Job
 from ..values.options import WorkerOptions
 from ..values.schema_name import SchemaName
 from ..values.spec import JobSpec
 from .background import Background
+from .following import WATCH_INTERVAL, id_of, read_current_states, result_of, seconds_of
 from .handle import JobHandle
+from .job_waiter import FIRST_POLL, LONGEST_POLL, POLL_GROWTH
 from .sync_handle import SyncJobHandle, SyncJobReference
 from .worker_utils import WorkerUtils
 
 if TYPE_CHECKING:
     from ..database.statements.bulk_changes import BulkOptions
-    from ..history.progress import Progress
     from .background import SyncConnection
     from .sync_handle import SyncJobFollower
+
 
 T = TypeVar("T")
 
@@ -75,7 +81,7 @@ class SyncClient:
         that are not given come from `options` if there is such an object, else from the environment and the
         configuration file.
         """
-        from .borrowing import bound_options
+        from .methods.base import bound_options
 
         chosen = bound_options(schema, use_local_time, options)
         return cls(chosen, hooks if hooks is not None else Hooks(), home=connection)
@@ -149,15 +155,11 @@ class SyncClient:
         every quarter of a second. A bound client looks up all jobs, on your connection: commit first.
         """
         if self._bound is not None:
-            from .sync_following import wait_here
-
             return wait_here(self._bound, job, timeout)
         return self._run(None, lambda utils: utils.wait_for(job, timeout=timeout), is_long=True)
 
     def watch(self, job: Job | int) -> Iterator[Progress]:
         """The progress that the task of a job reports, each time it changes, until the job ends."""
-        from .sync_following import watch_from_here, watch_in_background
-
         if self._background is None:
             yield from watch_from_here(self._client(None), job)
         else:
@@ -248,3 +250,54 @@ def refuse_coroutines(hooks: Hooks) -> None:
                 f"before_add: {interceptor.__qualname__} is a coroutine function; a blocking client takes "
                 "plain functions"
             )
+
+
+def wait_here(client: WorkerUtils, job: Job | int, timeout: float | timedelta | None) -> Any:
+    """Look the job up until it has ended; returns what its task returned."""
+    seconds = seconds_of(timeout)
+    end = None if seconds is None else time.monotonic() + seconds
+    interval = FIRST_POLL
+    while (current := run_blocking(_look(client, id_of(job)))).state == "pending":
+        left = interval if end is None else end - time.monotonic()
+        if left <= 0:
+            raise TimeoutError
+        time.sleep(min(interval, left))
+        interval = min(interval * POLL_GROWTH, LONGEST_POLL)
+    return result_of(current)
+
+
+async def _look(client: WorkerUtils, job_id: int) -> CurrentState:
+    async with client._connection(None) as session:
+        (current,) = await read_current_states(session, client.schema, [job_id])
+    return current
+
+
+def watch_from_here(client: WorkerUtils, job: Job | int) -> Iterator[Progress]:
+    """The reports of a job, each once, until it has ended."""
+    last: Progress | None = None
+    while not (status := run_blocking(client.get_job_status(job))).has_ended:
+        if status.progress is not None and status.progress != last:
+            last = status.progress
+            yield last
+        time.sleep(WATCH_INTERVAL)
+
+
+def watch_in_background(background: Background, job: Job | int) -> Iterator[Progress]:
+    """The same, with the client's own thread waiting for the end."""
+
+    async def begin(client: WorkerUtils) -> Any:
+        return client.watch(job)
+
+    async def next_report(_: WorkerUtils) -> Progress | None:
+        return await anext(reports, None)
+
+    async def end(_: WorkerUtils) -> None:
+        async with aclosing(reports):
+            pass
+
+    reports = background.run(begin)
+    try:
+        while (progress := background.run(next_report, is_long=True)) is not None:
+            yield progress
+    finally:
+        background.run(end)

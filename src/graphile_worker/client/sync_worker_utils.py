@@ -30,8 +30,7 @@ if TYPE_CHECKING:
     from ..recovery.sweep import SweepReport
     from ..values.job import Job, Pause
     from ..values.spec import JobOptions, JobSpec, PlainJobOptions, TaskLike
-    from .following import JobRecord, JobStatus
-    from .job_stacks import JobStack
+    from .following import JobRecord, JobStack, JobStatus
     from .sync_handle import SyncJobHandle
 
 P = TypeVar("P")

@@ -58,7 +58,7 @@ class WorkerUtils(
         It has no pool and needs no closing, so it can be made for each request. Options that are not given
         come from `options` if there is such an object, else from the environment and the configuration file.
         """
-        from .borrowing import bound_options
+        from .methods.base import bound_options
 
         chosen = bound_options(schema, use_local_time, options)
         return cls(

@@ -1,9 +1,15 @@
-"""The arguments of library calls: picks out the options, and refuses what the call does not take."""
+"""Library calls: their arguments, and results that can be awaited or entered.
+
+The arguments of library calls: picks out the options, and refuses what the call does not take.
+
+An awaitable context manager: `await` it, or enter it with `async with`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
-from typing import Any
+from collections.abc import Awaitable, Callable, Collection, Generator, Iterable, Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ..errors import ConfigError
 from ..hooks import Events, Hooks
@@ -75,3 +81,46 @@ def call_hooks(arguments: Mapping[str, Any]) -> Hooks:
     if events is not None:
         raise ConfigError("both events and hooks are set; give Hooks(events=...) alone")
     return hooks
+
+
+T = TypeVar("T")
+
+NOT_OPEN = "; it is not open yet: use `async with … as …`, or `await` it"
+
+
+class AwaitableContext(Generic[T]):
+    """What `run` and `make_worker_utils` return.
+
+    `x = await run(…)` leaves closing to the caller; `async with run(…) as x` closes at the end. Nothing
+    happens before that.
+    """
+
+    def __init__(self, open_: Callable[[], Awaitable[T]], close: Callable[[T], Awaitable[Any]]) -> None:
+        self._open = open_
+        self._close = close
+        self._opened: list[T] = []
+
+    if not TYPE_CHECKING:  # type checkers know the attributes and report any other name
+
+        def __getattr__(self, name: str) -> Any:
+            # Python itself looks for names with underscores in any object.
+            hint = "" if name.startswith("_") else NOT_OPEN
+            raise AttributeError(
+                f"{type(self).__name__!r} object has no attribute {name!r}{hint}", name=name, obj=self
+            )
+
+    def __await__(self) -> Generator[Any, Any, T]:
+        return self._open().__await__()
+
+    async def __aenter__(self) -> T:
+        opened = await self._open()
+        self._opened.append(opened)
+        return opened
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc_value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self._close(self._opened.pop())

@@ -15,10 +15,8 @@ from msgspec.structs import replace
 
 from ..errors import ConfigError
 from ..values.options import WorkerOptions
-from .admin_options import PREFIX as ADMIN
-from .admin_options import AdminOptions
 from .process_options import ProcessOptions
-from .settings import known_settings
+from .settings import ADMIN, AdminOptions, known_settings
 from .sources import Source, find_file, from_call, from_environment, from_file
 
 DEFAULT = "default"

@@ -1,7 +1,11 @@
-"""Every option that a file or the environment can set, by name and type, derived from the option classes.
+"""Every option that a file or the environment can set, those of the dashboard included.
+
+Every option that a file or the environment can set, by name and type, derived from the option classes.
 
 Nested options are written with dots: `local_queue.size`. A process that runs a worker has options of its own,
 which may be set in the same file. `run` and other calls ignore them there, and refuse them as arguments.
+
+The options of the command `graphile-worker admin`: the table [admin] of the configuration file.
 """
 
 from __future__ import annotations
@@ -13,10 +17,89 @@ from typing import Any
 
 import msgspec
 
+from ..errors import ConfigError
 from ..values.options import WorkerOptions
-from .admin_options import PREFIX as ADMIN
-from .admin_options import SECRETS, AdminOptions
 from .process_options import ProcessOptions
+
+AUTH_KINDS = ("password", "token", "header", "none")
+ROLES = ("viewer", "operator", "admin")
+ADMIN = "admin."
+SECRETS = frozenset({"databases", "metrics_token", "password", "proxy_secret", "secret", "tokens", "users"})
+"""Options that are never shown."""
+
+
+class AdminOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """Options of the dashboard, for `graphile-worker admin` and `graphile-worker dev`."""
+
+    listen: str = "127.0.0.1:5678"
+    """Address and port of the dashboard. Other machines reach it only if there are credentials."""
+    auth: str | None = None
+    """How people sign in: `password`, `token` (a one-time link), `header` or `none`."""
+    users: dict[str, str] = msgspec.field(default_factory=dict)
+    """Users: `ada = "operator:scrypt$…"`, as `graphile-worker admin hash` prints it."""
+    tokens: dict[str, str] = msgspec.field(default_factory=dict)
+    """API tokens: `ci = "viewer:sha256$…"`, as `graphile-worker admin token` prints it."""
+    password: str | None = None
+    """The password of the user `admin`, for the simple case; better in the environment than in a file."""
+    secret: str | None = None
+    """Signs sessions, so that they survive a restart; better in the environment than in a file."""
+    auth_header: str | None = None
+    """The header in which a trusted proxy names the user, such as `X-Forwarded-User`."""
+    auth_role: str = "viewer"
+    """The role of people whom the header names and `users` does not."""
+    trusted_proxies: list[str] = msgspec.field(default_factory=list)
+    """Addresses or networks of proxies whose forwarded headers are believed, such as `10.0.0.0/8`."""
+    proxy_secret: str | None = None
+    """A secret that the proxy sends as `X-Proxy-Secret`, where its address is not known."""
+    allowed_hosts: list[str] = msgspec.field(default_factory=list)
+    """Host names of the dashboard. The names of loopback are known."""
+    root_path: str = ""
+    """The path under which a proxy that strips it serves the dashboard, such as `/jobs`."""
+    read_only: bool = False
+    """Show everything, change nothing; PostgreSQL enforces it."""
+    environment: str | None = None
+    """The name of the environment, shown on every page: `production` in red."""
+    databases: dict[str, str] = msgspec.field(default_factory=dict)
+    """Several databases, by name. A parameter `schema` in the URL names the schema."""
+    redact: list[str] = msgspec.field(default_factory=list)
+    """Paths in payloads whose values are hidden, such as `card.number`, beside the usual names."""
+    job_links: dict[str, str] = msgspec.field(default_factory=dict)
+    """Links on the page of a job: `Logs = "https://logs.example/?q={job_id}"`."""
+    back_link: str | None = None
+    """An address that the dashboard links to as the way back."""
+    frame_ancestors: list[str] = msgspec.field(default_factory=list)
+    """Origins that may show the dashboard in a frame."""
+    metrics_token: str | None = None
+    """A bearer token that may read `/metrics` and nothing else."""
+    metrics_queues: list[str] = msgspec.field(default_factory=list)
+    """Names of queues with a value of their own in `/metrics`. By default all, if there are at most 50."""
+
+    def __post_init__(self) -> None:
+        split_address(self.listen)
+        if self.auth is not None and self.auth not in AUTH_KINDS:
+            raise ConfigError(f"admin.auth: expected {' or '.join(AUTH_KINDS)}, got {self.auth!r}")
+        if self.auth_role not in ROLES:
+            raise ConfigError(f"admin.auth_role: expected {' or '.join(ROLES)}, got {self.auth_role!r}")
+        if self.root_path and (not self.root_path.startswith("/") or self.root_path.endswith("/")):
+            raise ConfigError(f"admin.root_path: expected a path such as /jobs, got {self.root_path!r}")
+        for name in ("trusted_proxies", "allowed_hosts", "redact", "frame_ancestors", "metrics_queues"):
+            if not all(isinstance(each, str) and each for each in getattr(self, name)):
+                raise ConfigError(f"admin.{name}: expected a list of texts")
+        for name in ("users", "tokens", "databases", "job_links"):
+            if not all(isinstance(each, str) for each in getattr(self, name).values()):
+                raise ConfigError(f"admin.{name}: expected a text for each name")
+
+
+def split_address(text: str) -> tuple[str, int]:
+    """Host and port of `HOST:PORT`, `:PORT` or `PORT`; port 0 picks a free one."""
+    host, colon, port = text.rpartition(":")
+    if not colon and not port.isdecimal():
+        host, port = text, "5678"
+    host = host.removeprefix("[").removesuffix("]")
+    if not port.isdecimal() or int(port) > 65535:
+        raise ConfigError(f"admin.listen: expected HOST:PORT such as 127.0.0.1:5678, got {text!r}")
+    return host or "127.0.0.1", int(port)
+
 
 SIMPLE_KINDS = (bool, int, float, str, dict, list)
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, MutableMapping
 from typing import Any, Protocol, TypeAlias
 
 from ..client.sync_worker_utils import SyncWorkerUtils
-from ..database.connections.blocking import run_blocking
+from ..database.connections.bound import run_blocking
 from ..database.connections.errors import sqlstate_of
 from ..database.connections.foreign import as_blocking_connection
 from ..database.connections.sqlstates import JOBS_EXIST

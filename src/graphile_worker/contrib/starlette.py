@@ -16,7 +16,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from ..app.load import as_app
+from ..app.application import as_app
 from ..client import WorkerUtils, make_worker_utils
 from ..client.api import OBJECTS as CLIENT_OBJECTS
 from ..client.sync_api import make_sync_worker_utils

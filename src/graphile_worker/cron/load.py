@@ -17,8 +17,14 @@ from zoneinfo import ZoneInfo
 
 from ..errors import CrontabError, CrontabProblem, InvalidPayloadError
 from ..tasks.task import Task
-from .check import OptionFault, check_identifier, check_identifiers, checked_options, checked_payload
-from .crontab import parse_crontab
+from .crontab import (
+    OptionFault,
+    check_identifier,
+    check_identifiers,
+    checked_options,
+    checked_payload,
+    parse_crontab,
+)
 from .fields import FieldError, parse_pattern
 from .item import CronItem, ParsedCronItem, identifier_of
 from .matcher import FunctionMatcher, Matcher, PatternMatcher

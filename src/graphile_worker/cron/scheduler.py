@@ -53,7 +53,7 @@ from ..values.payload import encode
 from ..values.schema_name import SchemaName
 from ..values.spec import CronJob
 from ..values.text import duration
-from .check import check_identifiers
+from .crontab import check_identifiers
 from .due import (
     LONGEST_CATCH_UP,
     DueMinute,

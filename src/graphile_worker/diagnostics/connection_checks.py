@@ -12,7 +12,7 @@ from typing import Any
 
 from ..database.connections.connection import Connection
 from ..database.connections.errors import sqlstate_of
-from ..database.migrations.revisions import OLDEST_SERVER_VERSION
+from ..database.migrations.state import OLDEST_SERVER_VERSION
 from ..database.statements.control import ping
 from ..values.clock import Clock
 from ..values.schema_name import SchemaName

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Literal
 
 from ..database.migrations.own_functions import digest
-from ..database.migrations.revisions import FUNCTION_QUOTE
+from ..database.migrations.state import FUNCTION_QUOTE
 from ..database.sql import load
 from ..values.schema_name import SchemaName
 from .facts import FunctionFacts

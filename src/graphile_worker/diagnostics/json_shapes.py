@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from ..client.following import JobRecord
-    from ..client.job_stacks import JobStack
+    from ..client.following import JobRecord, JobStack
     from ..database.migrations.run import MigrationReport
     from ..database.statements.bulk_changes import BulkReport
     from ..database.statements.inspection import JobCounts, JobDetails, QueueSummary, Statistics

@@ -13,13 +13,13 @@ if TYPE_CHECKING:
     from .call import TaskExecutor as TaskExecutor
     from .call import TaskStack as TaskStack
     from .process import ProcessExecutor as ProcessExecutor
-    from .remote_helpers import RemoteHelpers as RemoteHelpers
+    from .run_call import RemoteHelpers as RemoteHelpers
 
 export_lazily(
     __name__,
     {
         "call": "TaskCall TaskExecutor TaskStack",
         "process": "ProcessExecutor",
-        "remote_helpers": "RemoteHelpers",
+        "run_call": "RemoteHelpers",
     },
 )

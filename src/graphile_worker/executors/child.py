@@ -22,8 +22,7 @@ from ..history.progress import ProgressReport
 from ..tasks.services import WorkerServices, job_logger
 from ..tasks.stacks import stack_of_task
 from ..values.lines import line
-from .child_connection import SharedCounters
-from .child_handle import memory_of
+from .child_handle import SharedCounters, memory_of
 from .messages import (
     RETURNED,
     Answer,
@@ -39,8 +38,7 @@ from .messages import (
     StartFailure,
     apply_levels,
 )
-from .remote_helpers import RemoteHelpers, remote_services
-from .run_call import Tasks, job_of, run_call
+from .run_call import RemoteHelpers, Tasks, job_of, remote_services, run_call
 from .worker_connection import WorkerConnection, die_with, end_company, end_now, one_line
 
 

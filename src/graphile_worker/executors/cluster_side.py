@@ -17,8 +17,7 @@ from ..history.progress import ProgressReport
 from ..tasks.stacks import TaskStack, stack_of_task
 from .child_handle import memory_of
 from .messages import CallMessage, ClusterNote, LogNote, MemoryNote, ProgressNote, SendingHandler, StartedNote
-from .remote_helpers import RemoteHelpers, remote_services
-from .run_call import Tasks, job_of, run_call
+from .run_call import RemoteHelpers, Tasks, job_of, remote_services, run_call
 
 Send = Callable[[ClusterNote], None]
 """Sends a note to the worker; from any thread."""

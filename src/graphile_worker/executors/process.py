@@ -13,8 +13,7 @@ from ..errors import ConfigError
 from ..recovery.registry.pool_state import ExecutorPlace
 from ..tasks.task import AnyTask
 from .call import TaskCall
-from .child_connection import search_path
-from .child_handle import Work, memory_of
+from .child_handle import Work, memory_of, search_path
 from .ending import checked_seconds, end_call, follow_worker, value_after_end
 from .location import where_is
 from .messages import Ask, Setup, levels

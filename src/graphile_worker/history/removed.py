@@ -18,12 +18,12 @@ from ..database.connections.encoding import teach_arrays
 from ..database.connections.errors import sqlstate_of
 from ..database.sql import load
 from ..errors.text import message_of
-from ..hooks.redaction import Redactor, redacted_json, redacted_text
+from ..hooks.interceptors import Redactor, redacted_json, redacted_text
 from ..values.job import Job
 from ..values.retention import Retention, RetentionPolicy, is_awaited
 from ..values.schema_name import SchemaName
-from .partitions import add_partitions, is_partition_missing
 from .records import FinishedState
+from .upkeep import add_partitions, is_partition_missing
 
 CANNOT_KEEP = (
     sqlstates.INSUFFICIENT_PRIVILEGE,

@@ -13,11 +13,12 @@ from .interceptors import (
     BeforeRun,
     CallNext,
     FailJob,
+    KeptPart,
     LeaveLocked,
     OnRecovery,
+    Redactor,
     SkipJob,
 )
-from .redaction import KeptPart, Redactor
 from .watchers import AddWatcher, RunWatcher
 
 __all__ = [

@@ -19,8 +19,18 @@ import msgspec
 from ..errors import PluginError
 from .emitter import Events, RunEvents
 from .faults import is_our_end, report
-from .interceptors import AfterRun, AroundRun, BeforeAdd, BeforeRun, OnRecovery, resolve
-from .redaction import KeptPart, Redactor, check_redactor, redacted
+from .interceptors import (
+    AfterRun,
+    AroundRun,
+    BeforeAdd,
+    BeforeRun,
+    KeptPart,
+    OnRecovery,
+    Redactor,
+    check_redactor,
+    redacted,
+    resolve,
+)
 from .watchers import AddWatcher, RunWatcher, WatchedAdd, check_run_watcher, check_watcher
 
 if TYPE_CHECKING:

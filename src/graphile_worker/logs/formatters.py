@@ -1,4 +1,6 @@
-"""TextFormatter and JsonFormatter: log records for people and for machines.
+"""Log records and outcomes as text.
+
+TextFormatter and JsonFormatter: log records for people and for machines.
 
 Text: `2026-11-15 15:16:46.634 INFO [worker] task send_email (job 7) completed in 2.1 ms`, in local time, with
 a traceback indented below. JSON: one object per line; `ts`, `level`, `logger`, `label`, `msg` and `pid` come
@@ -6,6 +8,8 @@ first, then the other fields of the record.
 
 Messages contain foreign text: payloads, server errors, output of programs. The text format escapes control
 characters, so that none reaches the terminal and a line break cannot forge a log line.
+
+Formatting for log lines: outcomes on one line, counts, and the fields of structured logs.
 """
 
 from __future__ import annotations
@@ -14,12 +18,15 @@ import logging
 import re
 import time
 from collections.abc import Callable
+from datetime import datetime
 from typing import Any
 
 import msgspec
 
-from ..errors.text import format_traceback
-from .job_context import ROOT, add_job_fields, add_trace_fields, is_own, with_job, without_job
+from ..errors.text import MAX_SUMMARY, format_traceback, message_of, summarize, type_name
+from ..hooks import events
+from ..values.text import count
+from .job_context import ROOT, add_job_fields, add_trace_fields, is_own, job_fields, with_job, without_job
 
 KEYS = {
     "event": "event",
@@ -184,3 +191,55 @@ def _label(record: logging.LogRecord) -> str:
         return str(label)
     name = record.name
     return (name.removeprefix(ROOT).lstrip(".") or "core") if is_own(name) else name
+
+
+def outcome_text(event: events.JobErrored | events.JobFailed) -> str:
+    """The error of a job on one line; for a batch job, the number of failed items and their errors."""
+    parts = event.batch_job_errors
+    if not parts:
+        return summarize(event.error)
+    shown, length = [], 0
+    for part in parts:
+        shown.append(summarize(part))
+        length += len(shown[-1])
+        if length > MAX_SUMMARY:
+            shown.append("…")
+            break
+    return f"{count(len(parts), 'item')} of the batch: {' | '.join(shown)}"
+
+
+def job_scope(event: events.JobEvent) -> dict[str, Any]:
+    """The fields that identify the event, the job, its pool and the slot."""
+    fields = job_fields(event.job, event.worker_id)
+    fields["event"] = event.name
+    return fields
+
+
+def pool_scope(event: events.PoolEvent | events.RecoveryEvent) -> dict[str, Any]:
+    """The fields that identify the event and the pool."""
+    return {"event": event.name, "pool_id": event.pool_id}
+
+
+def worker_scope(event: events.WorkerEvent) -> dict[str, Any]:
+    """The fields that identify the event and the slot."""
+    return {"event": event.name, "worker_id": event.worker_id}
+
+
+def error_fields(error: BaseException) -> dict[str, Any]:
+    """The fields of an error."""
+    return {"error": message_of(error), "error_type": type_name(error)}
+
+
+def failure_fields(event: events.JobErrored | events.JobFailed) -> dict[str, Any]:
+    """The fields of a failed attempt."""
+    return error_fields(event.error) | {"duration_ms": milliseconds(event.duration)}
+
+
+def milliseconds(seconds: float) -> float:
+    """Seconds as milliseconds, to the microsecond."""
+    return round(seconds * 1000, 3)
+
+
+def minute(time: datetime) -> str:
+    """A point in time to the minute."""
+    return f"{time:%Y-%m-%d %H:%M} UTC"

@@ -22,9 +22,7 @@ from ..hooks import Hooks, events
 from ..values.job import Pause
 from ..values.retry import JobDirective, back_off
 from ..values.text import count, duration
-from .formatters import running_pools
-from .job_context import job_fields
-from .log_words import (
+from .formatters import (
     error_fields,
     failure_fields,
     job_scope,
@@ -32,8 +30,10 @@ from .log_words import (
     minute,
     outcome_text,
     pool_scope,
+    running_pools,
     worker_scope,
 )
+from .job_context import job_fields
 
 OLD = timedelta(days=1)  # since the job was added; snoozing an older one is a warning
 

@@ -79,7 +79,7 @@ class Observer:
         if self._listening is None:
             await stopped.wait()
             return
-        from .http.answers import answer
+        from .http.plugin import answer
         from .http.server import HttpServer
 
         server = HttpServer(lambda request: answer(request, workers))

@@ -97,7 +97,7 @@ def _work(service: Service, make_servers: Callable[[], list[OpenPlugin]]) -> int
     servers = make_servers()
     plugins: list[Plugin] = [*servers]
     if service.http is not None:
-        from .http.answers import metrics_plugins
+        from .http.plugin import metrics_plugins
 
         plugins += metrics_plugins(of_database=service.options.database_metrics)
     if plugins:

@@ -1,4 +1,6 @@
-"""Heartbeat: proves to other workers that this pool is alive, until it is stopped.
+"""The heartbeat of a pool, for Python and for Rust workers.
+
+Heartbeat: proves to other workers that this pool is alive, until it is stopped.
 
 It holds an advisory lock on a connection of its own. A killed process loses the lock as soon as the server
 sees the connection close; a busy one keeps it. Behind a pooler a lock would not stay with us, so there the
@@ -7,6 +9,12 @@ reports what the pool runs, and what blocks its event loop, if that has changed.
 in a thread of its own it survives a task that blocks the worker's loop.
 
 Connections for heartbeats: one of the worker's own, or one of the caller's pool.
+
+Heartbeats for Rust workers, which recover the jobs of pools without a fresh row in their register.
+
+Our migration installs the register, so the row is there before the pool locks its first job, and before any
+Rust worker can look. Where our role may not create it, a Rust worker may do so at any time, so each heartbeat
+looks for it until then.
 """
 
 from __future__ import annotations
@@ -26,27 +34,116 @@ from ..database.connections.connection import Connection, Pool
 from ..database.connections.dsn import Dsn
 from ..database.connections.errors import explained, sqlstate_of
 from ..database.connections.open import connect
-from ..database.connections.retry import Backoff, Delays
+from ..database.connections.retry import Backoff, Delays, is_retryable
 from ..hooks.faults import is_our_end
 from ..values.clock import uptime
 from ..values.schema_name import SchemaName
-from .blocked_batches import BlockedBatches, OpenBatch
-from .registry.blocked_loop import BlockageReporter, LoopBlockage
-from .registry.pool_state import Description, GetPlaces, StateReporter, describe_worker
+from .held_batches import BlockedBatches, OpenBatch
+from .registry.pool_state import (
+    BlockageReporter,
+    Description,
+    GetPlaces,
+    LoopBlockage,
+    StateReporter,
+    describe_worker,
+)
 from .registry.workers import (
     JobReport,
     Liveness,
     Registration,
+    deregister_rust_workers,
     deregister_worker,
     end_old_session,
     is_direct,
     lock_worker,
+    may_use_rust_workers,
     register_worker,
     send_heartbeat,
+    send_rust_heartbeat,
     tune_heartbeat_session,
     unlock_worker,
 )
-from .rust_heartbeat import RustHeartbeat
+
+HEARTBEAT_INTERVAL = 20.0  # seconds at most; the Rust port expects one every 30
+MAY_TAKE = "Rust workers with recovery may take jobs that this worker runs"
+GONE = (sqlstates.UNDEFINED_TABLE, sqlstates.INVALID_SCHEMA_NAME)
+
+logger = logging.getLogger("graphile_worker.recovery")
+
+
+class RustHeartbeat:
+    """One pool's row in the Rust port's table of workers."""
+
+    def __init__(
+        self,
+        schema: SchemaName,
+        pool_id: str,
+        pid: int,
+        *,
+        interval: float,
+        timeout: float,
+        has_table: bool = False,
+    ) -> None:
+        """`interval`: that of the pool's own heartbeats. `has_table`: whether the table is known to exist."""
+        self._schema = schema
+        self._pool_id = pool_id
+        self._pid = pid
+        self._interval = min(interval, HEARTBEAT_INTERVAL)
+        self._timeout = timeout
+        self._has_table = has_table
+        self._next_heartbeat = 0.0
+        self._is_registered = False
+        self._has_warned = False
+
+    @property
+    def due_in(self) -> float | None:
+        """Seconds until the next heartbeat is due; None while there is no table."""
+        return max(0.0, self._next_heartbeat - uptime()) if self._has_table else None
+
+    def forget(self) -> None:
+        """The row may be gone; the next heartbeat is due at once."""
+        self._next_heartbeat = 0.0
+
+    async def send_if_due(self, connection: Connection) -> None:
+        """Write a heartbeat if one is due and the table exists."""
+        now = uptime()
+        try:
+            if not self._has_table:
+                self._has_table = await self._look(connection)
+            if self._has_table and now >= self._next_heartbeat:
+                await send_rust_heartbeat(
+                    connection, self._schema, self._pool_id, self._pid, timeout=self._timeout
+                )
+                self._is_registered = True
+                self._has_warned = False
+                self._next_heartbeat = now + self._interval
+        except Exception as error:
+            if sqlstate_of(error) is None or is_retryable(error):
+                raise  # about the connection, not about the table
+            self._has_table = False
+            self._next_heartbeat = 0.0
+            if sqlstate_of(error) not in GONE:
+                self._warn(str(error))
+
+    async def _look(self, connection: Connection) -> bool:
+        async with asyncio.timeout(self._timeout):
+            may_use = await may_use_rust_workers(connection, self._schema)
+        if may_use is False:
+            table = f"{self._schema.quoted}._private_workers"
+            self._warn(f"this role may not write to their table; grant all on {table} to it")
+        return bool(may_use)
+
+    def _warn(self, reason: str) -> None:
+        if not self._has_warned:
+            self._has_warned = True
+            logger.warning("cannot send heartbeats to Rust workers: %s; %s", reason, MAY_TAKE)
+
+    async def deregister(self, connection: Connection) -> None:
+        """Remove the row of a pool that has ended."""
+        if self._is_registered:
+            self._is_registered = False
+            await deregister_rust_workers(connection, self._schema, [self._pool_id])
+
 
 CONNECT_TIMEOUT = 5.0  # seconds
 CLOSE_TIMEOUT = 2.0
@@ -100,8 +197,6 @@ UNAVAILABLE = (
     sqlstates.INVALID_SCHEMA_NAME,
     sqlstates.INSUFFICIENT_PRIVILEGE,
 )
-
-logger = logging.getLogger("graphile_worker.recovery")
 
 
 class Heartbeat:

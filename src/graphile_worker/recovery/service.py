@@ -32,17 +32,14 @@ from ..values.job import Job
 from ..values.options import SMALLEST_POOL_FOR_RECOVERY, WorkerOptions
 from ..values.outcome import FailureHandler
 from ..values.retention import RetentionPolicy
-from .blocked_batches import OpenBatch
-from .heartbeat import UNAVAILABLE, Heartbeat, from_dsn, from_pool
-from .held_batch_guard import PROVEN_AFTER, HoldGuard
+from .heartbeat import UNAVAILABLE, Heartbeat, RustHeartbeat, from_dsn, from_pool
+from .held_batches import PROVEN_AFTER, HoldGuard, OpenBatch
 from .lease import Lease
 from .maintenance.tasks import Maintenance, MaintenanceTask
 from .maintenance.unknown_tasks import UnknownTasks
 from .orphaned_jobs import note_rerun, renew_locks
-from .registry.blocked_loop import LoopBlockage
-from .registry.pool_state import Description, GetPlaces, describe_worker
+from .registry.pool_state import Description, GetPlaces, LoopBlockage, describe_worker
 from .registry.workers import JobReport, Registration, deregister_worker, register_worker
-from .rust_heartbeat import RustHeartbeat
 from .sweep import StatementRunner
 from .sweeper import Periodic, Sweeper
 

@@ -6,7 +6,7 @@ import asyncio
 import signal
 from typing import TYPE_CHECKING, Unpack
 
-from ..config.awaitable import AwaitableContext
+from ..config.calls import AwaitableContext
 from .build import WorkerBuilder
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from ..errors import ConfigError
 from ..hooks import Events, Plugin, WorkerContext
 from ..hooks.faults import GuardedClock
 from ..logs.log_plugin import LogPlugin
-from ..tasks.executables.group_guard import guard
+from ..tasks.executables.process_group import guard
 from ..tasks.injection import check_extensions
 from ..tasks.registry import TaskRegistry, build_registry
 from ..tasks.services import Extensions, Overrides, overrides_of
@@ -45,14 +45,14 @@ if TYPE_CHECKING:
     from ..recovery.maintenance.tasks import MaintenanceTask
     from ..recovery.registry.pool_state import Description
     from ..recovery.service import Recovery
-    from ..recovery.stale_locks import StaleLocks
+    from ..recovery.sweeper import StaleLocks
     from ..tasks.task import AnyTask
     from ..values.outcome import FailureHandler
     from ..worker.plan import FlagSource
     from ..worker.pool import WorkerPool
     from .arguments import RunArguments, RunOnceArguments
-    from .connection_budget import ConnectionBudget
     from .executors import RunExecutors
+    from .services import ConnectionBudget
 
 CLOSE_WITHIN = 5.0  # seconds for tasks to return the connections they still hold
 OBJECTS = (
@@ -307,7 +307,7 @@ class WorkerBuilder:
         )
         if not own:
             return found
-        from ..cron.check import check_identifiers
+        from ..cron.crontab import check_identifiers
 
         check_identifiers([*own, *found])
         return [*own, *found]
@@ -332,7 +332,7 @@ class WorkerBuilder:
 
     @cached_property
     def _connection_budget(self) -> ConnectionBudget:
-        from .connection_budget import ConnectionBudget
+        from .services import ConnectionBudget
 
         return ConnectionBudget(
             self.database,
@@ -458,7 +458,7 @@ class WorkerBuilder:
         ]
         schedules: Sequence[ScheduleDefinition] = ()
         if self.cron_items:
-            from ..cron.definitions import schedule_definitions
+            from ..cron.task_side import schedule_definitions
 
             schedules = schedule_definitions(self.cron_items, self.tasks)
         from ..tasks.payload_schema import description_of
@@ -520,7 +520,7 @@ class WorkerBuilder:
         )
 
     def make_stale_locks(self, pool_id: str) -> StaleLocks:
-        from ..recovery.stale_locks import StaleLocks
+        from ..recovery.sweeper import StaleLocks
 
         options = self.options
         return StaleLocks(
@@ -551,7 +551,7 @@ class WorkerBuilder:
 def _app_of(arguments: RunArguments | RunOnceArguments) -> App | None:
     if (app := arguments.get("app")) is None:
         return None
-    from ..app.load import as_app
+    from ..app.application import as_app
 
     return as_app(app)
 

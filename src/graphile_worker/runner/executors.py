@@ -10,8 +10,7 @@ from importlib import import_module
 from typing import Any
 
 from ..errors import ConfigError
-from ..executors.bind import bind_tasks, tasks_of_executors
-from ..executors.call import TaskExecutor
+from ..executors.call import TaskExecutor, bind_tasks, tasks_of_executors
 from ..executors.process import ProcessExecutor, processor_count
 from ..hooks.hooks import Carrier
 from ..recovery.registry.pool_state import ExecutorPlace

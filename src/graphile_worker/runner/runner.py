@@ -13,7 +13,7 @@ from ..database.connections.errors import translate_errors
 from ..errors import WorkerStoppedError
 from ..hooks import Events
 from ..hooks.events import Stopped
-from ..recovery.stale_locks import StaleLocks
+from ..recovery.sweeper import StaleLocks
 from ..values.job import Job
 from ..values.spec import JobOptions, JobSpec, PlainJobOptions, TaskLike
 from ..worker.pool import WorkerPool

@@ -5,12 +5,11 @@
 """
 
 from .abort_signal import AbortSignal
-from .helpers import JobHelpers, get_current_helpers, get_current_job
+from .helpers import JobHelpers, SyncHelpers, get_current_helpers, get_current_job
 from .injection import Depends
 from .loading.load import load_tasks
 from .registry import TaskList, TaskRegistry
 from .services import Extensions
-from .sync_helpers import SyncHelpers
 from .task import Task, TaskOptions
 
 # isort: split

@@ -1,9 +1,15 @@
-"""JobHelpers: the second argument of a task. Code that the task calls gets it by `get_current_helpers()`.
+"""The helpers of a task, asynchronous and blocking, and its logger.
+
+JobHelpers: the second argument of a task. Code that the task calls gets it by `get_current_helpers()`.
 
 One is made per job on the hot path, so it holds the job, the slot's id and a reference to what all jobs
 share; everything else is built on first use.
 
 JobLogger: the logger of a task; every record carries the worker, the task and the job.
+
+SyncHelpers: the helpers for tasks that are plain functions and run in a thread.
+
+Each call is passed to the worker's event loop and blocks the thread, not the worker, until it has a result.
 """
 
 from __future__ import annotations
@@ -11,11 +17,11 @@ from __future__ import annotations
 import asyncio
 import copy
 import logging
-from collections.abc import Awaitable, Iterable, Mapping, MutableMapping, Sequence
+from collections.abc import Awaitable, Coroutine, Iterable, Mapping, MutableMapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from contextvars import ContextVar
 from threading import Lock
-from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, Unpack, overload
 
 import msgspec
 
@@ -27,7 +33,79 @@ from ..values.job import current_helpers as any_helpers
 from ..values.spec import JobOptions, JobSpec, TaskLike
 from .abort_signal import AbortSignal
 from .services import Extensions, WorkerServices
-from .sync_helpers import SyncHelpers
+
+T = TypeVar("T")
+P = TypeVar("P")
+
+
+class _AsyncHelpers(Protocol):
+    """The asynchronous methods that have a blocking form."""
+
+    async def add_job(self, task: Any, payload: Any = None, **options: Unpack[JobOptions]) -> Job: ...
+
+    async def add_jobs(self, specs: Iterable[JobSpec], *, return_jobs: bool = True) -> list[Job]: ...
+
+    async def query(self, sql: str, *args: Any) -> Sequence[Row]: ...
+
+    async def get_queue_name(self, queue_id: int | None = None) -> str | None: ...
+
+    async def progress(
+        self, share: float | None = None, note: str | None = None, *, data: object = None
+    ) -> None: ...
+
+
+class SyncHelpers:
+    """Blocking forms of the asynchronous helpers."""
+
+    __slots__ = ("_helpers", "_loop")
+
+    def __init__(self, helpers: _AsyncHelpers, loop: asyncio.AbstractEventLoop) -> None:
+        self._helpers = helpers
+        self._loop = loop
+
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Run any coroutine on the worker's loop and wait for its result."""
+        if asyncio._get_running_loop() is self._loop:
+            coroutine.close()
+            raise RuntimeError(
+                "helpers.sync blocks, so it must not be used in an async task: there, await the method of "
+                "the same name on helpers itself"
+            )
+        try:
+            future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        except RuntimeError:  # the loop is closed
+            coroutine.close()
+            raise
+        return future.result()
+
+    @overload
+    def add_job(self, task: TaskLike[P], payload: P, **options: Unpack[JobOptions]) -> Job: ...
+    @overload
+    def add_job(
+        self, task: str | TaskLike[None], payload: object = None, **options: Unpack[JobOptions]
+    ) -> Job: ...
+    @overload
+    def add_job(self, spec: JobSpec, /) -> Job: ...
+    def add_job(self, task: Any, payload: Any = None, **options: Unpack[JobOptions]) -> Job:
+        """Add a job, on a connection of the worker."""
+        return self.run(self._helpers.add_job(task, payload, **options))
+
+    def add_jobs(self, specs: Iterable[JobSpec], *, return_jobs: bool = True) -> list[Job]:
+        """Add many jobs in one transaction; the result is in the order of the specs."""
+        return self.run(self._helpers.add_jobs(specs, return_jobs=return_jobs))
+
+    def query(self, sql: str, *args: Any) -> Sequence[Row]:
+        """Run one statement with `$1` parameters on a connection of the worker's pool; its rows."""
+        return self.run(self._helpers.query(sql, *args))
+
+    def get_queue_name(self, queue_id: int | None = None) -> str | None:
+        """The name of this job's queue, or of the queue with this id."""
+        return self.run(self._helpers.get_queue_name(queue_id))
+
+    def progress(self, share: float | None = None, note: str | None = None, *, data: object = None) -> None:
+        """Report how far the task is."""
+        self.run(self._helpers.progress(share, note, data=data))
+
 
 if TYPE_CHECKING:
     _Adapter = logging.LoggerAdapter[logging.Logger]
@@ -96,9 +174,6 @@ def with_prefix(job: Job, msg: object, args: tuple[object, ...]) -> tuple[str, t
         text, args = "%s", (msg,)
     return f"{PREFIX}{text}", (job.task_identifier, job.id, *args)
 
-
-T = TypeVar("T")
-P = TypeVar("P")
 
 current_helpers: ContextVar[JobHelpers] = any_helpers
 """The helpers of the job that runs in this context; set for coroutines and for threads."""

@@ -20,8 +20,16 @@ from ..values.deadlines import TimeLimit
 from ..values.payload import EMPTY, decode_plain, decoder_for, encode, types_that_fit, without_trace
 from ..values.payload import MARK as TRACE_MARK
 from ..values.retry import Retry
-from ..values.spec import MAX_IDENTIFIER_LENGTH, JobKeyMode, JobOptions, JobSpec, TaskLike, check_name
-from ..values.unique import Unique, check_unique
+from ..values.spec import (
+    MAX_IDENTIFIER_LENGTH,
+    JobKeyMode,
+    JobOptions,
+    JobSpec,
+    TaskLike,
+    Unique,
+    check_name,
+    check_unique,
+)
 from .helpers import JobHelpers
 from .injection import Injection
 from .options import (

@@ -12,10 +12,10 @@ from ..values.imports import export_lazily
 if TYPE_CHECKING:
     from .database import DatabaseServer as DatabaseServer
     from .fake_clock import FakeClock as FakeClock
-    from .job_factory import make_job as make_job
     from .jobs import AddedJobs as AddedJobs
     from .jobs import RunJobs as RunJobs
-    from .recorder import EventRecorder as EventRecorder
+    from .jobs import make_job as make_job
+    from .results import EventRecorder as EventRecorder
     from .results import JobRun as JobRun
     from .results import JobsRun as JobsRun
     from .results import UnknownTask as UnknownTask
@@ -26,10 +26,8 @@ export_lazily(
     {
         "database": "DatabaseServer",
         "fake_clock": "FakeClock",
-        "job_factory": "make_job",
-        "jobs": "AddedJobs RunJobs",
-        "recorder": "EventRecorder",
-        "results": "JobRun JobsRun UnknownTask",
+        "jobs": "AddedJobs RunJobs make_job",
+        "results": "EventRecorder JobRun JobsRun UnknownTask",
         "scratch": "scratch_server",
     },
 )

@@ -1,13 +1,20 @@
-"""RunJobs and AddedJobs: run the jobs in the queue of a test, or list them."""
+"""Jobs in tests: running those in the queue, listing them, making one without a database.
+
+RunJobs and AddedJobs: run the jobs in the queue of a test, or list them.
+
+A Job without a database, for tests of functions that take one.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Unpack
+
+import msgspec
 
 from ..app import App, as_app
 from ..app.application import Lifespan, tasks_of
@@ -15,7 +22,7 @@ from ..app.lifespan import entered
 from ..client import WorkerUtils
 from ..config import combine
 from ..config.calls import check_names
-from ..cron.check import check_identifiers
+from ..cron.crontab import check_identifiers
 from ..cron.load import collect_cron_items
 from ..database.connections.connection import Pool, UserConnection
 from ..database.connections.open import close_pool, open_pool
@@ -30,16 +37,17 @@ from ..tasks.registry import TaskList, TaskRegistry, build_registry
 from ..values.clock import SystemClock
 from ..values.job import Job
 from ..values.options import WorkerOptions
+from ..values.payload import encode
 from ..values.schema_name import SchemaName
 from ..values.text import similar_names
 from ..worker.plan import FlagSource
-from .fake_clock import FakeClock
+from .fake_clock import ClockSchedule, FakeClock
 from .results import JobsRun, Observed, UnknownTask, identifier_of
-from .schedule import ClockSchedule
 
 if TYPE_CHECKING:
     from ..cron import ParsedCronItem
     from ..values.options import WorkerOptionValues
+
 
 PATIENCE = 60.0
 CLOSE_WITHIN = 5.0
@@ -270,3 +278,46 @@ class _Drain:
                 self._follows_clock = True
             await connection.execute(load("testing/set_clock", schema), clock.now())
             return int(await connection.fetchval(load("testing/adopt_jobs", schema), clock.now()))
+
+
+def make_job(
+    task_identifier: str = "task",
+    payload: Any = None,
+    *,
+    id: int = 1,
+    priority: int = 0,
+    run_at: datetime | None = None,
+    attempts: int = 1,
+    max_attempts: int = 25,
+    last_error: str | None = None,
+    created_at: datetime | None = None,
+    updated_at: datetime | None = None,
+    key: str | None = None,
+    locked_at: datetime | None = None,
+    locked_by: str | None = None,
+    revision: int = 0,
+    flags: Collection[str] | None = None,
+    task_id: int = 1,
+    job_queue_id: int | None = None,
+) -> Job:
+    """A job as a task would get it on its first attempt; times default to now."""
+    now = datetime.now(UTC)
+    return Job(
+        id=id,
+        raw_payload=encode(payload),
+        priority=priority,
+        raw_run_at=(run_at or now).timestamp(),
+        attempts=attempts,
+        max_attempts=max_attempts,
+        last_error=last_error,
+        raw_created_at=(created_at or now).timestamp(),
+        raw_updated_at=(updated_at or created_at or now).timestamp(),
+        key=key,
+        raw_locked_at=None if locked_at is None else locked_at.timestamp(),
+        revision=revision,
+        raw_flags=None if flags is None else msgspec.json.encode(dict.fromkeys(flags, True)).decode(),
+        task_id=task_id,
+        job_queue_id=job_queue_id,
+        locked_by=locked_by,
+        task_identifier=task_identifier,
+    )

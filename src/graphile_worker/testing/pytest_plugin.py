@@ -136,7 +136,7 @@ def graphile_worker_utils(
 ) -> WorkerUtils:
     """A client for the test's database; opens a connection per call, on the current event loop."""
     from ..client import WorkerUtils
-    from .connections import ConnectionPerUse
+    from .database import ConnectionPerUse
 
     clock = _clock_of(request)
     return WorkerUtils(

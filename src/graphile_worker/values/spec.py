@@ -1,22 +1,29 @@
-"""JobSpec: a job to add, validated when it is built, so that an error points at the code that made it.
+"""A job to add: JobSpec, its options, and Unique.
+
+JobSpec: a job to add, validated when it is built, so that an error points at the code that made it.
 
 None means the default: the task's own, if the spec was built from a task object that has one, else the
 database's. Zero is a value. Limits are those of the shared tables.
+
+Unique: at most one job of a task with the same arguments, by a job key that is derived from them.
+
+The key is `u:` and a digest of the task identifier and the arguments. The unique index on job keys makes it
+hold for jobs that any runtime added.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from copy import copy
 from datetime import UTC, datetime, timedelta
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, TypedDict, TypeVar, Unpack, get_args, overload
 
 import msgspec
 
 from ..errors import InvalidArgumentError
-
-if TYPE_CHECKING:
-    from .unique import Unique
+from .payload import NAME as TRACE
+from .payload import encode, without_trace
 
 JobKeyMode = Literal["replace", "preserve_run_at", "unsafe_dedupe"]
 """What a second add with the same key does: replace the job, replace all but its run_at, or nothing."""
@@ -344,8 +351,6 @@ def _add_timeout_flag(spec: JobSpec, timeout: float | timedelta) -> None:
 
 
 def _set_unique_key(spec: JobSpec, unique: Unique) -> None:
-    from .unique import KEY_PREFIX, check_unique
-
     check_unique(unique)
     if spec.job_key is not None and not spec.job_key.startswith(KEY_PREFIX):
         raise InvalidArgumentError("job_key", "a job that is unique by its arguments has no other key")
@@ -375,3 +380,63 @@ def _take_from_task(spec: JobSpec) -> None:
     for name, value in defaults.items():
         if getattr(spec, name) is None:
             msgspec.structs.force_setattr(spec, name, value)
+
+
+KEY_PREFIX = "u:"
+DIGEST_CHARACTERS = 40
+MARKS = ("_cron", TRACE)
+"""Members that cron and tracing add to payloads; they say nothing about the arguments."""
+
+While = Literal["waiting", "waiting or running"]
+WHILES: tuple[str, ...] = get_args(While)
+
+
+class Unique(msgspec.Struct, frozen=True, kw_only=True):
+    """At most one job with the same arguments: `@task(unique=Unique(fields=("user_id",)))`.
+
+    While such a job exists, an add returns it and adds nothing. A job that has failed permanently does not
+    count; the next add takes its place.
+    """
+
+    fields: Sequence[str] = ()
+    """The members of the payload that count, by their names in JSON; the whole payload without any."""
+    while_: Literal["waiting", "waiting or running"] = "waiting or running"
+    """Whether a running job counts too. If not, it has no further attempt once another job is added."""
+
+    def __post_init__(self) -> None:
+        fields: Any = self.fields
+        if isinstance(fields, str) or not isinstance(fields, Sequence):
+            raise InvalidArgumentError("unique.fields", f"expected a list of names, got {fields!r}")
+        for name in fields:
+            if not isinstance(name, str):
+                raise InvalidArgumentError("unique.fields", f"every name must be text, got {name!r}")
+        if self.while_ not in WHILES:
+            raise InvalidArgumentError(
+                "unique.while_", f"expected one of {', '.join(map(repr, WHILES))}; got {self.while_!r}"
+            )
+        msgspec.structs.force_setattr(self, "fields", tuple(fields))
+
+    def job_key(self, task_identifier: str, payload: object) -> str:
+        """The key of a job with this payload."""
+        arguments = msgspec.json.decode(without_trace(encode(payload)))
+        if not self.fields and isinstance(arguments, dict):
+            arguments = {name: value for name, value in arguments.items() if name not in MARKS}
+        elif self.fields:
+            arguments = [[name, self._member(arguments, name)] for name in sorted(set(self.fields))]
+        text = msgspec.json.encode([task_identifier, arguments], order="sorted")
+        return KEY_PREFIX + sha256(text).hexdigest()[:DIGEST_CHARACTERS]
+
+    def _member(self, arguments: Any, name: str) -> Any:
+        if not isinstance(arguments, dict) or name not in arguments:
+            raise InvalidArgumentError(
+                "unique.fields", f"the payload has no member {name!r}, which makes the job unique"
+            )
+        return arguments[name]
+
+
+def check_unique(value: object) -> None:
+    """Reject anything but a Unique."""
+    if not isinstance(value, Unique):
+        raise InvalidArgumentError(
+            "unique", f'expected Unique, as in unique=Unique(fields=("user_id",)), got {value!r}'
+        )

@@ -20,9 +20,9 @@ from ..errors.text import describe
 from ..hooks import Hooks
 from ..hooks.events import PoolCreated, PoolFatalError, PoolLoopBlocked, WorkerGetJobError
 from ..metrics.minutes import StatisticsCounter
-from ..recovery.blocked_batches import OpenBatch
+from ..recovery.held_batches import OpenBatch
 from ..recovery.lease import Lease
-from ..recovery.registry.blocked_loop import LoopBlockage
+from ..recovery.registry.pool_state import LoopBlockage
 from ..recovery.registry.workers import add_worker_tasks
 from ..tasks.services import WorkerServices
 from ..tasks.task import AnyTask
@@ -30,10 +30,8 @@ from ..tasks.threads import TaskThreads
 from ..values.clock import Clock
 from ..values.job import Job
 from .context import BackgroundTasks, PoolContext, poll, refresh_tasks
-from .control.announcements import Announcements, SchemaWatch
 from .control.commands import Cancellations, OperatorCommands, PauseWatch
-from .control.watch import ControlWatch
-from .eviction import EvictionCheck
+from .control.watch import Announcements, ControlWatch, SchemaWatch
 from .fetch.listener import Listener
 from .fetch.wide_queues import WideQueues
 from .held.batches import HeldBatches
@@ -44,7 +42,7 @@ from .run.execute import Executor
 from .run.termination import LeakedTasks
 from .run.watchdog import Blockage, LoopWatchdog, exit_process
 from .session.session import SESSIONS_WITH_LISTENER, Session, Sessions, Statement
-from .shutdown import Shutdown
+from .shutdown import EvictionCheck, Shutdown
 from .write.recorder import HistoryRecorder, ProgressReporter
 from .write.sink import Sink
 

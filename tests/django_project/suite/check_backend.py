@@ -20,8 +20,9 @@ from django.utils import timezone
 
 import shop
 from graphile_worker import run
-from graphile_worker.contrib.django import aadd_job, add_job, running, utils
-from graphile_worker.contrib.django.compat import (
+from graphile_worker.contrib.django import aadd_job, add_job, utils, worker
+from graphile_worker.contrib.django.conf import connection_string, worker_settings
+from graphile_worker.contrib.django.tasks import (
     InvalidTask,
     TaskResultDoesNotExist,
     TaskResultStatus,
@@ -30,7 +31,6 @@ from graphile_worker.contrib.django.compat import (
     task_finished,
     task_started,
 )
-from graphile_worker.contrib.django.conf import connection_string, worker_settings
 from graphile_worker.contrib.django.testing import enqueued_tasks
 from graphile_worker.contrib.django.worker import make_app
 from shop import tasks
@@ -427,7 +427,7 @@ class Run(BackendCase):
         with (
             TemporaryDirectory() as folder,
             mock.patch.object(shop, "__path__", [*shop.__path__, folder]),
-            mock.patch.object(running, "INTERVAL", 0.05),
+            mock.patch.object(worker, "INTERVAL", 0.05),
         ):
             async with asyncio.timeout(60), run(app=app, options=options, handle_signals=False) as runner:
                 Path(folder, "deployed.py").write_text(DEPLOYED)

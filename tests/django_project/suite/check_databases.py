@@ -8,7 +8,7 @@ from django.db import connections, transaction
 from django.test import TestCase, TransactionTestCase
 
 from graphile_worker.contrib.django import add_job, utils
-from graphile_worker.contrib.django.compat import TaskResultStatus
+from graphile_worker.contrib.django.tasks import TaskResultStatus
 from graphile_worker.contrib.django.testing import enqueued_tasks, run_tasks
 from shop import tasks
 from shop.models import Order

@@ -10,8 +10,8 @@ from django.test import SimpleTestCase, TransactionTestCase, modify_settings, ov
 
 from graphile_worker import JobSpec
 from graphile_worker.contrib.django import add_job, add_jobs
-from graphile_worker.contrib.django.compat import task_backends
 from graphile_worker.contrib.django.conf import connection_string, worker_settings
+from graphile_worker.contrib.django.tasks import task_backends
 
 
 class Elsewhere:

@@ -7,7 +7,7 @@ from django.test import TestCase, TransactionTestCase
 from django.utils import timezone
 
 from graphile_worker.contrib.django import add_job, utils
-from graphile_worker.contrib.django.compat import TaskResultStatus
+from graphile_worker.contrib.django.tasks import TaskResultStatus
 from graphile_worker.contrib.django.testing import arun_tasks, enqueued_tasks, run_tasks
 from shop import tasks
 from shop.models import Order

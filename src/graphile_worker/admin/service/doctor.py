@@ -5,8 +5,7 @@ from __future__ import annotations
 from contextlib import AsyncExitStack
 
 from ...database.migrations.own_objects import applied_numbers, missing_changes
-from ...database.migrations.revisions import SUPPORTED_REVISION
-from ...database.migrations.state import read_state
+from ...database.migrations.state import SUPPORTED_REVISION, read_state
 from ...database.sql import load
 from ...diagnostics.examine import examine_on
 from ...diagnostics.facts import Depth

@@ -12,8 +12,7 @@ import msgspec
 
 from ...cron.fields import FieldError, parse_pattern
 from ...cron.matcher import PatternMatcher, find_zone
-from ...cron.preview import clock_changes
-from ...cron.words import describe_pattern
+from ...cron.preview import clock_changes, describe_pattern
 from ...database.connections.connection import Connection
 from ...database.sql import load
 from ...database.statements.schedules import RegisteredSchedule, Schedule, ScheduleRun

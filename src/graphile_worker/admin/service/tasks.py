@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from ...cron.words import describe_pattern
+from ...cron.preview import describe_pattern
 from ...database.connections.connection import Connection
 from ...database.sql import load
 from ...database.statements.inspection import count_by_task

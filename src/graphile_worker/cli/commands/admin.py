@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ...config import Settings
-from ...config.admin_options import AUTH_KINDS, split_address
+from ...config.settings import AUTH_KINDS, split_address
 from ...errors import ConfigError
 from ...process.logs import start_logging
 from ...process.signals import end_by_signal

@@ -17,8 +17,7 @@ from typing import Any
 import click
 
 from ...config import Settings
-from ...config.admin_options import AdminOptions
-from ...config.settings import known_settings
+from ...config.settings import AdminOptions, known_settings
 from ...database.connections.connection_text import HIDDEN
 from ...database.connections.dsn import masked
 from ...errors import ConfigError

@@ -77,8 +77,7 @@ def _run(settings: Settings, handler: PipeHandler, *, once: bool) -> int:
 
 
 def _watch(ctx: click.Context, options: dict[str, Any]) -> int:
-    from ...process.watch.reloader import COMMAND
-    from ...process.watch.watched import run_watched
+    from ...process.watch.watched import COMMAND, run_watched
 
     def load() -> Settings:
         return load_settings(ctx, options)

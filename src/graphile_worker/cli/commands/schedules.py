@@ -23,8 +23,8 @@ from ...cron.preview import UpcomingRun, upcoming_runs
 from ...cron.task_side import job_options, options_of, own_options, payload_problems
 from ...diagnostics.json_shapes import schedule_as_json
 from ...errors import CrontabError, CrontabProblem, InvalidArgumentError
+from ...values.spec import Unique
 from ...values.text import count as counted
-from ...values.unique import Unique
 from ..support.client import with_app
 from ..support.command import Output, client_command, command
 from ..support.output import print_table
@@ -93,7 +93,7 @@ def _when(schedule: Schedule, now: datetime) -> tuple[str | None, datetime | Non
     """The pattern in words, and the next run."""
     from ...cron.fields import FieldError, parse_pattern
     from ...cron.matcher import PatternMatcher, find_zone
-    from ...cron.words import describe_pattern
+    from ...cron.preview import describe_pattern
     from ...errors import CrontabError
 
     current = schedule.current

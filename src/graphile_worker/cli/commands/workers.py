@@ -24,7 +24,7 @@ from .pause import paused_notes
 
 if TYPE_CHECKING:
     from ...client import WorkerUtils
-    from ...client.job_stacks import JobStack
+    from ...client.following import JobStack
     from ...recovery.registry.workers import WorkerSummary
     from ...recovery.sweep import SweepReport
 

@@ -17,13 +17,12 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, context
 from importlib import import_module
 from typing import TYPE_CHECKING, Protocol
 
-from ...config.admin_options import AdminOptions, split_address
+from ...config.settings import AdminOptions, split_address
 from ...database.connections.dsn import masked
 from ...errors import ConfigError
 from ...errors.text import message_of
-from ...process.watch.reloader import Reader, WorkerObserver
-from ...process.watch.watched import WorkerLog, how_it_ended, names
-from ..live_view.state import ViewState
+from ...process.watch.watched import Reader, WorkerLog, WorkerObserver, how_it_ended, names
+from ..live_view.render import ViewState
 from .database import DevDatabase
 
 if TYPE_CHECKING:

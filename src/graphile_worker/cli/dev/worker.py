@@ -13,8 +13,7 @@ from ...config import Settings
 from ...errors import ConfigError
 from ...process.signals import REPORTS, forwarded_signals
 from ...process.watch.files import Changes
-from ...process.watch.reloader import COMMAND, Reloader, WatchedChild
-from ...process.watch.watched import watched_files
+from ...process.watch.watched import COMMAND, Reloader, WatchedChild, watched_files
 from .database import DevDatabase
 from .display import Display
 

@@ -6,13 +6,12 @@ from typing import Any
 
 from django.db import connections
 
-from ...database.connections.blocking import run_blocking
+from ...database.connections.bound import run_blocking
 from ...database.connections.connection import Connection
 from ...database.connections.foreign import as_blocking_connection
 from ...database.migrations.own_objects import applied_numbers, missing_changes
-from ...database.migrations.revisions import SUPPORTED_REVISION
 from ...database.migrations.run import migrate
-from ...database.migrations.state import read_state
+from ...database.migrations.state import SUPPORTED_REVISION, read_state
 from ...values.schema_name import SchemaName
 from .conf import worker_settings
 

@@ -1,6 +1,10 @@
-"""GraphileTask: a task of Django's framework with options of ours, and the tasks that were defined.
+"""Tasks of Django's framework, and where that comes from.
+
+GraphileTask: a task of Django's framework with options of ours, and the tasks that were defined.
 
 Django makes one backend object for each thread, so what is defined is remembered here.
+
+The Tasks framework: Django's own, from Django 6 on, or the package django-tasks.
 """
 
 from __future__ import annotations
@@ -10,10 +14,53 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from django.apps import apps
+from django.core.exceptions import ImproperlyConfigured
 from django.utils.module_loading import import_string
 
 from ...values.spec import JobKeyMode
-from .compat import DEFAULT_TASK_QUEUE_NAME, Task, django_task, task_backends
+
+try:
+    from django.tasks import (
+        DEFAULT_TASK_QUEUE_NAME,
+        Task,
+        TaskContext,
+        TaskResult,
+        TaskResultStatus,
+        task_backends,
+    )
+    from django.tasks import task as django_task
+    from django.tasks.backends.base import BaseTaskBackend
+    from django.tasks.base import TaskError
+    from django.tasks.exceptions import InvalidTask, TaskResultDoesNotExist
+    from django.tasks.signals import task_enqueued, task_finished, task_started
+    from django.utils.json import normalize_json
+except ImportError:
+    try:
+        from django_tasks import (
+            DEFAULT_TASK_QUEUE_NAME,
+            TaskContext,
+            TaskResult,
+            TaskResultStatus,
+            task_backends,
+        )
+        from django_tasks import task as django_task
+        from django_tasks.backends.base import BaseTaskBackend
+        from django_tasks.base import Task, TaskError
+        from django_tasks.exceptions import InvalidTaskError as InvalidTask
+        from django_tasks.exceptions import TaskResultDoesNotExist
+        from django_tasks.signals import task_enqueued, task_finished, task_started
+        from django_tasks.utils import normalize_json
+    except ImportError:
+        raise ImproperlyConfigured(
+            "Django 6 has the Tasks framework; on Django 5.2, install the package django-tasks"
+        ) from None
+
+__all__ = [
+    "DEFAULT_TASK_QUEUE_NAME", "BaseTaskBackend", "InvalidTask", "Task", "TaskContext", "TaskError",
+    "TaskResult", "TaskResultDoesNotExist", "TaskResultStatus", "django_task", "normalize_json",
+    "task_backends", "task_enqueued", "task_finished", "task_started",
+]  # fmt: skip
+
 
 OWN_FIELDS = ("max_attempts", "job_key", "job_key_mode")
 

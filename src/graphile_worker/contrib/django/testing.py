@@ -20,7 +20,7 @@ from asgiref.sync import async_to_sync, sync_to_async
 from django.db import connections
 from django.utils import timezone
 
-from ...database.connections.blocking import run_blocking
+from ...database.connections.bound import run_blocking
 from ...database.connections.connection import Connection
 from ...database.connections.foreign import as_blocking_connection
 from ...database.connections.foreign.adapter import ForeignRow, ForeignTransaction, Result, is_aborted
@@ -31,8 +31,7 @@ from ...database.statements.job_filter import JobFilter
 from ...hooks import Hooks
 from ...hooks.events import JobStarted
 from ...runner import run_once
-from ...tasks.helpers import JobHelpers, current_helpers
-from ...tasks.sync_helpers import SyncHelpers
+from ...tasks.helpers import JobHelpers, SyncHelpers, current_helpers
 from ...tasks.task import AnyTask
 from ...testing.results import JobsRun, Observed
 from ...values.clock import SystemClock
@@ -235,7 +234,7 @@ async def aenqueued_tasks(task: Any = None, *, using: str | None = None) -> list
 def _result(connection: Connection, chosen: DjangoSettings, job_id: int) -> Any:
     if not has_framework():
         return None
-    from .results import read_result
+    from .backend import read_result
 
     return run_blocking(read_result(connection, chosen.schema, job_id))
 

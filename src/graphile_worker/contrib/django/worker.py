@@ -1,29 +1,237 @@
-"""What a worker in a Django project runs: the tasks of the installed applications.
+"""What a worker in a Django project runs, and how.
+
+What a worker in a Django project runs: the tasks of the installed applications.
 
 Django's connections around every job of a worker.
 
 Plain functions run in the worker's threads, coroutines on its event loop in a thread-sensitive context of
 their own: without it, all would share one thread for their database work.
+
+Tasks of Django's framework as tasks of a worker.
+
+LaterTasks: finds tasks of Django's framework in modules that the worker has not imported.
+
+A project may define tasks anywhere, and enqueue them from a web process that has imported their module. The
+worker looks at the names of tasks in the database, at its start and once a minute, and imports those modules
+of installed applications that may have them.
 """
 
 from __future__ import annotations
 
+import asyncio
 import copy
+import logging
+import traceback
+from asyncio import CancelledError
 from collections.abc import Callable, Collection, Iterable
-from importlib import import_module
-from typing import Any
+from contextlib import suppress
+from importlib import import_module, invalidate_caches
+from inspect import iscoroutinefunction
+from typing import Any, cast
 
 from asgiref.sync import SyncToAsync, ThreadSensitiveContext, sync_to_async
+from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 from django.db import close_old_connections, connections, reset_queries
+from django.utils import timezone
 from django.utils.module_loading import autodiscover_modules
 
 from ...app import App
+from ...database.connections.errors import explained
+from ...database.statements.fetch import known_task_names
+from ...errors import JobError, JobInterruptedError, WorkerStoppedError
+from ...hooks import Hooks, WorkerContext
+from ...recovery.sweeper import Periodic
 from ...tasks.helpers import JobHelpers
 from ...tasks.task import AnyTask
 from ...tasks.task import Task as WorkerTask
+from ...values.clock import SystemClock
+from ...values.job import Job
+from ...values.retry import GiveUp, JobDirective, Snooze
+from ...worker.pool import WorkerPool
 from .conf import DjangoSettings, plugin_named, worker_settings
-from .running import LaterTasks
+from .tasks import (
+    TaskContext,
+    TaskError,
+    TaskResult,
+    TaskResultStatus,
+    backend_of,
+    identifier_of,
+    normalize_json,
+    task_finished,
+    task_started,
+)
+
+NO_FAILURES = (CancelledError, JobInterruptedError, Snooze)
+"""What ends an attempt without using it up; the job runs again."""
+
+
+def worker_task(task: Any) -> AnyTask:
+    """A task of Django's framework as one of ours."""
+    run = _run_coroutine(task) if iscoroutinefunction(task.func) else _run_function(task)
+    run.__name__ = task.name
+    run.__doc__ = task.func.__doc__
+    return WorkerTask(run, identifier_of(task), backend_of(task).task_options)
+
+
+def _run_function(task: Any) -> Callable[..., Any]:
+    def run(payload: Any, helpers: JobHelpers) -> Any:
+        sender = type(backend_of(task))
+        result, arguments, keywords = _prepared(task, payload, helpers)
+        task_started.send(sender=sender, task_result=result)
+        try:
+            _succeed(result, task.func(*arguments, **keywords))
+        except BaseException as error:
+            if _fail(result, error, helpers.job):
+                task_finished.send(sender=sender, task_result=result)
+            raise
+        task_finished.send(sender=sender, task_result=result)
+        return result._return_value
+
+    return run
+
+
+def _run_coroutine(task: Any) -> Callable[..., Any]:
+    async def run(payload: Any, helpers: JobHelpers) -> Any:
+        sender = type(backend_of(task))
+        result, arguments, keywords = _prepared(task, payload, helpers)
+        await task_started.asend(sender=sender, task_result=result)
+        try:
+            _succeed(result, await task.func(*arguments, **keywords))
+        except BaseException as error:
+            if _fail(result, error, helpers.job):
+                # With `asend`, plain receivers would not see the exception, which the framework logs.
+                trace = error.__traceback__
+                await sync_to_async(task_finished.send)(sender=sender, task_result=result)
+                error.__traceback__ = trace
+            raise
+        await task_finished.asend(sender=sender, task_result=result)
+        return result._return_value
+
+    return run
+
+
+def _prepared(task: Any, payload: Any, helpers: JobHelpers) -> tuple[Any, list[Any], dict[str, Any]]:
+    """The result as the task and the receivers of signals see it, and the arguments."""
+    if not isinstance(payload, dict) or not isinstance(payload.get("args", []), list):
+        raise JobError('the payload of a Django task must be {"args": [...], "kwargs": {...}}')
+    job, now = helpers.job, timezone.now()
+    args, kwargs = payload.get("args", []), payload.get("kwargs", {})
+    result = TaskResult(
+        task=task,
+        id=str(job.id),
+        status=TaskResultStatus.RUNNING,
+        enqueued_at=job.created_at if settings.USE_TZ else timezone.make_naive(job.created_at),
+        started_at=now,
+        last_attempted_at=now,
+        finished_at=None,
+        args=args,
+        kwargs=kwargs,
+        backend=task.backend,
+        errors=[],
+        worker_ids=[job.locked_by or ""] * job.attempts,
+    )
+    context = [TaskContext(task_result=result)] if task.takes_context else []
+    return result, [*context, *args], kwargs
+
+
+def _fail(result: Any, error: BaseException, job: Job) -> bool:
+    """Note how the attempt ended; returns whether the task has failed permanently."""
+    if isinstance(error, NO_FAILURES):
+        object.__setattr__(result, "status", TaskResultStatus.READY)
+        return False
+    kind = type(error)
+    path = f"{kind.__module__}.{kind.__qualname__}"
+    text = "".join(traceback.format_exception(error))
+    result.errors.append(TaskError(exception_class_path=path, traceback=text))
+    is_last = job.attempts >= job.max_attempts or isinstance(error, GiveUp)
+    object.__setattr__(result, "status", TaskResultStatus.FAILED if is_last else TaskResultStatus.READY)
+    object.__setattr__(result, "finished_at", timezone.now() if is_last else None)
+    return is_last
+
+
+def _succeed(result: Any, value: Any) -> None:
+    """Note what the task returned; raises if it is no JSON, or a directive such as `Snooze`."""
+    if isinstance(value, JobDirective):
+        raise value
+    object.__setattr__(result, "_return_value", normalize_json(value))
+    object.__setattr__(result, "status", TaskResultStatus.SUCCESSFUL)
+    object.__setattr__(result, "finished_at", timezone.now())
+
+
+INTERVAL = 60.0  # seconds
+
+logger = logging.getLogger("graphile_worker.django")
+
+
+class LaterTasks:
+    """A plugin. `tasks` returns what the worker runs, of all tasks that are defined at the moment."""
+
+    def __init__(self, tasks: Callable[[], Iterable[AnyTask]]) -> None:
+        self._tasks = tasks
+        self._left_alone: set[str] = set()
+        self._reported: set[str] = set()
+        self._pool: WorkerPool | None = None
+        self._loop: Periodic | None = None
+
+    def install(self, hooks: Hooks) -> None:
+        """Nothing: it only runs beside the worker."""
+
+    async def start(self, worker: WorkerContext) -> None:
+        """Search once, and go on while the worker runs."""
+        self._pool = cast(WorkerPool, worker.pool)
+        self._schema = worker.options.schema_name
+        try:
+            await self._search()
+        except Exception as error:  # the worker reports a database that is away
+            logger.debug("could not search for tasks: %s", explained(error))
+        if not self._pool.once:
+            self._loop = Periodic("search for tasks", self._look, SystemClock(), first_after=INTERVAL)
+            self._loop.start()
+
+    async def stop(self) -> None:
+        """End the search."""
+        if self._loop is not None:
+            await self._loop.stop()
+
+    async def _look(self) -> float:
+        with suppress(WorkerStoppedError):  # the pool ends before its plugins
+            await self._search()
+        return INTERVAL
+
+    async def _search(self) -> None:
+        pool = self._pool
+        if pool is None:
+            return
+        names = await pool.run_statement(lambda connection: known_task_names(connection, self._schema))
+        known = {*pool.task_identifiers, *self._left_alone}
+        unknown = sorted(name for name in names - known if "." in name)
+        if unknown and (found := await asyncio.to_thread(self._import, unknown, known)):
+            logger.info("found further tasks: %s", ", ".join(found))
+            await pool.add_tasks(found)
+
+    def _import(self, names: list[str], known: set[str]) -> dict[str, AnyTask]:
+        from .tasks import find_task
+
+        invalidate_caches()
+        found = []
+        for name in names:
+            try:
+                if find_task(name) is not None:
+                    found.append(name)
+                    continue
+                self._left_alone.add(name)
+                logger.info("jobs of %r are left to other workers: it is no task of this project", name)
+            except ImportError as error:  # the module may be deployed later
+                if name not in self._reported:
+                    self._reported.add(name)
+                    logger.info("jobs of %r are left to other workers: %s", name, error)
+            except Exception:
+                self._left_alone.add(name)
+                logger.exception("the module of the task %r cannot be imported", name)
+        tasks = {task.identifier: task for task in self._tasks()}
+        self._left_alone.update(set(found) - tasks.keys())  # of queues or backends of other workers
+        return {name: task for name, task in tasks.items() if name not in known}
 
 
 def with_connections(task: AnyTask) -> AnyTask:
@@ -108,7 +316,7 @@ def _discovered(chosen: DjangoSettings) -> Iterable[str]:
 def has_framework() -> bool:
     """Whether there is a Tasks framework: Django 6, or the package django-tasks."""
     try:
-        from . import compat  # noqa: F401
+        from . import tasks  # noqa: F401
     except ImproperlyConfigured:
         return False
     return True
@@ -119,7 +327,6 @@ def django_tasks(queues: Collection[str] = (), excluded: Collection[str] = ()) -
     if not has_framework():
         return []
     from .backend import GraphileWorkerBackend
-    from .running import worker_task
     from .tasks import backend_of, defined_tasks
 
     if "*" in queues:  # as other backends name all of them

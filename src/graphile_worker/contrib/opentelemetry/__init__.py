@@ -17,7 +17,7 @@ except ImportError as error:  # pragma: no cover
 
 from .carried import context_as_text, context_from_text, context_of, inject
 from .plugin import OpenTelemetryPlugin
-from .running import Relation
+from .spans import Relation
 
 __all__ = [
     "OpenTelemetryPlugin",

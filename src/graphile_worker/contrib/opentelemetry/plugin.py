@@ -19,9 +19,8 @@ from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags, Trace
 
 from ...errors import ConfigError
 from ...hooks import Hooks, WorkerContext
-from .adding import TracedAdds
 from .carried import ROOT, context_as_text, context_as_variables
-from .running import Relation, RunSpans
+from .spans import Relation, RunSpans, TracedAdds
 from .tracing import Tracing
 
 QUIET_SPAN = SpanContext(2**128 - 1, 2**64 - 1, is_remote=False, trace_flags=TraceFlags(0))

@@ -79,8 +79,7 @@ class Driver:
         import ray
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-        from .mailbox import Mailbox
-        from .remote import run_on_cluster
+        from .remote import Mailbox, run_on_cluster
 
         ray.init(
             setup.address,

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from ...errors import ProcessDiedError
-from ...executors.child_connection import ChildConnection, search_path
+from ...executors.child_handle import ChildConnection, search_path
 from ...executors.cluster import ClusterCalls
 from ...executors.messages import (
     Answer,

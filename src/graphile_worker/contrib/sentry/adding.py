@@ -11,8 +11,14 @@ from ...hooks import AddWatcher
 from ...values.job import Job
 from ...values.payload import encode, with_trace
 from ...values.spec import CronJob, JobSpec
-from .carried import current_trace, is_written_by_opentelemetry
-from .modes import detached_span, end_span, mark_failed, set_attributes
+from .modes import (
+    current_trace,
+    detached_span,
+    end_span,
+    is_written_by_opentelemetry,
+    mark_failed,
+    set_attributes,
+)
 
 OP = "queue.publish"
 

@@ -15,7 +15,7 @@ from sentry_sdk.crons import capture_checkin
 
 from ...hooks.events import CronStarting, JobCancelled, JobFailed, JobSucceeded
 from ...values.job import Job
-from .carried import guarded
+from .modes import guarded
 
 NAMES = uuid.UUID("5c1c7a52-6f0e-4c0e-9d3b-0f3a3f1f5b7e")
 LONGEST_SLUG = 50

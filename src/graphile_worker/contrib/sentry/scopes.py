@@ -14,8 +14,7 @@ from ...hooks import Hooks
 from ...values.clock import SystemClock
 from ...values.job import Job
 from ...values.payload import without_trace
-from .carried import guarded, headers_of
-from .modes import continue_trace, inner_span, is_tracing, mark_failed, root_span
+from .modes import continue_trace, guarded, headers_of, inner_span, is_tracing, mark_failed, root_span
 
 TRANSACTION = "queue.task.graphile_worker"
 PROCESS = "queue.process"

@@ -6,18 +6,22 @@ Connections that are borrowed from a pool for a long time and may be lost in bet
 
 When the server closes such a connection, the driver returns it to the pool at once. From then on even
 `is_closed` raises an error.
+
+Runs our coroutines without an event loop, on connections of blocking libraries.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator
+import time
+from collections.abc import Coroutine, Generator
 from contextlib import suppress
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 import asyncpg
 
 from ...errors import GraphileWorkerError
+from ...values.clock import SystemClock
 from .connection import AcquireContext, Connection, Pool
 
 
@@ -102,3 +106,27 @@ async def throw_away(pool: Pool, connection: Connection) -> None:
     with suppress(asyncpg.InterfaceError):
         connection.terminate()
     await give_back(pool, connection)
+
+
+T = TypeVar("T")
+
+
+def run_blocking(coroutine: Coroutine[Any, Any, T]) -> T:
+    """The result of a coroutine that never waits, because all it awaits is of that kind, too.
+
+    No event loop is touched, so this works in threads, in greenlets and while a loop is running.
+    """
+    try:
+        coroutine.send(None)
+    except StopIteration as end:
+        result: T = end.value
+        return result
+    coroutine.close()
+    raise RuntimeError(f"{coroutine!r} waited for an event loop, which a blocking connection does not have")
+
+
+class BlockingClock(SystemClock):
+    """The machine's clock for such coroutines."""
+
+    async def sleep(self, seconds: float) -> None:
+        time.sleep(seconds)  # noqa: ASYNC251 — there is no event loop

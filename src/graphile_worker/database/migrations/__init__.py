@@ -7,9 +7,9 @@ tools. `shared` has the migrations that Node, Rust and Python agree on, `own_obj
 from __future__ import annotations
 
 from .own_objects import OWN_FILES, Change
-from .revisions import BREAKING_REVISIONS, OLDEST_UPGRADABLE_REVISION, SUPPORTED_REVISION
 from .run import MigrationReport, migrate
 from .script import migration_sql
+from .state import BREAKING_REVISIONS, OLDEST_UPGRADABLE_REVISION, SUPPORTED_REVISION
 
 __all__ = [
     "BREAKING_REVISIONS",

@@ -7,8 +7,7 @@ import logging
 from ...errors import MigrationError, PermissionDeniedError, SchemaTooNewError, SchemaTooOldError
 from ...values.schema_name import SchemaName
 from ..connections import sqlstates
-from .revisions import OLDEST_SERVER_VERSION, OLDEST_UPGRADABLE_REVISION, SUPPORTED_REVISION
-from .state import SchemaState
+from .state import OLDEST_SERVER_VERSION, OLDEST_UPGRADABLE_REVISION, SUPPORTED_REVISION, SchemaState
 
 logger = logging.getLogger("graphile_worker.migrate")
 

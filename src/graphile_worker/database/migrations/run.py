@@ -7,8 +7,8 @@ import msgspec
 from ...values.schema_name import SchemaName
 from ..connections.connection import Connection
 from .own_objects import Change, migrate_own_objects
-from .revisions import SUPPORTED_REVISION, check_name
 from .shared import migrate_shared
+from .state import SUPPORTED_REVISION, check_name
 
 
 class MigrationReport(msgspec.Struct, frozen=True, kw_only=True):

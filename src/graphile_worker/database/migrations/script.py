@@ -6,7 +6,7 @@ from ...errors import MigrationError
 from ...values.schema_name import SchemaName
 from ..sql import load
 from .own_objects import OWN_FILES
-from .revisions import BASELINE, check_name
+from .state import BASELINE, check_name
 
 _BASELINE = tuple(f"migrations/{name}" for name in BASELINE)
 _OWN_FILES = tuple(file.path for file in OWN_FILES)

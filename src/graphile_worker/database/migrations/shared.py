@@ -26,8 +26,15 @@ from .refusals import (
     denied,
     too_old,
 )
-from .revisions import BASELINE, BREAKING_REVISIONS, OLDEST_UPGRADABLE_REVISION, SUPPORTED_REVISION, UPGRADES
-from .state import SchemaState, read_state
+from .state import (
+    BASELINE,
+    BREAKING_REVISIONS,
+    OLDEST_UPGRADABLE_REVISION,
+    SUPPORTED_REVISION,
+    UPGRADES,
+    SchemaState,
+    read_state,
+)
 
 logger = logging.getLogger("graphile_worker.migrate")
 

@@ -18,8 +18,7 @@ from msgspec.json import decode
 from ...errors import InvalidArgumentError
 from ...values.job import Job
 from ...values.schema_name import SchemaName
-from ...values.spec import DEFAULT_MAX_ATTEMPTS, DEFAULT_PRIORITY, JobSpec
-from ...values.unique import WHILES, While
+from ...values.spec import DEFAULT_MAX_ATTEMPTS, DEFAULT_PRIORITY, WHILES, JobSpec, While
 from ..connections.connection import Connection, Row
 from ..connections.statement import Statement, Steps, job_from_values, load_statement, run_steps
 from .add import (

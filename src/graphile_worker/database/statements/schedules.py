@@ -21,8 +21,7 @@ import msgspec
 from ...errors import InvalidArgumentError, JobNotAddedError, PermissionDeniedError, SchemaMissingError
 from ...values.job import Pause, instant
 from ...values.schema_name import SchemaName
-from ...values.spec import CronJob, JobSpec, check_name
-from ...values.unique import Unique
+from ...values.spec import CronJob, JobSpec, Unique, check_name
 from ..connections import sqlstates
 from ..connections.connection import Connection, Row
 from ..connections.errors import sqlstate_of

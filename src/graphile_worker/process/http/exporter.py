@@ -13,7 +13,7 @@ from ...metrics.families import single
 from ...metrics.prometheus import REGISTRY
 from ...values import __version__
 from ...values.options import WorkerOptions
-from .answers import METRICS_TYPE, nothing_here, own_metrics
+from .plugin import METRICS_TYPE, nothing_here, own_metrics
 from .server import HttpServer, Request, Response, bind, json_response, logger, url_of
 
 STOPPED_BY = (signal.SIGINT, signal.SIGTERM)

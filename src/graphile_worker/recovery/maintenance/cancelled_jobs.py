@@ -28,7 +28,7 @@ from ...database.statements.add_many import add_jobs
 from ...database.statements.control import CancelledJob, end_cancelled, leftover_cancels
 from ...database.statements.write_plan import CUT_OFF
 from ...errors.text import message_of
-from ...history.partitions import add_partitions
+from ...history.upkeep import add_partitions
 from ...values.job import Job
 from ...values.outcome import FailureHandler
 from ...values.retention import Retention, RetentionPolicy

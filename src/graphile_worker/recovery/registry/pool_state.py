@@ -1,4 +1,6 @@
-"""What a pool says about itself in the registry.
+"""What a pool says about itself in the registry, a blocked event loop included.
+
+What a pool says about itself in the registry.
 
 The state of a worker pool as other processes see it: whether notifications reach it, its clock, whether it
 fetches jobs, and which processes and machines run its tasks.
@@ -6,6 +8,11 @@ fetches jobs, and which processes and machines run its tasks.
 What a worker pool says about itself beyond its registration, once per start.
 
 That is its version, lanes, crontab, forbidden flags, and what it knows about its tasks.
+
+A blocked event loop, as other processes see it: in the row of the pool.
+
+The watchdog of the worker notices it, and the thread that sends heartbeats reports it, because nothing on the
+loop can. A worker on a connection pool of the caller has no such thread: it only misses heartbeats.
 """
 
 from __future__ import annotations
@@ -14,6 +21,8 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
+from typing import NamedTuple
 
 import msgspec
 
@@ -23,6 +32,7 @@ from ...database.connections.errors import explained, sqlstate_of
 from ...database.sql import load
 from ...database.statements.inspection import TaskDescription, describe_tasks
 from ...database.statements.schedules import ScheduleDefinition, register_schedules
+from ...values.job import instant
 from ...values.schema_name import SchemaName
 
 CLOCK_STEP = 0.5  # seconds: smaller changes of the clock are not reported
@@ -188,3 +198,90 @@ async def describe_worker(
         if sqlstate_of(error) not in REFUSED:
             raise
         logger.debug("this worker cannot say more about itself: %s", explained(error))
+
+
+class LoopBlockage(NamedTuple):
+    """What blocks the event loop of this process."""
+
+    task_identifier: str | None
+    job_id: int | None
+    since: float
+    """By `time.monotonic`."""
+
+    @property
+    def culprit(self) -> str:
+        """What blocks the loop, for people."""
+        return _culprit(self.task_identifier, self.job_id)
+
+
+@dataclass(frozen=True, slots=True)
+class BlockedLoop:
+    """What blocks the event loop of a worker pool; no task if it is other code."""
+
+    task_identifier: str | None
+    job_id: int | None
+    since: datetime
+    seconds: float
+    """How long it has lasted."""
+
+    @property
+    def culprit(self) -> str:
+        """What blocks the loop, for people."""
+        return _culprit(self.task_identifier, self.job_id)
+
+
+def _culprit(task_identifier: str | None, job_id: int | None) -> str:
+    if task_identifier is None:
+        return "something other than a task"
+    return f"task {task_identifier} (job {job_id})"
+
+
+class BlockageReporter:
+    """Reports when the loop of a pool is blocked, and when it runs again; otherwise does nothing."""
+
+    def __init__(
+        self, schema: SchemaName, pool_id: str, get_blockage: Callable[[], LoopBlockage | None]
+    ) -> None:
+        self._schema = schema
+        self._pool_id = pool_id
+        self._get_blockage = get_blockage
+        self._reported: LoopBlockage | None = None
+        self._can_report = True
+
+    def forget(self) -> None:
+        """The row of the pool is new."""
+        self._reported = None
+
+    async def report(self, connection: Connection, *, timeout: float) -> None:
+        """Report a change."""
+        blockage = self._get_blockage()
+        if blockage == self._reported or not self._can_report:
+            return
+        try:
+            await connection.execute(
+                load("recovery/report_blockage", self._schema),
+                self._pool_id,
+                None if blockage is None else blockage.task_identifier,
+                None if blockage is None else blockage.job_id,
+                None if blockage is None else time.monotonic() - blockage.since,
+                timeout=timeout,
+            )
+        except Exception as error:
+            if sqlstate_of(error) not in (sqlstates.UNDEFINED_COLUMN, sqlstates.INSUFFICIENT_PRIVILEGE):
+                raise
+            self._can_report = False  # the schema's owner has not run this version's migration
+        self._reported = blockage
+
+
+class _Reported(msgspec.Struct):
+    task: str | None
+    job: int | None
+    since: float
+
+
+def decode_blockage(reported: str | None, now: float) -> BlockedLoop | None:
+    """The column `blocked` as JSON text; `now` is the server's time in seconds since 1970."""
+    if reported is None:
+        return None
+    found = msgspec.json.decode(reported, type=_Reported)
+    return BlockedLoop(found.task, found.job, instant(found.since), max(0.0, now - found.since))

@@ -18,8 +18,7 @@ from ...database.sql import load
 from ...values.job import instant
 from ...values.schema_name import SchemaName
 from ...values.text import duration
-from .blocked_loop import BlockedLoop, decode_blockage
-from .pool_state import ExecutorPlace, LaneDescription, decode_state
+from .pool_state import BlockedLoop, ExecutorPlace, LaneDescription, decode_blockage, decode_state
 
 Liveness = Literal["lock", "heartbeat"]
 Condition = Literal["alive", "late", "dead", "unknown"]

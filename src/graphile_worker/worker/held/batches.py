@@ -42,7 +42,7 @@ from ...database.statements.held_batches import (
     roll_back_batch,
 )
 from ...errors.text import message_of
-from ...recovery.blocked_batches import OpenBatch
+from ...recovery.held_batches import OpenBatch
 from ...recovery.orphaned_jobs import RECOVERED
 from ...values.job import Job
 from ...values.outcome import Finished

@@ -17,11 +17,10 @@ import msgspec
 
 from ...errors import JobError, JobInterruptedError, UnknownTaskError
 from ...errors.text import drop_frames, message_of
-from ...history.result import kept
+from ...history.progress import kept
 from ...hooks import AroundRun, FailJob, Hooks, LeaveLocked, RunWatcher, SkipJob
 from ...hooks.faults import is_closed, report
-from ...hooks.interceptors import resolve
-from ...hooks.redaction import redacted_json
+from ...hooks.interceptors import redacted_json, resolve
 from ...logs.job_context import job_fields
 from ...recovery.orphaned_jobs import RECOVERED
 from ...tasks.call import call_task, label_of, may_be_batch, settle_batch

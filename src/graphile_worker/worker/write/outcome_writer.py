@@ -22,8 +22,8 @@ from ...database.statements.write import ALL_WRITTEN, Written, release_queue, wr
 from ...database.statements.write_plan import Continuation, Outcomes, WritePlan, WritePlanner, outcomes_of
 from ...errors import JobError, JobInterruptedError
 from ...errors.text import message_of
-from ...history.partitions import is_partition_missing
-from ...hooks.redaction import Redactor
+from ...history.upkeep import is_partition_missing
+from ...hooks.interceptors import Redactor
 from ...logs.job_context import job_fields
 from ...metrics.minutes import StatisticsCounter
 from ...recovery.orphaned_jobs import still_locked

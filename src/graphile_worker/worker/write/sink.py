@@ -19,7 +19,7 @@ from typing import Protocol
 from ...database.connections.retry import Backoff, Delays
 from ...errors import JobError
 from ...hooks.faults import is_our_end
-from ...hooks.redaction import Redactor
+from ...hooks.interceptors import Redactor
 from ...metrics.minutes import StatisticsCounter
 from ...values.outcome import Finished, queues_of
 from ..context import PoolContext
