@@ -30,7 +30,7 @@ from graphile_worker.database.sql import load
 from graphile_worker.database.statements.control import CancelledJob, end_statement
 from graphile_worker.errors import JobCancelledError
 from graphile_worker.hooks.events import JobCancelled, JobFailed, JobInterrupted, JobRecovered, JobSnoozed
-from graphile_worker.recovery.maintenance.cancelled_jobs import NotifyFailureHandlers
+from graphile_worker.recovery.cancelled_jobs import NotifyFailureHandlers
 from graphile_worker.testing.results import EventRecorder
 from graphile_worker.values.outcome import FailureHandler
 from graphile_worker.values.schema_name import SchemaName

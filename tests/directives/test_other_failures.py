@@ -11,7 +11,7 @@ import asyncpg
 import pytest
 
 from graphile_worker import JobFilter, Snooze, WorkerUtils, make_worker_utils, task
-from graphile_worker.recovery.maintenance.cancelled_jobs import NO_ERROR, NotifyFailureHandlers
+from graphile_worker.recovery.cancelled_jobs import NO_ERROR, NotifyFailureHandlers
 from graphile_worker.values.outcome import FailureHandler
 from graphile_worker.values.schema_name import SchemaName
 from support.working import SCHEMA, Jobs, Workers, headline, until

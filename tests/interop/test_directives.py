@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from graphile_worker import FailedJob, GiveUp, RetryIn, Snooze, make_worker_utils, run_once, task
-from graphile_worker.recovery.maintenance.cancelled_jobs import NotifyFailureHandlers
+from graphile_worker.recovery.cancelled_jobs import NotifyFailureHandlers
 from graphile_worker.values.outcome import FailureHandler
 from graphile_worker.values.schema_name import SchemaName
 from interop.conftest import SharedDatabase

@@ -18,7 +18,7 @@ from graphile_worker import FailJob, Hooks
 from graphile_worker.client import WorkerUtils
 from graphile_worker.database.statements.write import return_jobs, write
 from graphile_worker.database.statements.write_plan import Outcomes, WritePlanner
-from graphile_worker.recovery.maintenance.cancelled_jobs import end_leftover_jobs
+from graphile_worker.recovery.cancelled_jobs import end_leftover_jobs
 from graphile_worker.recovery.orphaned_jobs import reclaim_jobs, renew_locks
 from graphile_worker.recovery.sweep import Sweep
 from graphile_worker.recovery.sweeper import reset_locked

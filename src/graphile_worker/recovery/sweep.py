@@ -30,7 +30,7 @@ from ..values.job import Job
 from ..values.outcome import FailureHandler
 from ..values.retention import RetentionPolicy
 from ..values.schema_name import SchemaName
-from .maintenance.cancelled_jobs import cancel_retired, end_cancelled_jobs
+from .cancelled_jobs import cancel_retired, end_cancelled_jobs
 from .orphaned_jobs import (
     RECOVERED,
     Decision,

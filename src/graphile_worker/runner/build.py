@@ -499,7 +499,7 @@ class WorkerBuilder:
         if self.has_history:
             maintenance_tasks += history_maintenance(options, self._retention_policy)
         if self._handlers and self.has_failure_handlers:
-            from ..recovery.maintenance.cancelled_jobs import NotifyFailureHandlers
+            from ..recovery.cancelled_jobs import NotifyFailureHandlers
 
             maintenance_tasks.append(NotifyFailureHandlers(options.schema_name, self._handlers))
         return maintenance_tasks

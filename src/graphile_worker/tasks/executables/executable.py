@@ -24,7 +24,6 @@ from ...values.retry import MAX_DELAY, GiveUp, RetryIn, Snooze
 from ...values.spec import MAX_IDENTIFIER_LENGTH, check_name
 from ...values.text import signal_name
 from ..helpers import JobHelpers
-from ..loading.files import TaskFile
 from ..task import AnyTask, Task
 from .child_process import ChildProcess, OutputLines
 from .process_group import SHUTDOWN_LIMIT
@@ -179,14 +178,14 @@ def _is_about_a_job(name: str) -> bool:
     return name.startswith(("GRAPHILE_WORKER_JOB_", "GRAPHILE_WORKER_TASK_", "GRAPHILE_WORKER_PAYLOAD_"))
 
 
-def executable_task(file: TaskFile) -> AnyTask:
+def executable_task(identifier: str, path: Path) -> AnyTask:
     """A task that runs the file once per job; the payload is passed on without being decoded."""
     try:
-        check_name("identifier", file.identifier, MAX_IDENTIFIER_LENGTH)
+        check_name("identifier", identifier, MAX_IDENTIFIER_LENGTH)
     except InvalidArgumentError as error:
-        raise TaskLoadError(str(error), path=str(file.path)) from None
+        raise TaskLoadError(str(error), path=str(path)) from None
 
     async def run_file(helpers: JobHelpers) -> None:
-        await run_executable(file.path, helpers)
+        await run_executable(path, helpers)
 
-    return Task(run_file, file.identifier, path=str(file.path))
+    return Task(run_file, identifier, path=str(path))

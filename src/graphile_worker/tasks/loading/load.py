@@ -76,7 +76,7 @@ def _load_folder(registry: TaskRegistry, root: Path) -> None:
 def _executable_task(file: TaskFile) -> AnyTask:
     from ..executables.executable import executable_task  # most folders have none, and the import takes time
 
-    return executable_task(file)
+    return executable_task(file.identifier, file.path)
 
 
 def _load_target(registry: TaskRegistry, place: str, attribute: str) -> None:

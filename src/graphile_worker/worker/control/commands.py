@@ -27,7 +27,7 @@ from ...database.statements.pauses import end_due_pauses
 from ...errors import JobInterruptedError
 from ...errors.text import is_a
 from ...hooks.events import PoolPaused, PoolResumed
-from ...recovery.maintenance.cancelled_jobs import end_leftover_jobs
+from ...recovery.cancelled_jobs import end_leftover_jobs
 from ...tasks.call import label_of
 from ...tasks.helpers import current_helpers
 from ...tasks.stacks import TaskStack, coroutine_stack, thread_stack

@@ -19,20 +19,20 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from ...database.connections import sqlstates
-from ...database.connections.connection import Connection
-from ...database.connections.encoding import teach_arrays
-from ...database.connections.errors import sqlstate_of
-from ...database.sql import load
-from ...database.statements.add_many import add_jobs
-from ...database.statements.control import CancelledJob, end_cancelled, leftover_cancels
-from ...database.statements.write_plan import CUT_OFF
-from ...errors.text import message_of
-from ...history.upkeep import add_partitions
-from ...values.job import Job
-from ...values.outcome import FailureHandler
-from ...values.retention import Retention, RetentionPolicy
-from ...values.schema_name import SchemaName
+from ..database.connections import sqlstates
+from ..database.connections.connection import Connection
+from ..database.connections.encoding import teach_arrays
+from ..database.connections.errors import sqlstate_of
+from ..database.sql import load
+from ..database.statements.add_many import add_jobs
+from ..database.statements.control import CancelledJob, end_cancelled, leftover_cancels
+from ..database.statements.write_plan import CUT_OFF
+from ..errors.text import message_of
+from ..history.upkeep import add_partitions
+from ..values.job import Job
+from ..values.outcome import FailureHandler
+from ..values.retention import Retention, RetentionPolicy
+from ..values.schema_name import SchemaName
 
 REFUSED = (sqlstates.INSUFFICIENT_PRIVILEGE, sqlstates.UNDEFINED_TABLE, sqlstates.UNDEFINED_FUNCTION)
 """This role may not use a table, or there is none."""
