@@ -1,20 +1,12 @@
 """App: what an application brings to a worker, and finding one by its name.
 
-App: what an application brings to a worker.
-
-App: what an application brings to a worker.
-
-It only holds things. `lifespan` enters and leaves, `load` finds an app by its name, and the runner uses it.
-
-The recurring jobs of an app.
-
-Forbidden flags from several sources.
-
-The tasks of a worker with an app.
-
-Checks of a lifespan: what can be told when it is defined, and the rest when it is called.
-
-Finds an app by its name, `module:attribute`, and refuses anything else.
+- `App` only holds things: tasks, recurring jobs, a lifespan, options. `lifespan` enters and leaves it, and
+  the runner uses it.
+- `collect` joins its recurring jobs, `joined_flags` forbidden flags of several sources, and `tasks_of` its
+  tasks with those of a worker.
+- `check_lifespan` refuses what can be told when a lifespan is defined, `open_lifespan` the rest, when it is
+  called.
+- `load_app` finds an app by its name, `module:attribute`, and refuses anything else.
 """
 
 from __future__ import annotations

@@ -1,11 +1,9 @@
-"""Every option that a file or the environment can set, those of the dashboard included.
-
-Every option that a file or the environment can set, by name and type, derived from the option classes.
+"""Every option that a file or the environment can set, by name and type, derived from the option classes.
 
 Nested options are written with dots: `local_queue.size`. A process that runs a worker has options of its own,
 which may be set in the same file. `run` and other calls ignore them there, and refuse them as arguments.
 
-The options of the command `graphile-worker admin`: the table [admin] of the configuration file.
+`AdminOptions` are those of the command `graphile-worker admin`: the table [admin] of the configuration file.
 """
 
 from __future__ import annotations

@@ -1,15 +1,8 @@
-"""Crontab text: parsing it, and checking recurring jobs from there or from code. Pure.
-
-Parsing crontab text. Pure.
-
-Parsing crontab text; every problem has its line and column. Pure; `load.py` reads files.
+"""Crontab text: parsing it, and checking recurring jobs from there or from code. Pure; `load.py` reads files.
 
 A line is five time fields (or an `@` word), a task, and optionally `?options` and a `{…}` payload in JSON5.
-Empty lines and lines that start with `#` are skipped; there are no comments after an item.
-
-The `?id=…&fill=…` part of a crontab line: from URL query syntax to options and problems. Pure.
-
-Validation of recurring jobs, from a crontab or from code. Pure.
+The options, `?id=…&fill=…`, are in URL query syntax. Empty lines and lines that start with `#` are skipped;
+there are no comments after an item. Every problem has its line and column.
 
 The limits are those of JobSpec. An item that the database rejects would block all others of its minute, so
 it is rejected when it is read.

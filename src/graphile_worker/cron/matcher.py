@@ -1,14 +1,10 @@
-"""When a recurring job is due. Pure.
-
-When a recurring job is due: by pattern or by function, in UTC or in a time zone. Pure.
+"""When a recurring job is due: by pattern or by function, in UTC or in a time zone. Pure.
 
 When daylight saving time begins or ends, a pattern with fixed hours runs once: runs in the skipped hour move
 to the first minute after it, and in the repeated hour only the first pass counts. A pattern for every hour
 follows real time, so an item that runs each minute never pauses.
 
-TimestampDigest: the parts of a minute that patterns and match functions compare.
-
-Time zones: offsets of whole days, and minutes that daylight saving time skips. Pure.
+A `TimestampDigest` has the parts of a minute that patterns and match functions compare.
 """
 
 from __future__ import annotations

@@ -7,10 +7,9 @@ over, and adds what became due in between.
 Interceptors are called before the statement, while no lock is held. So every scheduler calls them for a job
 that is due, and the first to run its statement decides what is added.
 
-The time by which recurring jobs are due: the database server's, even if this machine's clock is wrong.
-
-All workers share the rows that say up to when jobs were added. A worker whose clock is ahead would claim
-minutes in the future, and no worker would add anything until then.
+Jobs are due by the time of the database server, even if this machine's clock is wrong. All workers share the
+rows that say up to when jobs were added. A worker whose clock is ahead would claim minutes in the future, and
+no worker would add anything until then.
 """
 
 from __future__ import annotations

@@ -1,21 +1,14 @@
-"""The worker's end of a process that runs tasks, and the sockets to it.
+"""ChildHandle: the worker's end of one process that runs tasks.
 
-ChildHandle: the worker's end of one process that runs tasks.
-
-How much memory a process uses.
-
-StackRequests: asks what a call does, and waits for the note that answers.
-
-ChildConnection: a process that the worker has started, and the sockets to it.
-
-SharedCounters: two numbers in memory that a worker shares with one of its processes.
-
-The process writes the number of each call before it begins it. So the worker knows, even if the process dies
-or is deep in C code, which call it ran and which it had not begun. The worker writes up to which number it
-takes calls back that were not begun.
-
-Each side writes its number before it reads the other one. So of a call that is begun and taken back at the
-same moment, at least one side notices: the process, which then does not run it and says so.
+- `ChildConnection` is a process that the worker has started, and the sockets to it.
+- `StackRequests` asks what a call does, and waits for the note that answers.
+- `memory_of` is how much memory a process uses.
+- `SharedCounters` are two numbers in memory that a worker shares with one of its processes. The process
+  writes the number of each call before it begins it. So the worker knows, even if the process dies or is deep
+  in C code, which call it ran and which it had not begun. The worker writes up to which number it takes calls
+  back that were not begun. Each side writes its number before it reads the other one. So of a call that is
+  begun and taken back at the same moment, at least one side notices: the process, which then does not run it
+  and says so.
 """
 
 from __future__ import annotations

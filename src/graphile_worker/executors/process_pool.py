@@ -1,12 +1,11 @@
 """ProcessPool: the processes of one executor, and the calls that wait for one.
 
-Decides which process gets which calls, starts processes when they are needed, and replaces those that end.
+It decides which process gets which calls, starts processes when they are needed, and replaces those that end.
 The death of a process fails the call it ran, and nothing else: calls that it had not begun run elsewhere.
 
-Pace: how long tasks run, so that short calls are sent several at a time.
-
-A round trip costs more than a short task. Calls are sent ahead for as long as they will probably take
-together, a few milliseconds; a task that is not known yet gets a process for itself.
+A round trip costs more than a short task. So `ProcessPace` knows how long tasks run, and calls are sent ahead
+for as long as they will probably take together, a few milliseconds; a task that is not known yet gets a
+process for itself.
 """
 
 from __future__ import annotations

@@ -1,13 +1,9 @@
-"""Running one call where it has arrived, with the helpers of the task there.
-
-Runs one call where it has arrived: finds the task, calls it, and turns what it did into an answer.
+"""Runs one call where it has arrived: finds the task, calls it, and turns what it did into an answer.
 
 The same for processes, Dask and Ray. What differs is how coroutines are run and where notes go.
 
-RemoteHelpers: the helpers of a task that runs outside of the worker.
-
-Job, logger, abort signal and progress are there. What needs the worker's database connections is not, and
-says so.
+`RemoteHelpers` are the helpers of a task there. Job, logger, abort signal and progress are available. What
+needs the worker's database connections is not, and says so.
 """
 
 from __future__ import annotations

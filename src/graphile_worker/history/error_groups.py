@@ -1,6 +1,6 @@
 """Groups of errors: how often each kind of error occurred, since when, and in which job last.
 
-The fingerprint of an error: the same for errors of one type from one place with alike messages.
+The kind is a fingerprint: the same for errors of one type from one place with alike messages.
 """
 
 from __future__ import annotations

@@ -1,13 +1,10 @@
-"""What workers did, and what was waiting, over time.
-
-Reads the statistics of this package's workers, and samples of the backlog, which covers all runtimes.
+"""What workers of this package did, and samples of the backlog, which cover all runtimes.
 
 Minutes are kept for two days, hours and days for 90 days. Periods up to two hours are read from the minutes,
 longer ones from the hours, and then begin with a full hour. Whole days that are over are read from the days.
 The cost depends on the number of tasks, not on the number of jobs.
 
-Histograms of times, a factor of two from bucket to bucket: small, and they can be added up. Pure.
-
+Times are counted in histograms with a factor of two from bucket to bucket: small, and they can be added up.
 Bucket 0 counts times below 1/8192 s. Bucket n counts times from 2**(n-14) s up to twice that; the last one
 has no upper limit. Percentiles are interpolated within a bucket, so they are off by less than its width.
 """

@@ -1,10 +1,7 @@
-"""Upkeep of the history: partitions made ahead and dropped, failed jobs moved.
+"""Upkeep of the history, which one pool does for all.
 
-What one pool does for all: partitions ahead, dropping those that have expired, moving failed jobs here.
-
-Each class is a maintenance task: see `recovery/maintenance/tasks.py`.
-
-The partitions of the history: made ahead of need, dropped when their rows have expired.
+Partitions are made ahead of need and dropped when their rows have expired, the audit and progress are purged,
+and failed jobs are moved here. Each class is a maintenance task: see `recovery/maintenance/tasks.py`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Hooks: the observers, interceptors and plugins of one worker or client.
 
-Plugins: bundles of hooks, started and stopped with a worker if they want to be.
-
-The database that a worker or client uses, for plugins that name it.
+Plugins are bundles of hooks, started and stopped with a worker if they want to be. A `DatabaseTarget` tells
+them which database it uses.
 """
 
 from __future__ import annotations

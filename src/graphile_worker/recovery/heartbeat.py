@@ -1,17 +1,12 @@
-"""The heartbeat of a pool, for Python and for Rust workers.
+"""Heartbeat: proves to other workers that this pool is alive, until it is stopped.
 
-Heartbeat: proves to other workers that this pool is alive, until it is stopped.
+It holds an advisory lock on a connection of its own, or on one of the caller's pool. A killed process loses
+the lock as soon as the server sees the connection close; a busy one keeps it. Behind a pooler a lock would
+not stay with us, so there the time of the last heartbeat counts. In both cases each heartbeat renews the
+pool's lease on its jobs, and reports what the pool runs, and what blocks its event loop, if that has changed.
+It works on any event loop; in a thread of its own it survives a task that blocks the worker's loop.
 
-It holds an advisory lock on a connection of its own. A killed process loses the lock as soon as the server
-sees the connection close; a busy one keeps it. Behind a pooler a lock would not stay with us, so there the
-time of the last heartbeat counts. In both cases each heartbeat renews the pool's lease on its jobs, and
-reports what the pool runs, and what blocks its event loop, if that has changed. It works on any event loop;
-in a thread of its own it survives a task that blocks the worker's loop.
-
-Connections for heartbeats: one of the worker's own, or one of the caller's pool.
-
-Heartbeats for Rust workers, which recover the jobs of pools without a fresh row in their register.
-
+`RustHeartbeat` is for Rust workers, which recover the jobs of pools without a fresh row in their register.
 Our migration installs the register, so the row is there before the pool locks its first job, and before any
 Rust worker can look. Where our role may not create it, a Rust worker may do so at any time, so each heartbeat
 looks for it until then.

@@ -1,15 +1,11 @@
-"""The helpers of a task, asynchronous and blocking, and its logger.
-
-JobHelpers: the second argument of a task. Code that the task calls gets it by `get_current_helpers()`.
+"""JobHelpers: the second argument of a task. Code that the task calls gets it by `get_current_helpers()`.
 
 One is made per job on the hot path, so it holds the job, the slot's id and a reference to what all jobs
 share; everything else is built on first use.
 
-JobLogger: the logger of a task; every record carries the worker, the task and the job.
-
-SyncHelpers: the helpers for tasks that are plain functions and run in a thread.
-
-Each call is passed to the worker's event loop and blocks the thread, not the worker, until it has a result.
+`SyncHelpers` are for tasks that are plain functions and run in a thread. Each call is passed to the worker's
+event loop and blocks the thread, not the worker, until it has a result. `JobLogger` is the logger of a task;
+every record carries the worker, the task and the job.
 """
 
 from __future__ import annotations

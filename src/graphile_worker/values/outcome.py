@@ -1,13 +1,10 @@
-"""How an attempt ended, and what is added when the last one failed.
-
-How an attempt ended: completed, failed, snoozed, expired, cancelled or interrupted.
+"""How an attempt ended: completed, failed, snoozed, expired, cancelled or interrupted.
 
 The executor makes an outcome, `after_run` interceptors see it, and the sink writes it.
 
 A failure carries the texts to store and log. They are made where the task ran, because making them may run
-code of the exception, which must not delay the outcomes of other jobs.
-
-What `@task(on_failure=…)` names: a task of which a job is added when a job has failed permanently.
+code of the exception, which must not delay the outcomes of other jobs. A `FailureHandler` is what
+`@task(on_failure=…)` names: a task of which a job is added when a job has failed permanently.
 """
 
 from __future__ import annotations

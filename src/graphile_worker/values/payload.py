@@ -1,21 +1,16 @@
-"""Payloads: their JSON, and the member that carries a trace.
-
-Payloads: from Python values to JSON text, and from JSON text to the type that a task wants.
+"""Payloads: from Python values to JSON text, and from JSON text to the type that a task wants.
 
 `encode` accepts everything that msgspec does (plain values, dataclasses, structs, datetime, UUID, Decimal,
 enums…), mappings, and pydantic models. pydantic is imported only if a payload or an annotation uses it.
 
 Rejected, because PostgreSQL or other runtimes could not read it back: NaN and infinities, half surrogate
-pairs, and NUL characters (`json` columns store them, but merging two array payloads or reading the value with
-`->>` fails later, far from the cause).
+pairs (JavaScript writes them when it cuts an emoji in two), and NUL characters (`json` columns store them,
+but merging two array payloads or reading the value with `->>` fails later, far from the cause).
 
-Lone surrogates in JSON. JavaScript writes them when it cuts an emoji in two.
-
-The member `_trace` of a payload: where the job was added, for tracing.
-
-The Rust port writes it with three members: `flags`, `trace_id` and `span_id`. An object payload has one; in
-an array each object may have its own. Tasks never see it, whether tracing is installed here or not, because
-another program may have added the job. Jobs and hooks keep it.
+The member `_trace` of a payload says where the job was added, for tracing. The Rust port writes it with three
+members: `flags`, `trace_id` and `span_id`. An object payload has one; in an array each object may have its
+own. Tasks never see it, whether tracing is installed here or not, because another program may have added the
+job. Jobs and hooks keep it.
 """
 
 from __future__ import annotations

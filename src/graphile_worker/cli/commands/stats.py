@@ -1,10 +1,7 @@
-"""`graphile-worker stats` and `queues`, and the report of `stats --since`.
+"""`graphile-worker stats` and `queues`: cheap even with millions of jobs.
 
-`graphile-worker stats` and `queues`: cheap even with millions of jobs.
-
-`stats --since`: what workers did in a period, as a table, a chart and a few sentences, or as JSON.
-
-A bar chart for the terminal, from block characters. Pure.
+`stats --since` reports what workers did in a period: as a table, a bar chart of block characters and a few
+sentences, or as JSON.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """The view of `dev`: its state, and how it is drawn.
 
-Draws the view with rich, in 40 or more columns and never wider than the terminal.
-
-The state of the view, from the worker process, the database and the reloader.
+The state comes from the worker process, the database and the reloader. The view is drawn with rich, in 40 or
+more columns and never wider than the terminal.
 """
 
 from __future__ import annotations

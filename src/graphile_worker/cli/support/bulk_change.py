@@ -1,8 +1,6 @@
-"""Changing all jobs that match a filter, with progress.
+"""Changes all jobs that match a filter: counts them, asks, and shows the progress until Ctrl-C stops it.
 
-Changes all jobs that match a filter: counts them, asks, and shows the progress until Ctrl-C stops it.
-
-A progress bar for long work, on standard error and only if that is a terminal.
+`progress_bar` is for any long work. The bar is on standard error, and only if that is a terminal.
 """
 
 from __future__ import annotations

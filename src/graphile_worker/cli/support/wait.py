@@ -1,8 +1,6 @@
-"""Waiting for a job, and following it.
+"""Follows a job to its end, and prints the result for `graphile-worker add --wait`.
 
-`graphile-worker add --wait`: waits for the job that was added, and prints its result.
-
-Follows a job to its end. Progress is on standard error: a bar on a terminal, else a line per change.
+Progress is on standard error: a bar on a terminal, else a line per change.
 """
 
 from __future__ import annotations

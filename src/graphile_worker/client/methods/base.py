@@ -1,17 +1,10 @@
 """What all methods of the client share: its connections, the one of each call, and how it ends.
 
-What all methods of the client share: its connections, and how it ends.
-
-Arguments that several methods take.
-
-The connection that a call of the client uses.
-
-The connection for one call of the client: the caller's, an idle one, or one from the pool.
-
-The options of a client that is bound to a connection.
-
-Such a client is often made for each request, and reading the configuration takes milliseconds. So what was
-read is kept for as long as the folder and the variables are the same.
+- `ClientBase` has the connections and the end of the client, and arguments that several methods take.
+- `BorrowedConnection` is the connection for one call: the caller's, an idle one, or one from the pool.
+- `bound_options` are those of a client that is bound to a connection. Such a client is often made for each
+  request, and reading the configuration takes milliseconds. So what was read is kept for as long as the
+  folder and the variables are the same.
 """
 
 from __future__ import annotations

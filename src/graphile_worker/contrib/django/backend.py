@@ -1,11 +1,9 @@
 """GraphileWorkerBackend: Django's Tasks framework on Graphile Worker.
 
-TASKS = {"default": {"BACKEND": "graphile_worker.contrib.django.backend.GraphileWorkerBackend"}}
+    TASKS = {"default": {"BACKEND": "graphile_worker.contrib.django.backend.GraphileWorkerBackend"}}
 
 A task is added by one statement on Django's connection, in the transaction that is open there. Its result is
 read by one statement from the queue and the history.
-
-Results of Django's tasks, from the queue and the history.
 """
 
 from __future__ import annotations

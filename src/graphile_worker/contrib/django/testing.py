@@ -1,9 +1,8 @@
 """For tests of Django projects: run what was enqueued in the transaction of the test, or look at it.
 
-A worker in the transaction of a test: tasks and statements run in the thread that called `run_tasks`.
-
-Django has a connection for each thread, so only that thread sees what the test has not committed. The event
-loop of the worker is in another thread, and passes the work on through `asgiref`.
+Django has a connection for each thread, so only the thread that called `run_tasks` sees what the test has not
+committed, and tasks and statements run in it. The event loop of the worker is in another thread, and passes
+the work on through `asgiref`.
 """
 
 from __future__ import annotations

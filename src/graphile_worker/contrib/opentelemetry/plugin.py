@@ -1,10 +1,9 @@
 """The plugin: what a worker or a client installs.
 
-Keeps instrumented database drivers from making spans of the statements of the engine.
-
-A worker sends a statement every few seconds even if there is nothing to do. Its own tasks therefore run in a
-context in which instrumentations are suppressed. Those that do not ask for that find a current span that is
-not sampled, so theirs are not either, with every sampler that follows the parent.
+`be_quiet` keeps instrumented database drivers from making spans of the statements of the engine. A worker
+sends a statement every few seconds even if there is nothing to do. Its own tasks therefore run in a context
+in which instrumentations are suppressed. Those that do not ask for that find a current span that is not
+sampled, so theirs are not either, with every sampler that follows the parent.
 """
 
 from __future__ import annotations

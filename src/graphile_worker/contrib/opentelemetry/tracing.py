@@ -1,18 +1,13 @@
-"""What the parts of the plugin share: tracer, instruments, attributes.
+"""What the parts of the plugin share: tracer, instruments, attributes, and which tasks are traced.
 
-What the parts of the plugin share: the tracer, the instruments, and which tasks are traced.
+Attributes of spans and metrics follow the messaging conventions of OpenTelemetry. The destination is the
+task: workers subscribe to tasks, and there are few of them. The metrics are counters and durations of sending
+and processing, by task.
 
-The metrics: counters and durations of sending and processing, by task.
-
-Spans that begin a trace, most of which are not sampled: a fast path for the sampler by ratio.
-
-The SDK takes most of the time of a short job to begin a span that it then drops. Its sampler by ratio decides
-by the trace id alone. So we draw the id, make the same decision, and ask the SDK only for spans to record,
-with that id. Every other sampler, and an SDK that looks different inside, is asked for each span.
-
-Names and values of the attributes of spans and metrics, by the messaging conventions of OpenTelemetry.
-
-The destination is the task: workers subscribe to tasks, and there are few of them.
+`root_starter` begins spans that begin a trace, most of which are not sampled. The SDK takes most of the time
+of a short job to begin a span that it then drops. Its sampler by ratio decides by the trace id alone. So we
+draw the id, make the same decision, and ask the SDK only for spans to record, with that id. Every other
+sampler, and an SDK that looks different inside, is asked for each span.
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
-"""SentryPlugin: installs what the other modules of this package do, as hooks of a worker or client.
+"""SentryPlugin: installs what the modules of this package do, as hooks of a worker or client.
 
-Keeps our own log lines from becoming events in Sentry: each failure would be reported twice.
-
-Errors of attempts: made into events where the task ran, sent when the database knows the outcome.
-
-Only the written outcome says whether a job is retried: rules of its task, its own directives and its options
-decide after the run. The event is made earlier, because the error loses its frames with the run.
+`FailureReporter` makes errors of attempts into events where the task ran, and sends them when the database
+knows the outcome. Only the written outcome says whether a job is retried: rules of its task, its own
+directives and its options decide after the run. The event is made earlier, because the error loses its frames
+with the run. `silence_own_lines` keeps our own log lines from becoming events: each failure would be reported
+twice.
 """
 
 from __future__ import annotations

@@ -1,35 +1,26 @@
-"""Adding one job.
+"""Adding one job, and what it shares with adding many.
 
-Adding one job through the database's function: any job, inside or outside a transaction.
+- `add_job` uses the database's function, for any job, inside or outside a transaction. `add_statement` and
+  `job_from_row` are pure, so that an adapter for another driver needs nothing else:
 
-`add_statement` and `job_from_row` are pure, so that an adapter for another driver needs nothing else:
+        statement = add_statement(schema, spec)
+        row = cursor.execute(*statement).fetchone()
+        job = job_from_row(row, statement)
 
-    statement = add_statement(schema, spec)
-    row = cursor.execute(*statement).fetchone()
-    job = job_from_row(row, statement)
-
-On a schema installed by Node or Rust an add with a key can get lost, if a worker locks the job with that key
-at the same moment: Node's function returns an empty row, Rust's raises GWNOR. Such an add is retried.
-
-The fast path for one job that has neither key nor queue, outside a transaction.
-
-Without contention, one statement inserts the job and notifies workers. PostgreSQL commits only one notifying
-transaction at a time, including its wait for the disk. So under contention jobs are committed first, and the
-notification follows in a transaction of its own. A procedure does both in one round trip, but is slower than
-the statement when there is no contention: it is used for a while after contention was seen.
-
-Adding jobs that are unique by their arguments, through a Python-only function of the database.
-
-Warns of payloads that are too large for a queue, once per task and process.
-
-Adding jobs on a schema that Node or Rust installed.
-
-Their functions return the jobs of a bulk add in any order, and may leave out a job whose key a worker locked
-at the same moment. Ours do neither, so this module is used only where the function is not ours. Keys are
-unique, so jobs with a key are matched by key and the others by content. Specs of equal content are
-interchangeable, except for the queue: rows hold only its id, so it is not compared.
-
-Specs as columns: one array per attribute, the form that bulk statements take.
+- `PlainJobs` is the fast path for a job that has neither key nor queue, outside a transaction. Without
+  contention, one statement inserts the job and notifies workers. PostgreSQL commits only one notifying
+  transaction at a time, including its wait for the disk. So under contention jobs are committed first, and
+  the notification follows in a transaction of its own. A procedure does both in one round trip, but is slower
+  than the statement when there is no contention: it is used for a while after contention was seen.
+- `unique_job` is for jobs that are unique by their arguments, through a Python-only function of the database.
+- `SpecColumns` has specs as columns: one array per attribute, the form that bulk statements take.
+- `restore_order` and `match_by_content` are for schemas that Node or Rust installed, where the function is
+  not ours. Theirs return the jobs of a bulk add in any order. And an add with a key can get lost, if a worker
+  locks the job with that key at the same moment: a bulk add leaves it out, Node's `add_job` returns an empty
+  row, and Rust's raises GWNOR. Such an add is retried. Keys are unique, so jobs with a key are matched by key
+  and the others by content. Specs of equal content are interchangeable, except for the queue: rows hold only
+  its id, so it is not compared.
+- `warn_of_large_payload` warns of payloads that are too large for a queue, once per task and process.
 """
 
 from __future__ import annotations

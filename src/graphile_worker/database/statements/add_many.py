@@ -1,8 +1,7 @@
 """Adding many jobs, in as few statements as possible and all in one transaction.
 
+`chunks_of` splits a list of specs into chunks of one statement each, and rejects conflicts between specs.
 `add_many_steps` is pure: an adapter for another driver runs its statements inside one transaction.
-
-Splitting a list of specs into chunks of one statement each, and rejecting conflicts between specs.
 """
 
 from __future__ import annotations

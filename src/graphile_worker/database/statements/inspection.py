@@ -1,15 +1,14 @@
-"""Reading jobs, queues and tasks. Read-only; without locks.
-
-Read-only queries about jobs and queues, for the client and the command line. They take no locks.
+"""Reading jobs, queues and tasks, for the client and the command line. Read-only, without locks.
 
 Counting a large table is slow. Counts are exact up to a certain size; beyond it they are estimated from a
 random sample of the table's pages. Results say which of the two they are.
 
-Tasks that have ready jobs, found in the first jobs of each priority: cheap with a million jobs.
-
-What workers say about their tasks when they start: runbook, owner, and the payload that each expects.
-
-What older servers cannot do. The README lists the supported versions; 12 is the oldest.
+- `ready_tasks`: tasks that have ready jobs, found in the first jobs of each priority. That is cheap with a
+  million jobs.
+- `describe_tasks` and `get_task_description`: what workers say about their tasks when they start: runbook,
+  owner, and the payload that each expects.
+- `sorts_within_groups`: what older servers cannot do. The README lists the supported versions; 12 is the
+  oldest.
 """
 
 from __future__ import annotations

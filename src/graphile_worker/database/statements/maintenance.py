@@ -1,15 +1,12 @@
-"""Maintenance on request, and sessions for it.
+"""Maintenance on request: deleting what is no longer needed, and unlocking jobs of dead workers.
 
-Maintenance on request: deleting what is no longer needed, and unlocking jobs of dead workers.
+Queues and task identifiers that no job refers to are deleted while clients add jobs. To add a job is to read
+the rows of its queue and its task first. If such a row is deleted before the job is committed, the job can
+never run. No foreign key prevents that, and functions of other runtimes add jobs, too. But a transaction
+holds a lock on every table it has read. So the deletion locks the table, which blocks workers and clients; it
+gives up after a short wait and retries.
 
-Deleting queues and task identifiers that no job refers to, while clients add jobs.
-
-To add a job is to read the rows of its queue and its task first. If such a row is deleted before the job is
-committed, the job can never run. No foreign key prevents that, and functions of other runtimes add jobs, too.
-But a transaction holds a lock on every table it has read. So the deletion locks the table, which blocks
-workers and clients; it gives up after a short wait and retries.
-
-Pool connections for the worker itself, without the role's timeouts.
+`own_session` is a pool connection for the worker itself, without the role's timeouts.
 """
 
 from __future__ import annotations

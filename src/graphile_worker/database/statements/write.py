@@ -1,14 +1,11 @@
-"""Writing outcomes.
+"""Writes outcomes to the database and returns jobs that were not run to their end.
 
-Writes outcomes to the database and returns jobs that were not run to their end.
+`delete_retired` deletes jobs whose key was removed or used again while a worker had them locked, when they
+come back. Such a job has lost its key and its attempts, so no runtime runs it again. If its worker returns
+it, or dies, it would stay among the failed jobs forever, and a retry would run what was removed. Jobs that
+ran are not handled there: they have an outcome.
 
-Deletes jobs whose key was removed or used again while a worker had them locked, when they come back.
-
-Such a job has lost its key and its attempts, so no runtime runs it again. If its worker returns it, or
-dies, it would stay among the failed jobs forever, and a retry would run what was removed. Jobs that ran are
-not handled here: they have an outcome.
-
-Which permanent failures the handlers of `@task(on_failure=…)` were notified of.
+`mark_notified` notes of which permanent failures the handlers of `@task(on_failure=…)` were told.
 """
 
 from __future__ import annotations

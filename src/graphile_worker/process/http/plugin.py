@@ -1,12 +1,7 @@
 """`/livez`, `/readyz` and `/metrics` of a worker: what they answer, and serving them from its event loop.
 
-HttpPlugin: serves `/livez`, `/readyz` and `/metrics` from the worker's event loop.
-
-A blocked event loop does not answer, so a probe notices it.
-
-What the server answers on each path, for one process as for several.
-
-What differs is where health and metrics come from.
+A blocked event loop does not answer, so a probe notices it. The answers are the same for one process as for
+several; what differs is where health and metrics come from.
 """
 
 from __future__ import annotations

@@ -1,16 +1,12 @@
-"""A program that is restarted when files change: `--watch` and `serve(watch=True)`.
+"""The same program as a child process, restarted when files change: `--watch` and `serve(watch=True)`.
 
-The same program as a child process, restarted when files change: `--watch` and `serve(watch=True)`.
+The `Reloader` keeps one worker process running the latest code until a signal arrives. The process is the
+ordinary command, or the program that called `serve`; only a new one guarantees that no old module survives.
+It stops when its parent dies.
 
-Reloader: keeps one worker process running the latest code until a signal arrives.
-
-The process is the ordinary command, or the program that called `serve`; only a new one guarantees that no old
-module survives. It stops when its parent dies.
-
-SIGHUP restarts the worker, unless there is a terminal that it comes from.
-
-A worker that ends on its own, for example because its code cannot be imported, is restarted only after a
-change: the old code must not keep running silently, nor the broken code restart in a loop.
+SIGHUP restarts the worker, unless there is a terminal that it comes from. A worker that ends on its own, for
+example because its code cannot be imported, is restarted only after a change: the old code must not keep
+running silently, nor the broken code restart in a loop.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
 """ChildProcess: the process of an executable task, with its standard streams.
 
 The end of the process is not the end of its output: a background process that it leaves behind may keep the
-pipes open.
-
-OutputLines: splits the output of a child process into lines for a logger.
+pipes open. `OutputLines` splits the output into lines for a logger.
 """
 
 from __future__ import annotations

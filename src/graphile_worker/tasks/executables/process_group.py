@@ -1,17 +1,15 @@
 """The processes of a task: a group that ends as a whole, also when the worker is killed.
 
-ProcessGroup: a process that runs a task, and everything that it starts.
+A `ProcessGroup` is a process that runs a task, and everything that it starts. The process leads its own
+session, so Ctrl-C in the terminal reaches the worker only, for a graceful shutdown. A signal to the group
+also reaches the processes that the leader has started, unless they have left it by starting a session of
+their own. Built on `Popen` rather than asyncio's processes: the guard must know the group before anything
+else can happen, and the leader is reaped last, because that reserves its number.
 
-The process leads its own session, so Ctrl-C in the terminal reaches the worker only, for a graceful
-shutdown. A signal to the group also reaches the processes that the leader has started, unless they have left
-it by starting a session of their own. Built on `Popen` rather than asyncio's processes: the guard must know
-the group before anything else can happen, and the leader is reaped last, because that reserves its number.
-
-Ends the processes of running jobs when this process is killed, whatever they do at that moment.
-
-A killed process cannot end what it started, and a recovered job must not overlap with processes of its last
-attempt. So each process group is announced to a guard: a shell that reads from a socket, which the kernel
-closes when this process ends. Then it kills the groups that it knows. There is one guard per process.
+The `GroupGuard` ends the processes of running jobs when this process is killed, whatever they do at that
+moment. A killed process cannot end what it started, and a recovered job must not overlap with processes of
+its last attempt. So each process group is announced to a guard: a shell that reads from a socket, which the
+kernel closes when this process ends. Then it kills the groups that it knows. There is one guard per process.
 """
 
 from __future__ import annotations

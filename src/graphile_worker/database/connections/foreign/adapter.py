@@ -1,8 +1,7 @@
 """The part of the `Connection` protocol that clients use, on top of one method that runs a statement.
 
-Rows of other libraries, with access by position and by name as in asyncpg.
-
-What a driver's connection says about its transaction, without asking the server.
+Rows of other libraries have access by position and by name as in asyncpg. `is_in_transaction` and
+`is_aborted` are what a driver's connection says about its transaction, without asking the server.
 """
 
 from __future__ import annotations
