@@ -26,7 +26,6 @@ from .worker_utils import WorkerUtils
 
 P = TypeVar("P")
 
-
 OBJECTS = ("pg_pool", "events", "hooks", "plugins", "clock", "options")
 """Arguments of `make_worker_utils` that are not options; `ClientArguments` has their types."""
 

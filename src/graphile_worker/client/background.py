@@ -27,7 +27,6 @@ from ..errors import ConnectionFailedError, GraphileWorkerError
 if TYPE_CHECKING:
     from .worker_utils import WorkerUtils
 
-
 T = TypeVar("T")
 Call = Callable[["WorkerUtils"], Awaitable[T]]
 

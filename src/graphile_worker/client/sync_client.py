@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from .background import SyncConnection
     from .sync_handle import SyncJobFollower
 
-
 T = TypeVar("T")
 
 

@@ -23,7 +23,6 @@ from ..values.text import closest
 if TYPE_CHECKING:
     from ..hooks import Plugin
 
-
 GROUP = "graphile_worker.plugins"
 
 logger = logging.getLogger("graphile_worker.plugins")

@@ -50,25 +50,6 @@ PATIENCE = 0.01
 OVERHEAD = 0.00002
 """Seconds that each call costs a process."""
 
-
-class ProcessPace:
-    """The usual run time of each task, by identifier."""
-
-    def __init__(self) -> None:
-        self._seconds: dict[str, float] = {}
-
-    def expected(self, identifier: str) -> float:
-        """Seconds that a call will probably take."""
-        return self._seconds.get(identifier, UNKNOWN)
-
-    def ran(self, identifier: str, seconds: float) -> None:
-        """Learn from a call; slower ones count for more, because others wait behind them."""
-        seconds += OVERHEAD
-        known = self._seconds.get(identifier, seconds)
-        share = 0.5 if seconds > known else 0.1
-        self._seconds[identifier] = known + share * (seconds - known)
-
-
 START_LIMIT = 60.0  # seconds for a process to load its tasks
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 30.0  # seconds after a process could not start
 HOPELESS = 3
@@ -327,3 +308,21 @@ def _how_it_died(child: ChildHandle, status: int | None) -> str:
     if status is not None and status >= 0:
         hint = "; a task must return or raise, not end its process"
     return f"{child.failure or f'the process that ran the task {_status(status)}{hint}'}"
+
+
+class ProcessPace:
+    """The usual run time of each task, by identifier."""
+
+    def __init__(self) -> None:
+        self._seconds: dict[str, float] = {}
+
+    def expected(self, identifier: str) -> float:
+        """Seconds that a call will probably take."""
+        return self._seconds.get(identifier, UNKNOWN)
+
+    def ran(self, identifier: str, seconds: float) -> None:
+        """Learn from a call; slower ones count for more, because others wait behind them."""
+        seconds += OVERHEAD
+        known = self._seconds.get(identifier, seconds)
+        share = 0.5 if seconds > known else 0.1
+        self._seconds[identifier] = known + share * (seconds - known)

@@ -27,6 +27,8 @@ from ..values.clock import Clock, SystemClock
 
 T = TypeVar("T")
 
+logger = logging.getLogger("graphile_worker.worker")
+
 
 def is_our_end(error: BaseException) -> bool:
     """Whether the asyncio task that runs this must end; otherwise the code that it called raised the error.
@@ -86,8 +88,6 @@ MOST_DEATHS = 5  # in a row, each less than STEADY_AFTER after the last one, bef
 STEADY_AFTER = 60.0  # seconds
 
 Work = Callable[[], Coroutine[Any, Any, None]]
-
-logger = logging.getLogger("graphile_worker.worker")
 
 
 async def logged(work: Coroutine[Any, Any, None], name: str) -> None:

@@ -24,7 +24,6 @@ from .faults import report
 if TYPE_CHECKING:
     from ..values.spec import JobSpec
 
-
 PART = 1000
 """Specs of a generator that are shown to watchers at once; all of them could be millions."""
 

@@ -27,7 +27,6 @@ from ..values.spec import CronJob
 if TYPE_CHECKING:
     from ..cron import ParsedCronItem
 
-
 _PATIENCE = 60.0  # real seconds after which a waiting test is considered stuck
 
 

@@ -46,7 +46,6 @@ if TYPE_CHECKING:
     from ..cron import ParsedCronItem
     from ..values.options import WorkerOptionValues
 
-
 PATIENCE = 60.0
 CLOSE_WITHIN = 5.0
 CONNECTIONS = 10

@@ -19,7 +19,6 @@ MAIN = "main"
 """The name of the lane of all tasks that are in no other lane. Its slots are the option `concurrency`."""
 MOST_SLOTS = 1_000_000
 
-
 Order = Literal["priority", "fair"]
 """In which order a lane takes jobs: by priority and time, or of one named queue after another."""
 ORDERS: tuple[str, ...] = get_args(Order)

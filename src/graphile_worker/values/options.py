@@ -31,7 +31,6 @@ SMALLEST_POOL = 2
 SMALLEST_POOL_FOR_RECOVERY = 4
 """The same for a worker that also listens and sends heartbeats."""
 
-
 MOST_HOLD = 300.0
 """Seconds; well below the idle timeout of these sessions. Others wait for a batch, and so does vacuum."""
 

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from ...database.statements.inspection import JobDetails
     from ...database.statements.manage_jobs import CancelReport
 
-
 Change = Callable[[list[int]], Awaitable[list[Job]]]
 
 COMPLETE = Words("complete", "completed", "completing")

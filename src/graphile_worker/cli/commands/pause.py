@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from ...client import WorkerUtils
     from ...database.statements.limits import LimitSummary
 
-
 MOST_NOTES = 10
 QUEUE = click.option("--queue", "queues", multiple=True, metavar="NAME", help="This named queue; repeatable.")
 TASK = click.option("--task", "tasks", multiple=True, metavar="TASK", help="This task; repeatable.")

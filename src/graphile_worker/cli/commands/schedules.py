@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from ...database.statements.schedules import Schedule
     from ..support.task_names import LocalTasks
 
-
 HORIZON = timedelta(days=366 * 9)
 
 

@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from ...database.statements.inspection import JobCounts, QueueSummary, Statistics
     from ...history.statistics import BacklogSample, StatisticsList, TaskStatistics
 
-
 ESTIMATE = "The table is large, so the numbers are estimates; --exact counts every job."
 HELD = "By their last reports, workers have {}. Short jobs may run without being locked; they count as ready."
 EXACT_OPTION = click.option("--exact", is_flag=True, help="Count every job, however long it takes.")
@@ -189,6 +188,16 @@ NO_STATISTICS = (
     "last seconds. Workers of other runtimes record none."
 )
 
+COLUMNS = (
+    "task", "completed", "failed", "permanently failed", "jobs/s",
+    "run p50", "run p95", "run p99", "wait p50", "wait p95", "wait p99",
+)  # fmt: skip
+COUNTS = 5  # columns before the times
+WIDE = 120  # columns of a terminal that has room for all
+UNSAMPLED = timedelta(minutes=5)  # at the beginning of a period
+LONGEST_IN_HOURS = timedelta(days=7, hours=1)  # as in the dashboard, whose range of a week has hours
+FEW = 10  # jobs that mean nothing, because the server's counters lag behind by some seconds
+
 
 class StatisticsReport(msgspec.Struct, frozen=True):
     """Everything that was read for one period."""
@@ -292,17 +301,6 @@ class StatisticsReport(msgspec.Struct, frozen=True):
         completed = 0 if self.total is None else self.total.completed
         others = sum(sample.deleted or 0 for sample in self.samples) - completed
         return others if others > max(FEW, completed // 100) else 0
-
-
-COLUMNS = (
-    "task", "completed", "failed", "permanently failed", "jobs/s",
-    "run p50", "run p95", "run p99", "wait p50", "wait p95", "wait p99",
-)  # fmt: skip
-COUNTS = 5  # columns before the times
-WIDE = 120  # columns of a terminal that has room for all
-UNSAMPLED = timedelta(minutes=5)  # at the beginning of a period
-LONGEST_IN_HOURS = timedelta(days=7, hours=1)  # as in the dashboard, whose range of a week has hours
-FEW = 10  # jobs that mean nothing, because the server's counters lag behind by some seconds
 
 
 async def read_report(utils: WorkerUtils, since: datetime | timedelta, task: str | None) -> StatisticsReport:

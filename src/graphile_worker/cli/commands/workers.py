@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from ...recovery.registry.workers import WorkerSummary
     from ...recovery.sweep import SweepReport
 
-
 SHOWN_JOBS = 5
 NOT_SCANNED = (
     "The jobs table is large and was not scanned: workers of other runtimes are missing, and job ids are "

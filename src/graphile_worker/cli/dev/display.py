@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
     from ...client import WorkerUtils
 
-
 REFRESH_INTERVAL = 0.25
 COUNT_INTERVAL = 1.0
 ERROR_PREFIX = "graphile-worker: error: "

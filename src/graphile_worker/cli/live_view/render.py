@@ -24,7 +24,6 @@ from .feed import MOST_ERRORS, ShownError, ShownJob, Snapshot
 if TYPE_CHECKING:
     from ...database.statements.inspection import JobCounts
 
-
 WINDOW = 10.0  # seconds over which the rate is averaged
 
 WorkerStatus = Literal["starting", "running", "restarting", "waiting", "stopping", "stopped", "none"]

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from ...client import WorkerUtils
     from ...client.following import JobRecord, JobStatus
 
-
 INTERVAL = 1.0  # seconds between looks; workers store progress as often
 MAX_TEXT = 50
 

@@ -58,7 +58,6 @@ __all__ = [
     "task_backends", "task_enqueued", "task_finished", "task_started",
 ]  # fmt: skip
 
-
 OWN_FIELDS = ("max_attempts", "job_key", "job_key_mode")
 
 

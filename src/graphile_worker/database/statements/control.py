@@ -115,7 +115,6 @@ def _is_over(row: Row) -> bool:
 
 NOTHING_ASKED = ControlState()
 
-
 LEFTOVERS = 1_000  # jobs per statement
 
 
