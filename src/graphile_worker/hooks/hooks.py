@@ -1,7 +1,7 @@
 """Hooks: the observers, interceptors and plugins of one worker or client.
 
 Plugins are bundles of hooks, started and stopped with a worker if they want to be. A `DatabaseTarget` tells
-them which database it uses.
+them which database the worker or client uses.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """What all methods of the client share: its connections, the one of each call, and how it ends.
 
-- `ClientBase` has the connections and the end of the client, and arguments that several methods take.
+- `ClientBase` has the connections and the end of the client. `beginning` and `rereadable` are for arguments
+  that several methods take.
 - `BorrowedConnection` is the connection for one call: the caller's, an idle one, or one from the pool.
 - `bound_options` are those of a client that is bound to a connection. Such a client is often made for each
   request, and reading the configuration takes milliseconds. So what was read is kept for as long as the

@@ -1,4 +1,4 @@
-"""Statements that lock the next jobs of a pool, and the ids of tasks and queues that they need."""
+"""Statements that lock the next jobs of a pool; task identifiers and queue names, and their ids."""
 
 from __future__ import annotations
 
