@@ -1,20 +1,12 @@
 """App: what an application brings to a worker, and finding one by its name.
 
-App: what an application brings to a worker.
-
-App: what an application brings to a worker.
-
-It only holds things. `lifespan` enters and leaves, `load` finds an app by its name, and the runner uses it.
-
-The recurring jobs of an app.
-
-Forbidden flags from several sources.
-
-The tasks of a worker with an app.
-
-Checks of a lifespan: what can be told when it is defined, and the rest when it is called.
-
-Finds an app by its name, `module:attribute`, and refuses anything else.
+- `App` only holds things: tasks, recurring jobs, a lifespan, options. `lifespan` enters and leaves it, and
+  the runner uses it.
+- `collect` joins its recurring jobs, `joined_flags` forbidden flags of several sources, and `tasks_of` its
+  tasks with those of a worker.
+- `check_lifespan` refuses what can be told when a lifespan is defined, `open_lifespan` the rest, when it is
+  called.
+- `load_app` finds an app by its name, `module:attribute`, and refuses anything else.
 """
 
 from __future__ import annotations
@@ -48,102 +40,6 @@ if TYPE_CHECKING:
     from ..tasks.helpers import JobHelpers
     from ..values.options import WorkerOptionValues
     from ..worker.plan import FlagSource
-
-
-def collect(crontab: str | None, items: Any) -> tuple[ParsedCronItem, ...]:
-    """The items of a crontab's text and those defined in code. Raises CrontabError for an invalid one."""
-    if items is None:
-        items = ()
-    if isinstance(items, str | bytes) or not isinstance(items, Iterable):
-        raise CrontabError(f"cron_items: expected a list of CronItem, got {items!r}")
-    items = tuple(items)
-    if crontab is None and not items:
-        return ()
-    from ..cron import ParsedCronItem, parse_cron_item, parse_crontab
-    from ..cron.crontab import check_identifiers
-
-    found = list(parse_crontab(crontab, source="crontab of the app")) if crontab is not None else []
-    for number, item in enumerate(items):
-        is_parsed = isinstance(item, ParsedCronItem)
-        found.append(item if is_parsed else parse_cron_item(item, source=f"item {number} of cron_items"))
-    check_identifiers(found)
-    return tuple(found)
-
-
-def joined_flags(first: FlagSource, second: FlagSource) -> FlagSource:
-    """The flags of both sources."""
-    if first is None or second is None:
-        return second if first is None else first
-
-    async def both() -> Sequence[str]:
-        return [*await _current(first), *await _current(second)]
-
-    return both
-
-
-async def _current(source: Any) -> Sequence[str]:
-    return (await resolve(source()) if callable(source) else source) or ()
-
-
-EXPECTED = "expected a function with @asynccontextmanager, or an async context manager"
-
-
-def check_lifespan(lifespan: Any) -> None:
-    """Refuse what cannot be a lifespan, as far as that is known without calling it."""
-    if lifespan is None or is_context_manager(lifespan):
-        return
-    if inspect.isasyncgenfunction(lifespan) or inspect.isgeneratorfunction(lifespan):
-        raise ConfigError(
-            f"lifespan: {name_of(lifespan)} is a generator function; put @asynccontextmanager (from "
-            "contextlib) over `async def`"
-        )
-    if inspect.iscoroutinefunction(lifespan):
-        raise ConfigError(
-            f"lifespan: {name_of(lifespan)} is a coroutine function; {EXPECTED}: `yield` instead of `return`"
-        )
-    if isinstance(lifespan, type) and not hasattr(lifespan, "__aenter__"):
-        raise ConfigError(f"lifespan: got the class {lifespan.__name__}; {EXPECTED}")
-    if not callable(lifespan):
-        raise ConfigError(f"lifespan: got {lifespan!r}; {EXPECTED}")
-    if len(required := _required_parameters(lifespan)) > 1:
-        raise ConfigError(
-            f"lifespan: {name_of(lifespan)} takes {', '.join(required)}; it is called with the App, or "
-            "without arguments"
-        )
-
-
-def open_lifespan(lifespan: Any, app: Any) -> Any:
-    """The context manager: the lifespan itself, or what it returns."""
-    if is_context_manager(lifespan):
-        return lifespan
-    manager = lifespan(app) if _required_parameters(lifespan) else lifespan()
-    if is_context_manager(manager):
-        return manager
-    if inspect.iscoroutine(manager):
-        manager.close()
-    got = "a context manager without `async`" if hasattr(manager, "__enter__") else repr(manager)
-    raise ConfigError(f"{name_of(lifespan)} returned {got}; {EXPECTED}")
-
-
-def is_context_manager(value: Any) -> bool:
-    """Whether it is an object that `async with` takes; a class is not."""
-    return hasattr(type(value), "__aenter__") and hasattr(type(value), "__aexit__")
-
-
-def name_of(thing: Any) -> str:
-    """`module.name` of a function or class, else its repr."""
-    name = getattr(thing, "__qualname__", None)
-    return repr(thing) if name is None else f"{getattr(thing, '__module__', None)}.{name}"
-
-
-def _required_parameters(function: Any) -> list[str]:
-    try:
-        parameters = inspect.signature(function).parameters.values()
-    except (TypeError, ValueError):
-        return []
-    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    return [each.name for each in parameters if each.kind in kinds and each.default is each.empty]
-
 
 P = TypeVar("P")
 R = TypeVar("R")
@@ -328,6 +224,101 @@ def _refuse_options(app: App) -> None:
             f"an App that a lifespan yields cannot set options ({', '.join(app.options)}), because it is too "
             "late for them; set them in the outer App, or in the configuration"
         )
+
+
+def collect(crontab: str | None, items: Any) -> tuple[ParsedCronItem, ...]:
+    """The items of a crontab's text and those defined in code. Raises CrontabError for an invalid one."""
+    if items is None:
+        items = ()
+    if isinstance(items, str | bytes) or not isinstance(items, Iterable):
+        raise CrontabError(f"cron_items: expected a list of CronItem, got {items!r}")
+    items = tuple(items)
+    if crontab is None and not items:
+        return ()
+    from ..cron import ParsedCronItem, parse_cron_item, parse_crontab
+    from ..cron.crontab import check_identifiers
+
+    found = list(parse_crontab(crontab, source="crontab of the app")) if crontab is not None else []
+    for number, item in enumerate(items):
+        is_parsed = isinstance(item, ParsedCronItem)
+        found.append(item if is_parsed else parse_cron_item(item, source=f"item {number} of cron_items"))
+    check_identifiers(found)
+    return tuple(found)
+
+
+def joined_flags(first: FlagSource, second: FlagSource) -> FlagSource:
+    """The flags of both sources."""
+    if first is None or second is None:
+        return second if first is None else first
+
+    async def both() -> Sequence[str]:
+        return [*await _current(first), *await _current(second)]
+
+    return both
+
+
+async def _current(source: Any) -> Sequence[str]:
+    return (await resolve(source()) if callable(source) else source) or ()
+
+
+EXPECTED = "expected a function with @asynccontextmanager, or an async context manager"
+
+
+def check_lifespan(lifespan: Any) -> None:
+    """Refuse what cannot be a lifespan, as far as that is known without calling it."""
+    if lifespan is None or is_context_manager(lifespan):
+        return
+    if inspect.isasyncgenfunction(lifespan) or inspect.isgeneratorfunction(lifespan):
+        raise ConfigError(
+            f"lifespan: {name_of(lifespan)} is a generator function; put @asynccontextmanager (from "
+            "contextlib) over `async def`"
+        )
+    if inspect.iscoroutinefunction(lifespan):
+        raise ConfigError(
+            f"lifespan: {name_of(lifespan)} is a coroutine function; {EXPECTED}: `yield` instead of `return`"
+        )
+    if isinstance(lifespan, type) and not hasattr(lifespan, "__aenter__"):
+        raise ConfigError(f"lifespan: got the class {lifespan.__name__}; {EXPECTED}")
+    if not callable(lifespan):
+        raise ConfigError(f"lifespan: got {lifespan!r}; {EXPECTED}")
+    if len(required := _required_parameters(lifespan)) > 1:
+        raise ConfigError(
+            f"lifespan: {name_of(lifespan)} takes {', '.join(required)}; it is called with the App, or "
+            "without arguments"
+        )
+
+
+def open_lifespan(lifespan: Any, app: Any) -> Any:
+    """The context manager: the lifespan itself, or what it returns."""
+    if is_context_manager(lifespan):
+        return lifespan
+    manager = lifespan(app) if _required_parameters(lifespan) else lifespan()
+    if is_context_manager(manager):
+        return manager
+    if inspect.iscoroutine(manager):
+        manager.close()
+    got = "a context manager without `async`" if hasattr(manager, "__enter__") else repr(manager)
+    raise ConfigError(f"{name_of(lifespan)} returned {got}; {EXPECTED}")
+
+
+def is_context_manager(value: Any) -> bool:
+    """Whether it is an object that `async with` takes; a class is not."""
+    return hasattr(type(value), "__aenter__") and hasattr(type(value), "__aexit__")
+
+
+def name_of(thing: Any) -> str:
+    """`module.name` of a function or class, else its repr."""
+    name = getattr(thing, "__qualname__", None)
+    return repr(thing) if name is None else f"{getattr(thing, '__module__', None)}.{name}"
+
+
+def _required_parameters(function: Any) -> list[str]:
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return []
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return [each.name for each in parameters if each.kind in kinds and each.default is each.empty]
 
 
 DEFAULT = WorkerOptions().task_directory

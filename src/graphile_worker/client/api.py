@@ -1,8 +1,7 @@
 """Entry points of a program: open a client, add a single job, install the schema.
 
-The arguments of `make_worker_utils` and `make_sync_worker_utils` as type checkers and editors see them.
-
-No module imports this one at run time; the reference pages are made from it.
+`ClientArguments` and `SyncClientArguments` are the arguments of `make_worker_utils` and
+`make_sync_worker_utils` as type checkers and editors see them; the reference pages are made from them.
 """
 
 from __future__ import annotations
@@ -27,9 +26,8 @@ from .worker_utils import WorkerUtils
 
 P = TypeVar("P")
 
-
 OBJECTS = ("pg_pool", "events", "hooks", "plugins", "clock", "options")
-"""Arguments of `make_worker_utils` that are not options; `arguments.py` has their types."""
+"""Arguments of `make_worker_utils` that are not options; `ClientArguments` has their types."""
 
 
 def make_worker_utils(**arguments: Unpack[ClientArguments]) -> AwaitableContext[WorkerUtils]:

@@ -3,7 +3,7 @@
 The first call starts the thread. A forked child has no thread, so its first call starts another, with
 connections of its own. At the exit of the program the connections are closed, within a time limit.
 
-A connection of a blocking client: its statements run on the client's thread.
+A `SyncConnection` is a connection of such a client: its statements run on the client's thread.
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ from ..errors import ConnectionFailedError, GraphileWorkerError
 
 if TYPE_CHECKING:
     from .worker_utils import WorkerUtils
-
 
 T = TypeVar("T")
 Call = Callable[["WorkerUtils"], Awaitable[T]]

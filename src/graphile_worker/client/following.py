@@ -1,8 +1,6 @@
 """Following jobs that were added: status, result, progress, and where a running one is.
 
-Following jobs that were added: their status, their result, their progress.
-
-Asking a worker where one of its jobs is now.
+For the last, `job_stack` asks the worker that runs the job.
 """
 
 from __future__ import annotations

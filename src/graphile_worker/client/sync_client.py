@@ -1,9 +1,7 @@
 """The part of `SyncWorkerUtils` that is written by hand: where its calls run, and what has no counterpart.
 
 Calls with a connection of the caller, and those of a bound client, run in the caller's thread, without an
-event loop. All others run on the client's own thread.
-
-Following jobs from blocking code: on a connection of the caller, or through the client's own thread.
+event loop. All others run on the client's own thread. Following a job does either, too.
 """
 
 from __future__ import annotations
@@ -42,7 +40,6 @@ if TYPE_CHECKING:
     from ..database.statements.bulk_changes import BulkOptions
     from .background import SyncConnection
     from .sync_handle import SyncJobFollower
-
 
 T = TypeVar("T")
 

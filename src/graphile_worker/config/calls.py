@@ -1,8 +1,7 @@
 """Library calls: their arguments, and results that can be awaited or entered.
 
-The arguments of library calls: picks out the options, and refuses what the call does not take.
-
-An awaitable context manager: `await` it, or enter it with `async with`.
+`call_options` picks out the options, and `check_names` refuses what a call does not take. `AwaitableContext`
+is for calls whose result one may `await`, or enter with `async with`.
 """
 
 from __future__ import annotations

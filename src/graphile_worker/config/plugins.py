@@ -1,8 +1,6 @@
-"""Plugins by name, and what they are told about the database.
+"""Loads plugins by name: an entry point of the group `graphile_worker.plugins`, or `module:attribute`.
 
-Loads plugins by name: an entry point of the group `graphile_worker.plugins`, or `module:attribute`.
-
-The database of a worker or client, as plugins see it.
+`target_of` is the database of a worker or client as plugins see it.
 """
 
 from __future__ import annotations
@@ -24,7 +22,6 @@ from ..values.text import closest
 
 if TYPE_CHECKING:
     from ..hooks import Plugin
-
 
 GROUP = "graphile_worker.plugins"
 

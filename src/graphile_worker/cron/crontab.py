@@ -1,15 +1,8 @@
-"""Crontab text: parsing it, and checking recurring jobs from there or from code. Pure.
-
-Parsing crontab text. Pure.
-
-Parsing crontab text; every problem has its line and column. Pure; `load.py` reads files.
+"""Crontab text: parsing it, and checking recurring jobs from there or from code. Pure; `load.py` reads files.
 
 A line is five time fields (or an `@` word), a task, and optionally `?options` and a `{…}` payload in JSON5.
-Empty lines and lines that start with `#` are skipped; there are no comments after an item.
-
-The `?id=…&fill=…` part of a crontab line: from URL query syntax to options and problems. Pure.
-
-Validation of recurring jobs, from a crontab or from code. Pure.
+The options, `?id=…&fill=…`, are in URL query syntax. Empty lines and lines that start with `#` are skipped;
+there are no comments after an item. Every problem has its line and column.
 
 The limits are those of JobSpec. An item that the database rejects would block all others of its minute, so
 it is rejected when it is read.
@@ -37,6 +30,182 @@ from ..values.text import closest, parse_time_phrase
 from .fields import KINDS, CronFields, FieldError, expand_macro, parse_field, parse_pattern
 from .item import CronItemOptions, ParsedCronItem, ParsedCronOptions
 from .matcher import PatternMatcher, find_zone
+
+_BLANK = " \t\r\f\v\u00a0\ufeff\u2028\u2029"
+_COMMAND = re.compile(
+    r"(?P<task>[A-Za-z_][A-Za-z0-9_:/-]*)(?:\s+\?(?P<options>\S+))?(?:\s+(?P<payload>\{.*\}))?", re.DOTALL
+)
+_COMMAND_FORM = "a task, then optionally ?options without spaces, then optionally a {payload}"
+
+
+def parse_crontab(text: str, *, source: str = "crontab") -> list[ParsedCronItem]:
+    """Parse a crontab. Raises CrontabError, which lists every problem; `source` names the file in it."""
+    items, problems = read_crontab(text, source=source)
+    if problems:
+        raise CrontabError("\n".join(map(str, problems)), problems=problems)
+    return items
+
+
+def read_crontab(
+    text: str, *, source: str = "crontab", known_tasks: Iterable[str] | None = None
+) -> tuple[list[ParsedCronItem], list[CrontabProblem]]:
+    """The valid items, and every problem. With `known_tasks`, any other task is a problem."""
+    items: list[ParsedCronItem] = []
+    problems: list[CrontabProblem] = []
+    known = None if known_tasks is None else frozenset(known_tasks)
+    for number, line in enumerate(re.split(r"\r?\n", text), 1):
+        content = line.strip().strip(_BLANK)
+        if content and not content.startswith("#"):
+            reader = _LineReader(content, source, number, line.index(content))
+            item = reader.read()
+            problems += reader.problems
+            if item is not None:
+                items.append(item)
+            if known is not None:
+                problems += reader.unknown_task(known)
+    problems += _duplicates(items)
+    return items, sorted(problems, key=lambda problem: (problem.line or 0, problem.column or 0))
+
+
+def _duplicates(items: Iterable[ParsedCronItem]) -> list[CrontabProblem]:
+    first: dict[str, ParsedCronItem] = {}
+    problems = []
+    for item in items:
+        other = first.setdefault(item.identifier, item)
+        if other is not item:
+            message = f"the identifier {item.identifier!r} is already used in line {other.line}; add ?id="
+            problems.append(
+                CrontabProblem(source=item.source, line=item.line, column=item.column, message=message)
+            )
+    return problems
+
+
+class _LineReader:
+    """Parses one line and collects its problems; columns count from the start of the untrimmed line."""
+
+    def __init__(self, content: str, source: str, number: int, indent: int) -> None:
+        self.content = content
+        self.source = source
+        self.number = number
+        self.indent = indent
+        self.problems: list[CrontabProblem] = []
+        self._command: re.Match[str] | None = None
+
+    def read(self) -> ParsedCronItem | None:
+        words = [(match.group(), match.start()) for match in re.finditer(r"\S+", self.content)]
+        field_count = 1 if self.content.startswith("@") else len(KINDS)
+        if len(words) <= field_count:
+            self._report_too_short(words, field_count)
+            return None
+        fields = self._fields(words[:field_count])
+        if fields is None and field_count == 1:  # the rest of the line cannot be interpreted
+            return None
+        start = words[field_count][1]
+        self._command = command = _COMMAND.fullmatch(self.content, start)
+        if command is None:
+            found = self.content[start:]
+            self._report(start, f"invalid command specification {found!r}; expected {_COMMAND_FORM}")
+            return None
+        item = self._item(fields, command, " ".join(word for word, _ in words[:field_count]))
+        return None if self.problems else item
+
+    def unknown_task(self, known: frozenset[str]) -> list[CrontabProblem]:
+        """A problem if the task of this line is unknown, whatever else is wrong with the line."""
+        if self._command is None or self._command["task"] in known:
+            return []
+        task = self._command["task"]
+        near = closest(task, known, cutoff=0.7)
+        hint = f"; did you mean {near!r}?" if near else ""
+        return [self._problem(self._command.start("task"), f"unknown task {task!r}{hint}")]
+
+    def _item(self, fields: CronFields | None, command: re.Match[str], pattern: str) -> ParsedCronItem | None:
+        task = command["task"]
+        if len(task) > MAX_IDENTIFIER_LENGTH:
+            self._report(
+                command.start("task"), f"the task identifier has more than {MAX_IDENTIFIER_LENGTH} characters"
+            )
+        text = self._options(command)
+        payload = self._payload(command)
+        if fields is None:
+            return None
+        return ParsedCronItem(
+            task_identifier=task,
+            match=PatternMatcher(fields, text.options.tz),
+            options=text.options,
+            payload=payload,
+            identifier=text.identifier or task,
+            pattern=pattern,
+            source=self.source,
+            line=self.number,
+            column=self.indent + command.start("task") + 1,
+        )
+
+    def _fields(self, words: list[tuple[str, int]]) -> CronFields | None:
+        first, start = words[0]
+        if first.startswith("@"):
+            try:
+                return parse_pattern(expand_macro(first))
+            except FieldError as error:
+                self._report(start, f"could not process the line: {error}")
+                return None
+        values = []
+        for (word, offset), kind in zip(words, KINDS, strict=True):
+            try:
+                values.append(parse_field(word, kind, offset))
+            except FieldError as error:
+                self._report(error.offset, str(error))
+        return CronFields(*values) if len(values) == len(KINDS) else None
+
+    def _options(self, command: re.Match[str]) -> OptionText:
+        text = parse_option_text(command["options"] or "")
+        for offset, message in text.faults:
+            self._report(command.start("options") + offset, message)
+        return text
+
+    def _payload(self, command: re.Match[str]) -> dict[str, Any] | None:
+        if command["payload"] is None:
+            return None
+        try:
+            payload = _decode(command["payload"])
+        except ValueError as error:
+            self._report(command.start("payload"), f"the payload is not JSON5: {error}")
+            return None
+        try:
+            return checked_payload(payload)
+        except OptionFault as fault:
+            self._report(command.start("payload"), f"the payload cannot be used: {fault}")
+            return None
+
+    def _report_too_short(self, words: list[tuple[str, int]], field_count: int) -> None:
+        expected = "a task after the time" if field_count == 1 else "five time fields and a task"
+        self._report(0, f"could not process the line: expected {expected}, found {len(words)} words")
+
+    def _report(self, offset: int, message: str) -> None:
+        self.problems.append(self._problem(offset, message))
+
+    def _problem(self, offset: int, message: str) -> CrontabProblem:
+        return CrontabProblem(
+            source=self.source,
+            line=self.number,
+            column=self.indent + offset + 1,
+            message=message,
+            text=" " * self.indent + self.content,
+        )
+
+
+def _decode(text: str) -> dict[str, Any]:
+    """A JSON5 object. Most payloads are strict JSON, which decodes a thousand times faster."""
+    try:
+        try:
+            return msgspec.json.decode(text, type=dict[str, Any])
+        except (msgspec.DecodeError, UnicodeEncodeError):
+            import json5
+
+        value: dict[str, Any] = json5.loads(text)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    return value
+
 
 JOB_KEY_MODES = ("replace", "preserve_run_at")
 
@@ -240,179 +409,3 @@ def _segments(text: str) -> Iterator[tuple[int, str, str]]:
 
 def _written(field: str) -> str:
     return next(name for name, key in _KEYS.items() if key.field == field)
-
-
-_BLANK = " \t\r\f\v\u00a0\ufeff\u2028\u2029"
-_COMMAND = re.compile(
-    r"(?P<task>[A-Za-z_][A-Za-z0-9_:/-]*)(?:\s+\?(?P<options>\S+))?(?:\s+(?P<payload>\{.*\}))?", re.DOTALL
-)
-_COMMAND_FORM = "a task, then optionally ?options without spaces, then optionally a {payload}"
-
-
-def parse_crontab(text: str, *, source: str = "crontab") -> list[ParsedCronItem]:
-    """Parse a crontab. Raises CrontabError, which lists every problem; `source` names the file in it."""
-    items, problems = read_crontab(text, source=source)
-    if problems:
-        raise CrontabError("\n".join(map(str, problems)), problems=problems)
-    return items
-
-
-def read_crontab(
-    text: str, *, source: str = "crontab", known_tasks: Iterable[str] | None = None
-) -> tuple[list[ParsedCronItem], list[CrontabProblem]]:
-    """The valid items, and every problem. With `known_tasks`, any other task is a problem."""
-    items: list[ParsedCronItem] = []
-    problems: list[CrontabProblem] = []
-    known = None if known_tasks is None else frozenset(known_tasks)
-    for number, line in enumerate(re.split(r"\r?\n", text), 1):
-        content = line.strip().strip(_BLANK)
-        if content and not content.startswith("#"):
-            reader = _LineReader(content, source, number, line.index(content))
-            item = reader.read()
-            problems += reader.problems
-            if item is not None:
-                items.append(item)
-            if known is not None:
-                problems += reader.unknown_task(known)
-    problems += _duplicates(items)
-    return items, sorted(problems, key=lambda problem: (problem.line or 0, problem.column or 0))
-
-
-def _duplicates(items: Iterable[ParsedCronItem]) -> list[CrontabProblem]:
-    first: dict[str, ParsedCronItem] = {}
-    problems = []
-    for item in items:
-        other = first.setdefault(item.identifier, item)
-        if other is not item:
-            message = f"the identifier {item.identifier!r} is already used in line {other.line}; add ?id="
-            problems.append(
-                CrontabProblem(source=item.source, line=item.line, column=item.column, message=message)
-            )
-    return problems
-
-
-class _LineReader:
-    """Parses one line and collects its problems; columns count from the start of the untrimmed line."""
-
-    def __init__(self, content: str, source: str, number: int, indent: int) -> None:
-        self.content = content
-        self.source = source
-        self.number = number
-        self.indent = indent
-        self.problems: list[CrontabProblem] = []
-        self._command: re.Match[str] | None = None
-
-    def read(self) -> ParsedCronItem | None:
-        words = [(match.group(), match.start()) for match in re.finditer(r"\S+", self.content)]
-        field_count = 1 if self.content.startswith("@") else len(KINDS)
-        if len(words) <= field_count:
-            self._report_too_short(words, field_count)
-            return None
-        fields = self._fields(words[:field_count])
-        if fields is None and field_count == 1:  # the rest of the line cannot be interpreted
-            return None
-        start = words[field_count][1]
-        self._command = command = _COMMAND.fullmatch(self.content, start)
-        if command is None:
-            found = self.content[start:]
-            self._report(start, f"invalid command specification {found!r}; expected {_COMMAND_FORM}")
-            return None
-        item = self._item(fields, command, " ".join(word for word, _ in words[:field_count]))
-        return None if self.problems else item
-
-    def unknown_task(self, known: frozenset[str]) -> list[CrontabProblem]:
-        """A problem if the task of this line is unknown, whatever else is wrong with the line."""
-        if self._command is None or self._command["task"] in known:
-            return []
-        task = self._command["task"]
-        near = closest(task, known, cutoff=0.7)
-        hint = f"; did you mean {near!r}?" if near else ""
-        return [self._problem(self._command.start("task"), f"unknown task {task!r}{hint}")]
-
-    def _item(self, fields: CronFields | None, command: re.Match[str], pattern: str) -> ParsedCronItem | None:
-        task = command["task"]
-        if len(task) > MAX_IDENTIFIER_LENGTH:
-            self._report(
-                command.start("task"), f"the task identifier has more than {MAX_IDENTIFIER_LENGTH} characters"
-            )
-        text = self._options(command)
-        payload = self._payload(command)
-        if fields is None:
-            return None
-        return ParsedCronItem(
-            task_identifier=task,
-            match=PatternMatcher(fields, text.options.tz),
-            options=text.options,
-            payload=payload,
-            identifier=text.identifier or task,
-            pattern=pattern,
-            source=self.source,
-            line=self.number,
-            column=self.indent + command.start("task") + 1,
-        )
-
-    def _fields(self, words: list[tuple[str, int]]) -> CronFields | None:
-        first, start = words[0]
-        if first.startswith("@"):
-            try:
-                return parse_pattern(expand_macro(first))
-            except FieldError as error:
-                self._report(start, f"could not process the line: {error}")
-                return None
-        values = []
-        for (word, offset), kind in zip(words, KINDS, strict=True):
-            try:
-                values.append(parse_field(word, kind, offset))
-            except FieldError as error:
-                self._report(error.offset, str(error))
-        return CronFields(*values) if len(values) == len(KINDS) else None
-
-    def _options(self, command: re.Match[str]) -> OptionText:
-        text = parse_option_text(command["options"] or "")
-        for offset, message in text.faults:
-            self._report(command.start("options") + offset, message)
-        return text
-
-    def _payload(self, command: re.Match[str]) -> dict[str, Any] | None:
-        if command["payload"] is None:
-            return None
-        try:
-            payload = _decode(command["payload"])
-        except ValueError as error:
-            self._report(command.start("payload"), f"the payload is not JSON5: {error}")
-            return None
-        try:
-            return checked_payload(payload)
-        except OptionFault as fault:
-            self._report(command.start("payload"), f"the payload cannot be used: {fault}")
-            return None
-
-    def _report_too_short(self, words: list[tuple[str, int]], field_count: int) -> None:
-        expected = "a task after the time" if field_count == 1 else "five time fields and a task"
-        self._report(0, f"could not process the line: expected {expected}, found {len(words)} words")
-
-    def _report(self, offset: int, message: str) -> None:
-        self.problems.append(self._problem(offset, message))
-
-    def _problem(self, offset: int, message: str) -> CrontabProblem:
-        return CrontabProblem(
-            source=self.source,
-            line=self.number,
-            column=self.indent + offset + 1,
-            message=message,
-            text=" " * self.indent + self.content,
-        )
-
-
-def _decode(text: str) -> dict[str, Any]:
-    """A JSON5 object. Most payloads are strict JSON, which decodes a thousand times faster."""
-    try:
-        try:
-            return msgspec.json.decode(text, type=dict[str, Any])
-        except (msgspec.DecodeError, UnicodeEncodeError):
-            import json5
-
-        value: dict[str, Any] = json5.loads(text)
-    except RecursionError:
-        raise ValueError("it is nested too deeply") from None
-    return value

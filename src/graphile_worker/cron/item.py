@@ -1,6 +1,6 @@
 """CronItem, a recurring job defined in code, and ParsedCronItem, its validated form for the scheduler.
 
-`from_code.py` and `crontab.py` produce ParsedCronItems, `scheduler.py` consumes them.
+`load.py` and `crontab.py` produce ParsedCronItems, `scheduler.py` consumes them.
 """
 
 from __future__ import annotations

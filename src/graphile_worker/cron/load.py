@@ -1,8 +1,6 @@
-"""Loading recurring jobs, from code and from crontabs.
+"""Loading recurring jobs: from parsed items, crontab text, or a crontab file, in this order.
 
-Loading recurring jobs: from parsed items, crontab text, or a crontab file, in this order.
-
-Recurring jobs defined in code: CronItem to ParsedCronItem. Pure.
+`parse_cron_items` makes a `ParsedCronItem` of each `CronItem` that is defined in code. It is pure.
 """
 
 from __future__ import annotations

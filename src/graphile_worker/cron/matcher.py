@@ -1,14 +1,10 @@
-"""When a recurring job is due. Pure.
-
-When a recurring job is due: by pattern or by function, in UTC or in a time zone. Pure.
+"""When a recurring job is due: by pattern or by function, in UTC or in a time zone. Pure.
 
 When daylight saving time begins or ends, a pattern with fixed hours runs once: runs in the skipped hour move
 to the first minute after it, and in the repeated hour only the first pass counts. A pattern for every hour
 follows real time, so an item that runs each minute never pauses.
 
-TimestampDigest: the parts of a minute that patterns and match functions compare.
-
-Time zones: offsets of whole days, and minutes that daylight saving time skips. Pure.
+A `TimestampDigest` has the parts of a minute that patterns and match functions compare.
 """
 
 from __future__ import annotations
@@ -27,67 +23,8 @@ from ..hooks.faults import report
 from ..values.text import closest
 from .fields import CronFields
 
-
-@dataclass(frozen=True, slots=True)
-class TimestampDigest:
-    """One minute in parts; `dow` is the weekday, 0 = Sunday. In UTC, unless the item has a time zone."""
-
-    min: int
-    hour: int
-    date: int
-    month: int
-    dow: int
-
-    @classmethod
-    def of(cls, moment: datetime) -> Self:
-        """The parts of a time in its own time zone."""
-        return cls(moment.minute, moment.hour, moment.day, moment.month, moment.isoweekday() % 7)
-
-
 MINUTE = timedelta(minutes=1)
 HOUR = timedelta(hours=1)
-
-
-def find_zone(name: str) -> ZoneInfo:
-    """The time zone of this name. Raises CrontabError, which suggests the closest name."""
-    try:
-        return ZoneInfo(name)
-    except (ZoneInfoNotFoundError, ValueError, OSError):
-        known = available_timezones()
-    if not known:
-        raise CrontabError("no time zones are installed here; install the package tzdata")
-    near = closest(name, known)
-    hint = f"did you mean {near}?" if near else "allowed: IANA names such as Europe/Berlin"
-    raise CrontabError(f"unknown time zone {name!r}; {hint}")
-
-
-@lru_cache(maxsize=8192)
-def steady_offset(zone: ZoneInfo, day: date) -> timedelta | None:
-    """The zone's offset during a whole UTC day, or None if it changes on that day.
-
-    On almost every day it is steady, and local time is simple arithmetic.
-    """
-    start = datetime.combine(day, time(), UTC)
-    offset = _offset(zone, start - MINUTE)
-    for hour in range(25):
-        local = (start + hour * HOUR).astimezone(zone)
-        if local.fold or local.utcoffset() != offset:
-            return None
-    return None if offset % MINUTE else offset
-
-
-def skipped_minutes(zone: ZoneInfo, minute: datetime) -> list[datetime]:
-    """The local minutes skipped because the clocks were set forward just before `minute`."""
-    before = _offset(zone, minute - MINUTE)
-    gap = _offset(zone, minute) - before
-    first = minute.astimezone(UTC).replace(tzinfo=None) + before
-    return [first + number * MINUTE for number in range(max(0, gap // MINUTE))]
-
-
-def _offset(zone: ZoneInfo, moment: datetime) -> timedelta:
-    return moment.astimezone(zone).utcoffset() or timedelta()
-
-
 DAY = timedelta(days=1)
 
 logger = logging.getLogger("graphile_worker.cron")
@@ -236,3 +173,59 @@ def _times_of_day(hours: tuple[int, ...], minutes: tuple[int, ...]) -> tuple[tim
 
 def _first_of_next_month(day: date) -> date:
     return date(day.year + day.month // 12, day.month % 12 + 1, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class TimestampDigest:
+    """One minute in parts; `dow` is the weekday, 0 = Sunday. In UTC, unless the item has a time zone."""
+
+    min: int
+    hour: int
+    date: int
+    month: int
+    dow: int
+
+    @classmethod
+    def of(cls, moment: datetime) -> Self:
+        """The parts of a time in its own time zone."""
+        return cls(moment.minute, moment.hour, moment.day, moment.month, moment.isoweekday() % 7)
+
+
+def find_zone(name: str) -> ZoneInfo:
+    """The time zone of this name. Raises CrontabError, which suggests the closest name."""
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        known = available_timezones()
+    if not known:
+        raise CrontabError("no time zones are installed here; install the package tzdata")
+    near = closest(name, known)
+    hint = f"did you mean {near}?" if near else "allowed: IANA names such as Europe/Berlin"
+    raise CrontabError(f"unknown time zone {name!r}; {hint}")
+
+
+@lru_cache(maxsize=8192)
+def steady_offset(zone: ZoneInfo, day: date) -> timedelta | None:
+    """The zone's offset during a whole UTC day, or None if it changes on that day.
+
+    On almost every day it is steady, and local time is simple arithmetic.
+    """
+    start = datetime.combine(day, time(), UTC)
+    offset = _offset(zone, start - MINUTE)
+    for hour in range(25):
+        local = (start + hour * HOUR).astimezone(zone)
+        if local.fold or local.utcoffset() != offset:
+            return None
+    return None if offset % MINUTE else offset
+
+
+def skipped_minutes(zone: ZoneInfo, minute: datetime) -> list[datetime]:
+    """The local minutes skipped because the clocks were set forward just before `minute`."""
+    before = _offset(zone, minute - MINUTE)
+    gap = _offset(zone, minute) - before
+    first = minute.astimezone(UTC).replace(tzinfo=None) + before
+    return [first + number * MINUTE for number in range(max(0, gap // MINUTE))]
+
+
+def _offset(zone: ZoneInfo, moment: datetime) -> timedelta:
+    return moment.astimezone(zone).utcoffset() or timedelta()

@@ -1,12 +1,8 @@
-"""What a crontab means: in words, its next runs, and what daylight saving time does to them. Pure.
+"""What a crontab means, to show it to people. Pure.
 
-What a crontab means: its next runs, and what the ends of daylight saving time do to them. Pure.
-
-The next runs of recurring jobs, to show what a crontab means. Pure.
-
-What the ends of daylight saving time mean for a recurring job in the next year. Pure.
-
-Patterns in words: "weekdays at 09:00", "every 5 minutes". Pure.
+- `upcoming_runs`: the next runs of recurring jobs.
+- `clock_changes`: what the ends of daylight saving time mean for a recurring job in the next year.
+- `describe_pattern`: a pattern in words, such as "weekdays at 09:00" or "every 5 minutes".
 """
 
 from __future__ import annotations

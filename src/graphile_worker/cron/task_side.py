@@ -1,12 +1,11 @@
 """Recurring jobs as jobs: with the options of their tasks, as watchers see them, as workers register them.
 
-Recurring jobs as jobs: with the options of their tasks, and as watchers of adds see them.
-
-Recurring jobs together with the tasks they run: the options of their jobs, and payloads that fit. Pure.
-
-Recurring jobs as watchers of adds see them: each one alone, because other workers may add some of them.
-
-What a worker registers about its recurring jobs, so that others can see, pause and run them.
+- `job_options` and `payload_problems` look at a recurring job together with the task it runs: the options of
+  its jobs, and whether its payload fits. Pure.
+- `WatchedMinutes` shows recurring jobs to watchers of adds: each one alone, because other workers may add
+  some of them.
+- `schedule_definitions` are what a worker registers, so that others can see, pause and run its recurring
+  jobs.
 """
 
 from __future__ import annotations

@@ -1,14 +1,11 @@
-"""TaskExecutor and TaskCall, and binding tasks to executors.
-
-TaskExecutor: what runs tasks outside of the worker, and TaskCall: one job on its way there.
+"""TaskExecutor: what runs tasks outside of the worker, and TaskCall: one job on its way there.
 
 For the rest of the worker such a job is a running coroutine: time limits, cancelling, grace and shutdown
 cancel it, and the executor sees to it that the work ends.
 
-Binds tasks to the executors that run them.
-
-A bound task is a copy whose call is a coroutine that waits for the executor. The rest of the worker treats it
-like any other coroutine, so jobs of other tasks pay nothing.
+`bind_tasks` binds tasks to the executors that run them. A bound task is a copy whose call is a coroutine that
+waits for the executor. The rest of the worker treats it like any other coroutine, so jobs of other tasks pay
+nothing.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """The worker's side of an executor on a cluster: its connection, and its calls.
 
-ClusterCalls: in the worker, the calls that an executor has sent to a cluster, and what they say.
-
-Connecting: the connection of an executor to a cluster, made again after it was lost.
+`ClusterCalls` are those that the executor has sent there, and what they say. `Connecting` makes the
+connection again after it was lost.
 """
 
 from __future__ import annotations

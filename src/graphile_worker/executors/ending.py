@@ -1,8 +1,6 @@
-"""Ending a call that runs elsewhere.
+"""Ends a call that runs elsewhere, step by step: it is asked, then interrupted, then killed.
 
-Ends a call step by step: it is asked, then interrupted, then killed.
-
-Passes the worker's request to end on to tasks that run elsewhere.
+`follow_worker` passes the worker's request to end on to tasks that run elsewhere.
 """
 
 from __future__ import annotations

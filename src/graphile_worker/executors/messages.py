@@ -1,16 +1,10 @@
-"""What a worker and the processes that run its tasks say to each other.
-
-The messages between a worker and what runs its tasks: `values.lines` has their format.
+"""The messages between a worker and what runs its tasks; `values.lines` has their format.
 
 To a process: calls. From it: an answer to each call, and notes.
 
-Exceptions as messages, and messages as exceptions.
-
 An exception that can be pickled arrives as itself, so that `retry_on` and the like work as in the worker.
 Any other arrives as a RemoteTaskError with the name and message of the original. Both have the traceback of
-the place where they were raised.
-
-Log records of tasks in other processes: sent as JSON, and logged in the worker as if made there.
+the place where they were raised. Log records are sent as JSON, and logged in the worker as if made there.
 """
 
 from __future__ import annotations

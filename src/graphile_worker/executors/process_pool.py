@@ -1,12 +1,11 @@
 """ProcessPool: the processes of one executor, and the calls that wait for one.
 
-Decides which process gets which calls, starts processes when they are needed, and replaces those that end.
+It decides which process gets which calls, starts processes when they are needed, and replaces those that end.
 The death of a process fails the call it ran, and nothing else: calls that it had not begun run elsewhere.
 
-Pace: how long tasks run, so that short calls are sent several at a time.
-
-A round trip costs more than a short task. Calls are sent ahead for as long as they will probably take
-together, a few milliseconds; a task that is not known yet gets a process for itself.
+A round trip costs more than a short task. So `ProcessPace` knows how long tasks run, and calls are sent ahead
+for as long as they will probably take together, a few milliseconds; a task that is not known yet gets a
+process for itself.
 """
 
 from __future__ import annotations
@@ -50,25 +49,6 @@ PATIENCE = 0.01
 """Seconds after which the calls behind a slow one are taken back."""
 OVERHEAD = 0.00002
 """Seconds that each call costs a process."""
-
-
-class ProcessPace:
-    """The usual run time of each task, by identifier."""
-
-    def __init__(self) -> None:
-        self._seconds: dict[str, float] = {}
-
-    def expected(self, identifier: str) -> float:
-        """Seconds that a call will probably take."""
-        return self._seconds.get(identifier, UNKNOWN)
-
-    def ran(self, identifier: str, seconds: float) -> None:
-        """Learn from a call; slower ones count for more, because others wait behind them."""
-        seconds += OVERHEAD
-        known = self._seconds.get(identifier, seconds)
-        share = 0.5 if seconds > known else 0.1
-        self._seconds[identifier] = known + share * (seconds - known)
-
 
 START_LIMIT = 60.0  # seconds for a process to load its tasks
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 30.0  # seconds after a process could not start
@@ -328,3 +308,21 @@ def _how_it_died(child: ChildHandle, status: int | None) -> str:
     if status is not None and status >= 0:
         hint = "; a task must return or raise, not end its process"
     return f"{child.failure or f'the process that ran the task {_status(status)}{hint}'}"
+
+
+class ProcessPace:
+    """The usual run time of each task, by identifier."""
+
+    def __init__(self) -> None:
+        self._seconds: dict[str, float] = {}
+
+    def expected(self, identifier: str) -> float:
+        """Seconds that a call will probably take."""
+        return self._seconds.get(identifier, UNKNOWN)
+
+    def ran(self, identifier: str, seconds: float) -> None:
+        """Learn from a call; slower ones count for more, because others wait behind them."""
+        seconds += OVERHEAD
+        known = self._seconds.get(identifier, seconds)
+        share = 0.5 if seconds > known else 0.1
+        self._seconds[identifier] = known + share * (seconds - known)

@@ -1,10 +1,7 @@
-"""The audit: who did what, and jobs as they were before it.
+"""The audit: who did what through the dashboard, its API and the command line.
 
-The audit: who did what through the dashboard, its API and the command line.
-
-The tables are optional. Where they are missing, or this role may not write to them, nothing is recorded.
-
-Jobs as they were before a change, kept with its row in the audit so that it can be undone.
+Jobs as they were before a change are kept with its row, so that it can be undone. The tables are optional.
+Where they are missing, or this role may not write to them, nothing is recorded.
 """
 
 from __future__ import annotations

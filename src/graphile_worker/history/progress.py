@@ -1,8 +1,7 @@
 """What a task says about its job: progress while it runs, its result at the end.
 
-Progress of running jobs: what a task reports, what is stored, and what a client reads.
-
-The result of a kept job: what its task returned, as JSON of bounded size.
+Here is what a task may report, what is stored, and what a client reads. The result of a kept job is what its
+task returned, as JSON of bounded size.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
-"""Records of jobs that no worker finished: removed by a client, or failed by a sweep.
+"""Keeps jobs that no worker finished: those that a client removes or fails, or that a sweep fails.
 
-Keeps jobs that a client removes from the queue or fails, if the jobs ask for that.
-
-Keeps jobs that were failed by a sweep, because their workers died too often.
+The former are kept if they ask for that. A sweep fails jobs whose workers died too often.
 """
 
 from __future__ import annotations

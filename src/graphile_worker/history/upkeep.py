@@ -1,10 +1,7 @@
-"""Upkeep of the history: partitions made ahead and dropped, failed jobs moved.
+"""Upkeep of the history, which one pool does for all.
 
-What one pool does for all: partitions ahead, dropping those that have expired, moving failed jobs here.
-
-Each class is a maintenance task: see `recovery/maintenance/tasks.py`.
-
-The partitions of the history: made ahead of need, dropped when their rows have expired.
+Partitions are made ahead of need and dropped when their rows have expired, the audit and progress are purged,
+and failed jobs are moved here. Each class is a maintenance task: see `recovery/maintenance/tasks.py`.
 """
 
 from __future__ import annotations
@@ -21,61 +18,6 @@ from ..values.schema_name import SchemaName
 from .audit import purge_audit
 from .error_groups import purge_error_groups
 from .progress import purge_progress
-
-HISTORY, ERRORS = "_private_py_history", "_private_py_errors"
-DAYS_AHEAD = 3
-LOCK_WITHIN = "100ms"
-"""Dropping a partition holds up every write that follows, so it waits only this long for those that run."""
-
-
-def is_partition_missing(error: BaseException) -> bool:
-    """Whether a row of the history found no partition."""
-    return (
-        sqlstate_of(error) == sqlstates.CHECK_VIOLATION
-        and getattr(error, "constraint_name", None) is None
-        and getattr(error, "table_name", None) in (HISTORY, ERRORS, None)  # PostgreSQL 12 does not say
-        and not getattr(error, "context", None)  # nor does a trigger that raises such an error itself
-    )
-
-
-async def add_partitions(
-    connection: Connection,
-    schema: SchemaName,
-    *,
-    history: Iterable[float],
-    errors: Iterable[float],
-    days_ahead: int = DAYS_AHEAD,
-) -> int:
-    """Make what is missing for rows that are kept for these numbers of seconds; returns how many were."""
-    added = 0
-    for table, seconds in ((HISTORY, set(history)), (ERRORS, set(errors))):
-        if seconds:
-            added += await connection.fetchval(
-                load("history/add_partitions", schema), _qualified(schema, table), sorted(seconds), days_ahead
-            )
-    return added
-
-
-async def drop_expired(connection: Connection, schema: SchemaName) -> int:
-    """Drop what has expired; raises a lock timeout if a long statement reads the table."""
-    dropped = 0
-    for table in (HISTORY, ERRORS):
-        async with connection.transaction():
-            await connection.execute(f"set local lock_timeout = '{LOCK_WITHIN}'")
-            dropped += await connection.fetchval(
-                load("history/drop_partitions", schema), _qualified(schema, table)
-            )
-    return dropped
-
-
-async def name_tasks(connection: Connection, schema: SchemaName, identifiers: Iterable[str]) -> None:
-    """Remember the names of these tasks."""
-    await connection.execute(load("history/name_tasks", schema), list(identifiers))
-
-
-def _qualified(schema: SchemaName, table: str) -> str:
-    return f"{schema.quoted}.{table}"
-
 
 STEP = 1_000  # jobs per statement
 
@@ -180,3 +122,58 @@ def history_maintenance(
     if options.failed_retention is not None:
         tasks.append(MoveFailed(schema, after=options.failed_retention, retention=options.history_retention))
     return tasks
+
+
+HISTORY, ERRORS = "_private_py_history", "_private_py_errors"
+DAYS_AHEAD = 3
+LOCK_WITHIN = "100ms"
+"""Dropping a partition holds up every write that follows, so it waits only this long for those that run."""
+
+
+def is_partition_missing(error: BaseException) -> bool:
+    """Whether a row of the history found no partition."""
+    return (
+        sqlstate_of(error) == sqlstates.CHECK_VIOLATION
+        and getattr(error, "constraint_name", None) is None
+        and getattr(error, "table_name", None) in (HISTORY, ERRORS, None)  # PostgreSQL 12 does not say
+        and not getattr(error, "context", None)  # nor does a trigger that raises such an error itself
+    )
+
+
+async def add_partitions(
+    connection: Connection,
+    schema: SchemaName,
+    *,
+    history: Iterable[float],
+    errors: Iterable[float],
+    days_ahead: int = DAYS_AHEAD,
+) -> int:
+    """Make what is missing for rows that are kept for these numbers of seconds; returns how many were."""
+    added = 0
+    for table, seconds in ((HISTORY, set(history)), (ERRORS, set(errors))):
+        if seconds:
+            added += await connection.fetchval(
+                load("history/add_partitions", schema), _qualified(schema, table), sorted(seconds), days_ahead
+            )
+    return added
+
+
+async def drop_expired(connection: Connection, schema: SchemaName) -> int:
+    """Drop what has expired; raises a lock timeout if a long statement reads the table."""
+    dropped = 0
+    for table in (HISTORY, ERRORS):
+        async with connection.transaction():
+            await connection.execute(f"set local lock_timeout = '{LOCK_WITHIN}'")
+            dropped += await connection.fetchval(
+                load("history/drop_partitions", schema), _qualified(schema, table)
+            )
+    return dropped
+
+
+async def name_tasks(connection: Connection, schema: SchemaName, identifiers: Iterable[str]) -> None:
+    """Remember the names of these tasks."""
+    await connection.execute(load("history/name_tasks", schema), list(identifiers))
+
+
+def _qualified(schema: SchemaName, table: str) -> str:
+    return f"{schema.quoted}.{table}"

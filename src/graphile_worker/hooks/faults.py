@@ -1,16 +1,13 @@
 """What keeps the engine running when application code raises, or one of its asyncio tasks dies.
 
-What application code raises where the engine calls it: in hooks, rules, log handlers or a clock.
+Hooks, rules, log handlers or a clock may raise anything, even `asyncio.CancelledError`, `GeneratorExit` or
+`SystemExit`. That must end neither the worker nor the asyncio task of the engine that called them. So the
+engine catches everything except what is meant for its own task: a cancellation that was requested, and the
+closing of its coroutine.
 
-Such code may raise anything, even `asyncio.CancelledError`, `GeneratorExit` or `SystemExit`. It must end
-neither the worker nor the asyncio task of the engine that called it. So the engine catches everything except
-what is meant for its own task: a cancellation that was requested, and the closing of its coroutine.
-
-Supervised: an asyncio task of the engine that does not die unnoticed.
-
-It is restarted when it ends without being asked to: because code that it called raised something unexpected,
-or because other code cancelled it. Each time is logged with the traceback. If a task keeps dying, the worker
-ends.
+A `Supervised` is an asyncio task of the engine that does not die unnoticed. It is restarted when it ends
+without being asked to: because code that it called raised something unexpected, or because other code
+cancelled it. Each time is logged with the traceback. If a task keeps dying, the worker ends.
 """
 
 from __future__ import annotations
@@ -29,6 +26,8 @@ from ..errors.text import summarize
 from ..values.clock import Clock, SystemClock
 
 T = TypeVar("T")
+
+logger = logging.getLogger("graphile_worker.worker")
 
 
 def is_our_end(error: BaseException) -> bool:
@@ -89,8 +88,6 @@ MOST_DEATHS = 5  # in a row, each less than STEADY_AFTER after the last one, bef
 STEADY_AFTER = 60.0  # seconds
 
 Work = Callable[[], Coroutine[Any, Any, None]]
-
-logger = logging.getLogger("graphile_worker.worker")
 
 
 async def logged(work: Coroutine[Any, Any, None], name: str) -> None:

@@ -1,15 +1,12 @@
 """Functions of the application that decide: interceptors and redactors.
 
-Interceptors: functions that decide before a job is added, around its run, and on recovery.
+Interceptors decide before a job is added, around its run, and on recovery. One is a plain function or a
+coroutine function. None means "no objection". Several are called in the order in which they were installed;
+those around a run nest, the first one outermost.
 
-An interceptor is a plain function or a coroutine function. None means "no objection". Several are called in
-the order in which they were installed; those around a run nest, the first one outermost.
-
-Redaction: what of a job may be kept in the history and shown to people.
-
-Redactors are called with the part (`payload`, `result` or `error`), the task identifier and the JSON value,
-and return the value to keep. A redactor that fails must not let a secret pass: then the whole value is
-replaced.
+Redactors decide what of a job may be kept in the history and shown to people. They are called with the part
+(`payload`, `result` or `error`), the task identifier and the JSON value, and return the value to keep. A
+redactor that fails must not let a secret pass: then the whole value is replaced.
 """
 
 from __future__ import annotations

@@ -1,14 +1,11 @@
-"""Watchers of adds and of runs.
+"""Watchers of adds and of runs. Whatever they raise is logged; it never fails an add or a job.
 
-Watchers of adds: they see the jobs of each add before they are sent, and the outcome.
+Watchers of adds see the jobs of each add before they are sent, and the outcome. They are synchronous, so that
+one watcher serves asynchronous and blocking clients alike.
 
-They are synchronous, so that one watcher serves asynchronous and blocking clients alike. Whatever a watcher
-raises is logged; it never fails an add.
-
-Watchers of runs: they see each job before it runs and its outcome after that, in the context of the task.
-
-They are synchronous and enclose everything that belongs to the run: interceptors, the decoding of the payload
-and the task. Whatever a watcher raises is logged; it never fails a job.
+Watchers of runs see each job before it runs and its outcome after that, in the context of the task. They are
+synchronous, too, and enclose everything that belongs to the run: interceptors, the decoding of the payload
+and the task.
 """
 
 from __future__ import annotations
@@ -26,7 +23,6 @@ from .faults import report
 
 if TYPE_CHECKING:
     from ..values.spec import JobSpec
-
 
 PART = 1000
 """Specs of a generator that are shown to watchers at once; all of them could be millions."""

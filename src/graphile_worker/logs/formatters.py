@@ -1,15 +1,12 @@
-"""Log records and outcomes as text.
-
-TextFormatter and JsonFormatter: log records for people and for machines.
+"""TextFormatter and JsonFormatter: log records for people and for machines.
 
 Text: `2026-11-15 15:16:46.634 INFO [worker] task send_email (job 7) completed in 2.1 ms`, in local time, with
 a traceback indented below. JSON: one object per line; `ts`, `level`, `logger`, `label`, `msg` and `pid` come
-first, then the other fields of the record.
+first, then the other fields of the record. For both there are outcomes on one line, times, and the fields of
+structured logs.
 
 Messages contain foreign text: payloads, server errors, output of programs. The text format escapes control
 characters, so that none reaches the terminal and a line break cannot forge a log line.
-
-Formatting for log lines: outcomes on one line, counts, and the fields of structured logs.
 """
 
 from __future__ import annotations

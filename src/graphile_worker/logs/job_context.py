@@ -1,6 +1,6 @@
 """The job that a log record is about: its fields, its name in messages, the job of the current context.
 
-The trace in which a log record was made: that of OpenTelemetry or Sentry, if one of them is loaded.
+A record also has the trace in which it was made: that of OpenTelemetry or Sentry, if one of them is loaded.
 """
 
 from __future__ import annotations

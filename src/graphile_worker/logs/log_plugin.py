@@ -2,9 +2,8 @@
 
 It observes only what the log levels let through when it is installed, so that a job costs nothing here when
 its lines are off. A failed task is logged with its traceback. Faults outside of tasks, above all in the
-database, have theirs at debug level only.
-
-Log records that show the stack of another thread or coroutine in place of the logging one's.
+database, have theirs at debug level only. `log_with_stack` shows the stack of another thread or coroutine in
+place of the logging one's.
 """
 
 from __future__ import annotations

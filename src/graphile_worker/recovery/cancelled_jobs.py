@@ -1,14 +1,12 @@
-"""Jobs whose end no worker of this package has written.
+"""Jobs whose end no worker of this package has written: cancelled ones, and failures with a handler.
 
-Ends cancelled jobs whose worker did not: it died, failed the job before it knew, or is of another runtime.
+A cancelled job is ended here if its worker did not: it died, failed the job before it knew, or is of another
+runtime. Such a job cannot run again, and its row in `_private_py_cancels` says that it was cancelled. A sweep
+ends those of dead workers. Pools see the others when they look what operators ask for, and end them.
 
-Such a job cannot run again, and its row in `_private_py_cancels` says that it was cancelled. A sweep ends
-those of dead workers. Pools see the others when they look what operators ask for, and end them.
-
-Tells the handlers of `@task(on_failure=…)` of failures that no worker of this package has written.
-
-A worker adds the handler's job with the failure itself. Node and Rust workers, and people who fail jobs by
-hand, do not know of handlers; one pool looks for their failures every minute.
+`NotifyFailureHandlers` tells the handlers of `@task(on_failure=…)`. A worker adds the handler's job with the
+failure itself. Node and Rust workers, and people who fail jobs by hand, do not know of handlers; one pool
+looks for their failures every minute.
 """
 
 from __future__ import annotations
@@ -121,7 +119,7 @@ NO_ERROR = "no error was stored"
 
 
 class NotifyFailureHandlers:
-    """A maintenance task of pools whose tasks have handlers: see `maintenance_tasks.py`."""
+    """A maintenance task of pools whose tasks have handlers: see `tasks.py`."""
 
     interval = 60.0
 

@@ -1,17 +1,12 @@
-"""The heartbeat of a pool, for Python and for Rust workers.
+"""Heartbeat: proves to other workers that this pool is alive, until it is stopped.
 
-Heartbeat: proves to other workers that this pool is alive, until it is stopped.
+It holds an advisory lock on a connection of its own, or on one of the caller's pool. A killed process loses
+the lock as soon as the server sees the connection close; a busy one keeps it. Behind a pooler a lock would
+not stay with us, so there the time of the last heartbeat counts. In both cases each heartbeat renews the
+pool's lease on its jobs, and reports what the pool runs, and what blocks its event loop, if that has changed.
+It works on any event loop; in a thread of its own it survives a task that blocks the worker's loop.
 
-It holds an advisory lock on a connection of its own. A killed process loses the lock as soon as the server
-sees the connection close; a busy one keeps it. Behind a pooler a lock would not stay with us, so there the
-time of the last heartbeat counts. In both cases each heartbeat renews the pool's lease on its jobs, and
-reports what the pool runs, and what blocks its event loop, if that has changed. It works on any event loop;
-in a thread of its own it survives a task that blocks the worker's loop.
-
-Connections for heartbeats: one of the worker's own, or one of the caller's pool.
-
-Heartbeats for Rust workers, which recover the jobs of pools without a fresh row in their register.
-
+`RustHeartbeat` is for Rust workers, which recover the jobs of pools without a fresh row in their register.
 Our migration installs the register, so the row is there before the pool locks its first job, and before any
 Rust worker can look. Where our role may not create it, a Rust worker may do so at any time, so each heartbeat
 looks for it until then.
@@ -70,120 +65,8 @@ GONE = (sqlstates.UNDEFINED_TABLE, sqlstates.INVALID_SCHEMA_NAME)
 
 logger = logging.getLogger("graphile_worker.recovery")
 
-
-class RustHeartbeat:
-    """One pool's row in the Rust port's table of workers."""
-
-    def __init__(
-        self,
-        schema: SchemaName,
-        pool_id: str,
-        pid: int,
-        *,
-        interval: float,
-        timeout: float,
-        has_table: bool = False,
-    ) -> None:
-        """`interval`: that of the pool's own heartbeats. `has_table`: whether the table is known to exist."""
-        self._schema = schema
-        self._pool_id = pool_id
-        self._pid = pid
-        self._interval = min(interval, HEARTBEAT_INTERVAL)
-        self._timeout = timeout
-        self._has_table = has_table
-        self._next_heartbeat = 0.0
-        self._is_registered = False
-        self._has_warned = False
-
-    @property
-    def due_in(self) -> float | None:
-        """Seconds until the next heartbeat is due; None while there is no table."""
-        return max(0.0, self._next_heartbeat - uptime()) if self._has_table else None
-
-    def forget(self) -> None:
-        """The row may be gone; the next heartbeat is due at once."""
-        self._next_heartbeat = 0.0
-
-    async def send_if_due(self, connection: Connection) -> None:
-        """Write a heartbeat if one is due and the table exists."""
-        now = uptime()
-        try:
-            if not self._has_table:
-                self._has_table = await self._look(connection)
-            if self._has_table and now >= self._next_heartbeat:
-                await send_rust_heartbeat(
-                    connection, self._schema, self._pool_id, self._pid, timeout=self._timeout
-                )
-                self._is_registered = True
-                self._has_warned = False
-                self._next_heartbeat = now + self._interval
-        except Exception as error:
-            if sqlstate_of(error) is None or is_retryable(error):
-                raise  # about the connection, not about the table
-            self._has_table = False
-            self._next_heartbeat = 0.0
-            if sqlstate_of(error) not in GONE:
-                self._warn(str(error))
-
-    async def _look(self, connection: Connection) -> bool:
-        async with asyncio.timeout(self._timeout):
-            may_use = await may_use_rust_workers(connection, self._schema)
-        if may_use is False:
-            table = f"{self._schema.quoted}._private_workers"
-            self._warn(f"this role may not write to their table; grant all on {table} to it")
-        return bool(may_use)
-
-    def _warn(self, reason: str) -> None:
-        if not self._has_warned:
-            self._has_warned = True
-            logger.warning("cannot send heartbeats to Rust workers: %s; %s", reason, MAY_TAKE)
-
-    async def deregister(self, connection: Connection) -> None:
-        """Remove the row of a pool that has ended."""
-        if self._is_registered:
-            self._is_registered = False
-            await deregister_rust_workers(connection, self._schema, [self._pool_id])
-
-
-CONNECT_TIMEOUT = 5.0  # seconds
-CLOSE_TIMEOUT = 2.0
-
 OpenConnection = Callable[[], AbstractAsyncContextManager[Connection]]
 """Opens a connection for one `async with` block."""
-
-
-def from_dsn(dsn: Dsn, *, prepared_statements: bool) -> OpenConnection:
-    """A connection of its own, on any event loop."""
-
-    @asynccontextmanager
-    async def open_() -> AsyncIterator[Connection]:
-        async with asyncio.timeout(CONNECT_TIMEOUT):
-            connection = await connect(dsn, prepared_statements=prepared_statements)
-        try:
-            yield connection
-            await connection.close(timeout=CLOSE_TIMEOUT)
-        finally:
-            connection.terminate()
-
-    return open_
-
-
-def from_pool(pool: Pool) -> OpenConnection:
-    """One of the pool's connections, reset before it is returned; on the pool's event loop."""
-
-    @asynccontextmanager
-    async def open_() -> AsyncIterator[Connection]:
-        connection: Connection = await pool.acquire(timeout=CONNECT_TIMEOUT)
-        try:
-            yield connection
-            await connection.reset(timeout=CLOSE_TIMEOUT)
-        except BaseException:
-            await throw_away(pool, connection)
-            raise
-        await give_back(pool, connection)
-
-    return open_
-
 
 WHILE_BLOCKED = 1.0  # seconds between two heartbeats while the pool's event loop is blocked
 SOON = 1.0  # seconds; what is due so shortly before a heartbeat is sent with it
@@ -466,3 +349,114 @@ def _with_ages(report: JobReport) -> tuple[int, list[int], list[float]]:
 
 class PoolGoneError(Exception):
     """The pool's event loop is closed; stop sending heartbeats so that its jobs can be recovered."""
+
+
+class RustHeartbeat:
+    """One pool's row in the Rust port's table of workers."""
+
+    def __init__(
+        self,
+        schema: SchemaName,
+        pool_id: str,
+        pid: int,
+        *,
+        interval: float,
+        timeout: float,
+        has_table: bool = False,
+    ) -> None:
+        """`interval`: that of the pool's own heartbeats. `has_table`: whether the table is known to exist."""
+        self._schema = schema
+        self._pool_id = pool_id
+        self._pid = pid
+        self._interval = min(interval, HEARTBEAT_INTERVAL)
+        self._timeout = timeout
+        self._has_table = has_table
+        self._next_heartbeat = 0.0
+        self._is_registered = False
+        self._has_warned = False
+
+    @property
+    def due_in(self) -> float | None:
+        """Seconds until the next heartbeat is due; None while there is no table."""
+        return max(0.0, self._next_heartbeat - uptime()) if self._has_table else None
+
+    def forget(self) -> None:
+        """The row may be gone; the next heartbeat is due at once."""
+        self._next_heartbeat = 0.0
+
+    async def send_if_due(self, connection: Connection) -> None:
+        """Write a heartbeat if one is due and the table exists."""
+        now = uptime()
+        try:
+            if not self._has_table:
+                self._has_table = await self._look(connection)
+            if self._has_table and now >= self._next_heartbeat:
+                await send_rust_heartbeat(
+                    connection, self._schema, self._pool_id, self._pid, timeout=self._timeout
+                )
+                self._is_registered = True
+                self._has_warned = False
+                self._next_heartbeat = now + self._interval
+        except Exception as error:
+            if sqlstate_of(error) is None or is_retryable(error):
+                raise  # about the connection, not about the table
+            self._has_table = False
+            self._next_heartbeat = 0.0
+            if sqlstate_of(error) not in GONE:
+                self._warn(str(error))
+
+    async def _look(self, connection: Connection) -> bool:
+        async with asyncio.timeout(self._timeout):
+            may_use = await may_use_rust_workers(connection, self._schema)
+        if may_use is False:
+            table = f"{self._schema.quoted}._private_workers"
+            self._warn(f"this role may not write to their table; grant all on {table} to it")
+        return bool(may_use)
+
+    def _warn(self, reason: str) -> None:
+        if not self._has_warned:
+            self._has_warned = True
+            logger.warning("cannot send heartbeats to Rust workers: %s; %s", reason, MAY_TAKE)
+
+    async def deregister(self, connection: Connection) -> None:
+        """Remove the row of a pool that has ended."""
+        if self._is_registered:
+            self._is_registered = False
+            await deregister_rust_workers(connection, self._schema, [self._pool_id])
+
+
+CONNECT_TIMEOUT = 5.0  # seconds
+CLOSE_TIMEOUT = 2.0
+
+
+def from_dsn(dsn: Dsn, *, prepared_statements: bool) -> OpenConnection:
+    """A connection of its own, on any event loop."""
+
+    @asynccontextmanager
+    async def open_() -> AsyncIterator[Connection]:
+        async with asyncio.timeout(CONNECT_TIMEOUT):
+            connection = await connect(dsn, prepared_statements=prepared_statements)
+        try:
+            yield connection
+            await connection.close(timeout=CLOSE_TIMEOUT)
+        finally:
+            connection.terminate()
+
+    return open_
+
+
+def from_pool(pool: Pool) -> OpenConnection:
+    """One of the pool's connections, reset before it is returned; on the pool's event loop."""
+
+    @asynccontextmanager
+    async def open_() -> AsyncIterator[Connection]:
+        connection: Connection = await pool.acquire(timeout=CONNECT_TIMEOUT)
+        try:
+            yield connection
+            await connection.reset(timeout=CLOSE_TIMEOUT)
+        except BaseException:
+            await throw_away(pool, connection)
+            raise
+        await give_back(pool, connection)
+
+    return open_

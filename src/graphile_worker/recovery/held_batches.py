@@ -1,16 +1,14 @@
 """Held batches when a worker dies, or when its event loop is blocked.
 
-HoldGuard: while a death of a worker is fresh, this pool holds no batches.
+HoldGuard: while a death of a worker is fresh, this pool holds no batches. A job that kills its process while
+it is held leaves no trace on its row: the transaction is rolled back, and the next worker would take it into
+a held batch too. So after a death without a goodbye all pools lock jobs in the ordinary way for a while. The
+next process that the job kills has locked it, and the recovery counts.
 
-A job that kills its process while it is held leaves no trace on its row: the transaction is rolled back, and
-the next worker would take it into a held batch too. So after a death without a goodbye all pools lock jobs in
-the ordinary way for a while. The next process that the job kills has locked it, and the recovery counts.
-
-Ends held batches that other sessions wait for while the pool cannot, because its event loop is blocked.
-
-A batch locks the rows of its jobs, and the table against schema changes. While a task blocks the event loop,
-the pool cannot end it. Sessions that change such a job, or the table, wait, and all others behind a change of
-the table. The task itself may be the one that waits, if it uses a blocking driver.
+BlockedBatches: ends held batches that other sessions wait for while the pool cannot, because its event loop
+is blocked. A batch locks the rows of its jobs, and the table against schema changes. Sessions that change
+such a job, or the table, wait, and all others behind a change of the table. The task that blocks the loop may
+itself be the one that waits, if it uses a blocking driver.
 
 The heartbeat thread can terminate the session of the batch, but not use it. Before that it locks the same
 rows in a mode that is compatible only with the lock of a held batch. So no ordinary fetch can take the jobs

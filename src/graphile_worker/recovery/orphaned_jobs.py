@@ -1,6 +1,6 @@
 """Statements about orphaned jobs, and about the locks of pools that are alive.
 
-Reclaiming: return jobs that a pool has locked without knowing it, once no statement of it is in flight.
+`reclaim_jobs` returns jobs that a pool has locked without knowing it, once no statement of it is in flight.
 """
 
 from __future__ import annotations

@@ -1,17 +1,11 @@
 """Regular work of a worker: sweeps, and clearing stale locks.
 
-Sweeper: sweeps every few seconds; and Periodic, for that and for other regular work of a worker.
-
-Sweeper: sweeps every few seconds.
-
-Every worker has one; an advisory lock lets only one sweep at a time. The interval has jitter, so that workers
-do not sweep in lockstep, and ends early when an unreachable worker is about to be declared dead.
-
-Periodic: calls a function on the worker's event loop at intervals.
-
-Stale locks: clear locks older than four hours, whatever runtime holds them (RL1, RL2).
-
-Every runtime does this. It is the last resort for jobs of workers that send no heartbeats.
+- `Periodic` calls a function on the worker's event loop at intervals.
+- `Sweeper` sweeps every few seconds. Every worker has one; an advisory lock lets only one sweep at a time.
+  The interval has jitter, so that workers do not sweep in lockstep, and ends early when an unreachable worker
+  is about to be declared dead.
+- `StaleLocks` clears locks older than four hours, whatever runtime holds them (RL1, RL2). Every runtime does
+  this. It is the last resort for jobs of workers that send no heartbeats.
 """
 
 from __future__ import annotations

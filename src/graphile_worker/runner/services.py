@@ -1,14 +1,11 @@
 """What tasks get through their helpers, their connections, and the context variables of the engine.
 
-What the tasks of a worker get through their helpers, and the context variables of the engine.
-
-The variables are those of the program that starts it, and what plugins set for it. asyncio tasks inherit the
-context in which they are created, so it is enough to create the first ones in it.
-
-ConnectionBudget: the worker's connections, lent to tasks and to the cron scheduler.
-
-Every part of the worker uses `ConnectionBudget.database`, so that each wait for a connection is seen, and
-held batches leave theirs to it.
+- `ConnectionBudget` lends the worker's connections to tasks and to the cron scheduler. Every part of the
+  worker uses `ConnectionBudget.database`, so that each wait for a connection is seen, and held batches leave
+  theirs to it.
+- `make_services` makes what tasks get through their helpers.
+- `EngineContext` has the variables of the program that starts the engine, and what plugins set for it.
+  asyncio tasks inherit the context in which they are created, so it is enough to create the first ones in it.
 """
 
 from __future__ import annotations

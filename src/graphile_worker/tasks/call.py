@@ -1,10 +1,7 @@
-"""Calling a task, also a batch job.
+"""Calling a task: a coroutine on the event loop, or a plain function in a thread.
 
-Calling a task: a coroutine on the event loop, or a plain function in a thread.
-
-Batch jobs: the payload is an array and the task returns a list with one result per item (BJ1 to BJ4).
-
-A result may be an awaitable or an exception; anything else means success. All awaitables are awaited, so that
+In a batch job the payload is an array and the task returns a list with one result per item (BJ1 to BJ4). A
+result may be an awaitable or an exception; anything else means success. All awaitables are awaited, so that
 no error is lost.
 """
 

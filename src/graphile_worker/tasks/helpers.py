@@ -1,15 +1,11 @@
-"""The helpers of a task, asynchronous and blocking, and its logger.
-
-JobHelpers: the second argument of a task. Code that the task calls gets it by `get_current_helpers()`.
+"""JobHelpers: the second argument of a task. Code that the task calls gets it by `get_current_helpers()`.
 
 One is made per job on the hot path, so it holds the job, the slot's id and a reference to what all jobs
 share; everything else is built on first use.
 
-JobLogger: the logger of a task; every record carries the worker, the task and the job.
-
-SyncHelpers: the helpers for tasks that are plain functions and run in a thread.
-
-Each call is passed to the worker's event loop and blocks the thread, not the worker, until it has a result.
+`SyncHelpers` are for tasks that are plain functions and run in a thread. Each call is passed to the worker's
+event loop and blocks the thread, not the worker, until it has a result. `JobLogger` is the logger of a task;
+every record carries the worker, the task and the job.
 """
 
 from __future__ import annotations
@@ -36,144 +32,6 @@ from .services import Extensions, WorkerServices
 
 T = TypeVar("T")
 P = TypeVar("P")
-
-
-class _AsyncHelpers(Protocol):
-    """The asynchronous methods that have a blocking form."""
-
-    async def add_job(self, task: Any, payload: Any = None, **options: Unpack[JobOptions]) -> Job: ...
-
-    async def add_jobs(self, specs: Iterable[JobSpec], *, return_jobs: bool = True) -> list[Job]: ...
-
-    async def query(self, sql: str, *args: Any) -> Sequence[Row]: ...
-
-    async def get_queue_name(self, queue_id: int | None = None) -> str | None: ...
-
-    async def progress(
-        self, share: float | None = None, note: str | None = None, *, data: object = None
-    ) -> None: ...
-
-
-class SyncHelpers:
-    """Blocking forms of the asynchronous helpers."""
-
-    __slots__ = ("_helpers", "_loop")
-
-    def __init__(self, helpers: _AsyncHelpers, loop: asyncio.AbstractEventLoop) -> None:
-        self._helpers = helpers
-        self._loop = loop
-
-    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Run any coroutine on the worker's loop and wait for its result."""
-        if asyncio._get_running_loop() is self._loop:
-            coroutine.close()
-            raise RuntimeError(
-                "helpers.sync blocks, so it must not be used in an async task: there, await the method of "
-                "the same name on helpers itself"
-            )
-        try:
-            future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
-        except RuntimeError:  # the loop is closed
-            coroutine.close()
-            raise
-        return future.result()
-
-    @overload
-    def add_job(self, task: TaskLike[P], payload: P, **options: Unpack[JobOptions]) -> Job: ...
-    @overload
-    def add_job(
-        self, task: str | TaskLike[None], payload: object = None, **options: Unpack[JobOptions]
-    ) -> Job: ...
-    @overload
-    def add_job(self, spec: JobSpec, /) -> Job: ...
-    def add_job(self, task: Any, payload: Any = None, **options: Unpack[JobOptions]) -> Job:
-        """Add a job, on a connection of the worker."""
-        return self.run(self._helpers.add_job(task, payload, **options))
-
-    def add_jobs(self, specs: Iterable[JobSpec], *, return_jobs: bool = True) -> list[Job]:
-        """Add many jobs in one transaction; the result is in the order of the specs."""
-        return self.run(self._helpers.add_jobs(specs, return_jobs=return_jobs))
-
-    def query(self, sql: str, *args: Any) -> Sequence[Row]:
-        """Run one statement with `$1` parameters on a connection of the worker's pool; its rows."""
-        return self.run(self._helpers.query(sql, *args))
-
-    def get_queue_name(self, queue_id: int | None = None) -> str | None:
-        """The name of this job's queue, or of the queue with this id."""
-        return self.run(self._helpers.get_queue_name(queue_id))
-
-    def progress(self, share: float | None = None, note: str | None = None, *, data: object = None) -> None:
-        """Report how far the task is."""
-        self.run(self._helpers.progress(share, note, data=data))
-
-
-if TYPE_CHECKING:
-    _Adapter = logging.LoggerAdapter[logging.Logger]
-else:
-    _Adapter = logging.LoggerAdapter
-
-LABEL = "job"
-PREFIX = "task %s (job %d): "
-_RESERVED = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime"}
-"""Attributes of every record, which `extra` must not replace."""
-
-
-class JobLogger(_Adapter):
-    """A logger for one job. Each message begins with the task and the job, whatever formats it.
-
-    Records carry `label`, `pool_id`, `worker_id`, `task_identifier`, `job_id`, `attempt` and `max_attempts`.
-    """
-
-    def __init__(self, logger: logging.Logger, job: Job, worker_id: str) -> None:
-        super().__init__(logger, {"label": LABEL, **job_fields(job, worker_id)})
-        self._job = job
-
-    def scope(self, fields: Mapping[str, Any] | None = None, /, **more: Any) -> JobLogger:
-        """A logger whose records carry more fields: `helpers.logger.scope(label="bank", order=17)`.
-
-        Text lines begin with `label`; JSON lines have all fields.
-        """
-        added = {**(fields or {}), **more}
-        for name in added:
-            if name in _RESERVED:
-                raise InvalidArgumentError(
-                    name, "every log record has an attribute of that name; choose another"
-                )
-        scoped = copy.copy(self)
-        scoped.extra = {**(self.extra or {}), **added}
-        return scoped
-
-    def process(self, msg: Any, kwargs: MutableMapping[str, Any]) -> tuple[Any, MutableMapping[str, Any]]:
-        given = kwargs.get("extra")
-        kwargs["extra"] = {**given, **(self.extra or {})} if given else self.extra
-        return msg, kwargs
-
-    def log(self, level: int, msg: object, *args: object, **kwargs: Any) -> None:
-        """Log a message; all other methods call this one.
-
-        Task and job are arguments of the message: tools that group records by it would otherwise see a new
-        message for each job.
-        """
-        if not self.isEnabledFor(level):
-            return
-        text, arguments = with_prefix(self._job, msg, args)
-        text, kwargs = self.process(text, kwargs)  # type: ignore[assignment]
-        kwargs["stacklevel"] = kwargs.get("stacklevel", 1) + 1  # the caller, not this method
-        self.logger.log(level, text, *arguments, **kwargs)
-
-
-def with_prefix(job: Job, msg: object, args: tuple[object, ...]) -> tuple[str, tuple[object, ...]]:
-    """A message and its arguments that begin with the name of the job."""
-    if len(args) == 1 and isinstance(args[0], Mapping):  # `%(name)s`: no other arguments can be added
-        return f"task {job.task_identifier} (job {job.id}): ".replace("%", "%%") + str(msg), args
-    if args:
-        text = str(msg)
-    elif isinstance(msg, str):
-        text = msg.replace("%", "%%")  # without arguments, `%` means itself
-    else:
-        text, args = "%s", (msg,)
-    return f"{PREFIX}{text}", (job.task_identifier, job.id, *args)
-
 
 current_helpers: ContextVar[JobHelpers] = any_helpers
 """The helpers of the job that runs in this context; set for coroutines and for threads."""
@@ -372,3 +230,140 @@ async def _captured(awaitable: Awaitable[T]) -> tuple[T | None, BaseException | 
         return await awaitable, None
     except (SystemExit, KeyboardInterrupt) as error:
         return None, error
+
+
+class _AsyncHelpers(Protocol):
+    """The asynchronous methods that have a blocking form."""
+
+    async def add_job(self, task: Any, payload: Any = None, **options: Unpack[JobOptions]) -> Job: ...
+
+    async def add_jobs(self, specs: Iterable[JobSpec], *, return_jobs: bool = True) -> list[Job]: ...
+
+    async def query(self, sql: str, *args: Any) -> Sequence[Row]: ...
+
+    async def get_queue_name(self, queue_id: int | None = None) -> str | None: ...
+
+    async def progress(
+        self, share: float | None = None, note: str | None = None, *, data: object = None
+    ) -> None: ...
+
+
+class SyncHelpers:
+    """Blocking forms of the asynchronous helpers."""
+
+    __slots__ = ("_helpers", "_loop")
+
+    def __init__(self, helpers: _AsyncHelpers, loop: asyncio.AbstractEventLoop) -> None:
+        self._helpers = helpers
+        self._loop = loop
+
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Run any coroutine on the worker's loop and wait for its result."""
+        if asyncio._get_running_loop() is self._loop:
+            coroutine.close()
+            raise RuntimeError(
+                "helpers.sync blocks, so it must not be used in an async task: there, await the method of "
+                "the same name on helpers itself"
+            )
+        try:
+            future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        except RuntimeError:  # the loop is closed
+            coroutine.close()
+            raise
+        return future.result()
+
+    @overload
+    def add_job(self, task: TaskLike[P], payload: P, **options: Unpack[JobOptions]) -> Job: ...
+    @overload
+    def add_job(
+        self, task: str | TaskLike[None], payload: object = None, **options: Unpack[JobOptions]
+    ) -> Job: ...
+    @overload
+    def add_job(self, spec: JobSpec, /) -> Job: ...
+    def add_job(self, task: Any, payload: Any = None, **options: Unpack[JobOptions]) -> Job:
+        """Add a job, on a connection of the worker."""
+        return self.run(self._helpers.add_job(task, payload, **options))
+
+    def add_jobs(self, specs: Iterable[JobSpec], *, return_jobs: bool = True) -> list[Job]:
+        """Add many jobs in one transaction; the result is in the order of the specs."""
+        return self.run(self._helpers.add_jobs(specs, return_jobs=return_jobs))
+
+    def query(self, sql: str, *args: Any) -> Sequence[Row]:
+        """Run one statement with `$1` parameters on a connection of the worker's pool; its rows."""
+        return self.run(self._helpers.query(sql, *args))
+
+    def get_queue_name(self, queue_id: int | None = None) -> str | None:
+        """The name of this job's queue, or of the queue with this id."""
+        return self.run(self._helpers.get_queue_name(queue_id))
+
+    def progress(self, share: float | None = None, note: str | None = None, *, data: object = None) -> None:
+        """Report how far the task is."""
+        self.run(self._helpers.progress(share, note, data=data))
+
+
+if TYPE_CHECKING:
+    _Adapter = logging.LoggerAdapter[logging.Logger]
+else:
+    _Adapter = logging.LoggerAdapter
+
+LABEL = "job"
+PREFIX = "task %s (job %d): "
+_RESERVED = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime"}
+"""Attributes of every record, which `extra` must not replace."""
+
+
+class JobLogger(_Adapter):
+    """A logger for one job. Each message begins with the task and the job, whatever formats it.
+
+    Records carry `label`, `pool_id`, `worker_id`, `task_identifier`, `job_id`, `attempt` and `max_attempts`.
+    """
+
+    def __init__(self, logger: logging.Logger, job: Job, worker_id: str) -> None:
+        super().__init__(logger, {"label": LABEL, **job_fields(job, worker_id)})
+        self._job = job
+
+    def scope(self, fields: Mapping[str, Any] | None = None, /, **more: Any) -> JobLogger:
+        """A logger whose records carry more fields: `helpers.logger.scope(label="bank", order=17)`.
+
+        Text lines begin with `label`; JSON lines have all fields.
+        """
+        added = {**(fields or {}), **more}
+        for name in added:
+            if name in _RESERVED:
+                raise InvalidArgumentError(
+                    name, "every log record has an attribute of that name; choose another"
+                )
+        scoped = copy.copy(self)
+        scoped.extra = {**(self.extra or {}), **added}
+        return scoped
+
+    def process(self, msg: Any, kwargs: MutableMapping[str, Any]) -> tuple[Any, MutableMapping[str, Any]]:
+        given = kwargs.get("extra")
+        kwargs["extra"] = {**given, **(self.extra or {})} if given else self.extra
+        return msg, kwargs
+
+    def log(self, level: int, msg: object, *args: object, **kwargs: Any) -> None:
+        """Log a message; all other methods call this one.
+
+        Task and job are arguments of the message: tools that group records by it would otherwise see a new
+        message for each job.
+        """
+        if not self.isEnabledFor(level):
+            return
+        text, arguments = with_prefix(self._job, msg, args)
+        text, kwargs = self.process(text, kwargs)  # type: ignore[assignment]
+        kwargs["stacklevel"] = kwargs.get("stacklevel", 1) + 1  # the caller, not this method
+        self.logger.log(level, text, *arguments, **kwargs)
+
+
+def with_prefix(job: Job, msg: object, args: tuple[object, ...]) -> tuple[str, tuple[object, ...]]:
+    """A message and its arguments that begin with the name of the job."""
+    if len(args) == 1 and isinstance(args[0], Mapping):  # `%(name)s`: no other arguments can be added
+        return f"task {job.task_identifier} (job {job.id}): ".replace("%", "%%") + str(msg), args
+    if args:
+        text = str(msg)
+    elif isinstance(msg, str):
+        text = msg.replace("%", "%%")  # without arguments, `%` means itself
+    else:
+        text, args = "%s", (msg,)
+    return f"{PREFIX}{text}", (job.task_identifier, job.id, *args)

@@ -1,21 +1,14 @@
 """Options of `@task` that are more than one value: what they take, and what they mean.
 
-The options of `@task` about failed attempts: retry, retry_on, dont_retry, give_up_after, on_failure.
-
-The options `executor`, `lane` and `limit` of `@task`.
-
-The options `queue_name` of `@task`, as a function of the payload, and `queue_width`.
-
-The option `expires` of `@task`: jobs that were due too long ago are deleted instead of run.
-
-The check is part of the call of such a task, so that other tasks have none. A job that says with a flag when
-it expires is checked by `check_job_expiry` instead.
-
-The options `timeout` and `on_timeout` of `@task`.
-
-The options `keep` and `keep_payload` of `@task`.
-
-The options `runbook` and `owner` of `@task`: what people need when its jobs fail.
+- `retry`, `retry_on`, `dont_retry`, `give_up_after` and `on_failure` are about failed attempts.
+- `executor`, `lane` and `limit` say where jobs run, and how many at once.
+- `queue_name` may be a function of the payload; `queue_width` belongs to it.
+- `expires`: jobs that were due too long ago are deleted instead of run. The check is part of the call of such
+  a task, so that other tasks have none. A job that says with a flag when it expires is checked by
+  `check_job_expiry` instead.
+- `timeout` and `on_timeout` are about attempts that take too long.
+- `keep` and `keep_payload` are about the history.
+- `runbook` and `owner` are what people need when its jobs fail.
 """
 
 from __future__ import annotations

@@ -1,20 +1,14 @@
-"""What all tasks of one worker share, with the objects of the application and the names of queues.
+"""WorkerServices: what all tasks of one worker share. The worker builds it once; helpers refer to it.
 
-WorkerServices: what all tasks of one worker share. The worker builds it once; helpers refer to it.
-
-Extensions: objects of the application, passed when a worker starts, that tasks request by type.
-
-A database of your own, an HTTP client, settings: pass them once as `extensions=[client, settings]`, and get
-them in every task as `helpers.extension(Client)`, typed.
-
-Functions to call in place of those that `Depends` names: how tests replace what tasks depend on.
-
-Where the progress that tasks report goes: to the worker, once it listens.
-
-QueueNames: the names of queues by id, requested in batches and cached (QN1).
-
-A job row holds only the id of its queue. Requests within a short delay share one statement; cached names need
-none. Failures are not cached.
+- `Extensions` are objects of the application, passed when a worker starts, that tasks request by type. A
+  database of your own, an HTTP client, settings: pass them once as `extensions=[client, settings]`, and get
+  them in every task as `helpers.extension(Client)`, typed.
+- `Overrides` are functions to call in place of those that `Depends` names: how tests replace what tasks
+  depend on.
+- `ProgressSink` is where the progress that tasks report goes: to the worker, once it listens.
+- `QueueNames` are the names of queues by id, requested in batches and cached (QN1). A job row holds only the
+  id of its queue. Requests within a short delay share one statement; cached names need none. Failures are not
+  cached.
 """
 
 from __future__ import annotations

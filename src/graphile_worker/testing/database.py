@@ -1,14 +1,11 @@
-"""Databases for tests, and pools for the clients of fixtures.
-
-Databases for tests: a server, a template database with the schema, and a copy of it for each test.
+"""Databases for tests: a server, a template database with the schema, and a copy of it for each test.
 
 Statements run on a separate event loop in a short-lived thread, so that both sync fixtures and async tests
 can call these functions.
 
-ConnectionPerUse: a pool that needs no opening or closing, for the clients of fixtures.
-
-A real pool belongs to the event loop that opened it, and pytest plugins for asyncio give each test its own
-loop. Here each `acquire` opens a connection on the current loop, and releasing it closes it.
+`ConnectionPerUse` is a pool that needs no opening or closing, for the clients of fixtures. A real pool
+belongs to the event loop that opened it, and pytest plugins for asyncio give each test its own loop. Here
+each `acquire` opens a connection on the current loop, and releasing it closes it.
 """
 
 from __future__ import annotations

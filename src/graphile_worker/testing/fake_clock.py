@@ -1,11 +1,9 @@
-"""Time in tests: a clock that a test moves, and moving it from job to job.
-
-FakeClock: a Clock that only moves when a test moves it, so that a day takes milliseconds.
+"""FakeClock: a Clock that only moves when a test moves it, so that a day takes milliseconds.
 
 Moving it wakes the tasks whose sleep is over, and waits until each of them sleeps again or has ended. Then
 the test can check the result.
 
-ClockSchedule: moves the clock of a test from job to job, and adds recurring jobs at their minutes.
+`ClockSchedule` moves the clock of a test from job to job, and adds recurring jobs at their minutes.
 """
 
 from __future__ import annotations
@@ -28,7 +26,6 @@ from ..values.spec import CronJob
 
 if TYPE_CHECKING:
     from ..cron import ParsedCronItem
-
 
 _PATIENCE = 60.0  # real seconds after which a waiting test is considered stuck
 

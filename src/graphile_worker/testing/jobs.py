@@ -1,8 +1,6 @@
-"""Jobs in tests: running those in the queue, listing them, making one without a database.
+"""Jobs in tests: `RunJobs` runs those in the queue, `AddedJobs` lists them.
 
-RunJobs and AddedJobs: run the jobs in the queue of a test, or list them.
-
-A Job without a database, for tests of functions that take one.
+`make_job` makes a Job without a database, for tests of functions that take one.
 """
 
 from __future__ import annotations
@@ -47,7 +45,6 @@ from .results import JobsRun, Observed, UnknownTask, identifier_of
 if TYPE_CHECKING:
     from ..cron import ParsedCronItem
     from ..values.options import WorkerOptionValues
-
 
 PATIENCE = 60.0
 CLOSE_WITHIN = 5.0

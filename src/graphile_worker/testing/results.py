@@ -1,12 +1,11 @@
 """What happened in a test: the result of `run_jobs`, and every event of a worker.
 
-The result of `run_jobs`: every attempt and how it ended.
+`JobsRun` has every attempt and how it ended. `EventRecorder` records every event of a worker, and waits for
+the ones a test needs:
 
-EventRecorder: records every event of a worker, and waits for the ones a test needs.
-
-recorder = EventRecorder()
-async with run(..., events=recorder.events):
-    await recorder.wait_for(JobSucceeded, count=3)
+    recorder = EventRecorder()
+    async with run(..., events=recorder.events):
+        await recorder.wait_for(JobSucceeded, count=3)
 """
 
 from __future__ import annotations

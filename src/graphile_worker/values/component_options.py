@@ -1,13 +1,10 @@
 """Options of a worker that are tables: settings of executors and of plugins, by name.
 
-The option `executors`: settings of executors by name, such as `process.processes = 4`.
+Executors have settings such as `process.processes = 4`. Objects from code and settings from elsewhere share
+the argument `executors` of `run` and `App`.
 
-Objects from code and settings from elsewhere share the argument `executors` of `run` and `App`.
-
-Names of plugins and the tables of their options, as a configuration has them.
-
-Tables are kept flat, with dotted names: sources of options are merged name by name, and `config` shows them
-as an environment variable would have them.
+The tables of plugins are kept flat, with dotted names: sources of options are merged name by name, and
+`config` shows them as an environment variable would have them.
 """
 
 from __future__ import annotations

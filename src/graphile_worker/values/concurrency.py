@@ -1,8 +1,7 @@
 """How many jobs may run at once: lanes of one worker, limits of all Python workers.
 
-Lane: tasks with slots of their own, so that slow tasks cannot starve fast ones.
-
-Limit: how many jobs of some tasks run at once, and how many start in a period, in all Python workers.
+A `Lane` is tasks with slots of their own, so that slow tasks cannot starve fast ones. A `Limit` says how many
+jobs of some tasks run at once, and how many start in a period.
 """
 
 from __future__ import annotations
@@ -19,7 +18,6 @@ from ..errors import ConfigError, InvalidArgumentError
 MAIN = "main"
 """The name of the lane of all tasks that are in no other lane. Its slots are the option `concurrency`."""
 MOST_SLOTS = 1_000_000
-
 
 Order = Literal["priority", "fair"]
 """In which order a lane takes jobs: by priority and time, or of one named queue after another."""

@@ -1,14 +1,11 @@
 """Times after which a job is ended or not run: time limits of attempts, and expiry.
 
-Time limits of jobs: how long one attempt may run.
+How long one attempt may run: a job says so itself with the flag `py:timeout=SECONDS`, its task with
+`@task(timeout=…)`, and the worker with `job_timeout` for all others.
 
-A job says so itself with the flag `py:timeout=SECONDS`, its task with `@task(timeout=…)`, and the worker with
-`job_timeout` for all others.
-
-When a single job expires: the flag `py:expires=+SECONDS` or `py:expires=EPOCH`.
-
-With a plus sign it counts from when the job could run, like the option of a task; without, it is a time in
-seconds since 1970. The worker deletes an expired job instead of calling its task.
+When a single job expires: it has the flag `py:expires=+SECONDS` or `py:expires=EPOCH`. With a plus sign it
+counts from when the job could run, like the option of a task; without, it is a time in seconds since 1970.
+The worker deletes an expired job instead of calling its task.
 """
 
 from __future__ import annotations

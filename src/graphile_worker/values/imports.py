@@ -1,4 +1,4 @@
-"""Importing: public names of packages on first use, and the modules of a folder."""
+"""Importing: public names of packages on first use, and a folder that is searched first."""
 
 from __future__ import annotations
 

@@ -1,8 +1,6 @@
-"""A job as the database has it, and a pause.
+"""Job: one row of the jobs table, read-only, for tasks, hooks and callers.
 
-Job: one row of the jobs table, read-only, for tasks, hooks and callers.
-
-Pause: what an operator has paused, for how long and why.
+A `Pause` is what an operator has paused, for how long and why.
 """
 
 from __future__ import annotations

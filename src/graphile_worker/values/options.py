@@ -3,10 +3,8 @@
 Durations are float seconds; a `timedelta` is accepted too. Values are checked when the object is built, and
 every error names the option. Reading options from files and the environment is the task of `config/`.
 
-The options of library calls as type checkers and editors see them.
-
-No module imports this one at run time. A test compares the names with the fields of `WorkerOptions`. In a
-call, None means unset.
+`WorkerOptionValues` and its relatives are the options of library calls as type checkers and editors see them.
+A test compares their names with the fields of `WorkerOptions`. In a call, None means unset.
 """
 
 from __future__ import annotations
@@ -32,7 +30,6 @@ SMALLEST_POOL = 2
 """The fewest connections a worker can run with: one for itself and one for its tasks."""
 SMALLEST_POOL_FOR_RECOVERY = 4
 """The same for a worker that also listens and sends heartbeats."""
-
 
 MOST_HOLD = 300.0
 """Seconds; well below the idle timeout of these sessions. Others wait for a batch, and so does vacuum."""

@@ -1,13 +1,10 @@
-"""How an attempt ended, and what is added when the last one failed.
-
-How an attempt ended: completed, failed, snoozed, expired, cancelled or interrupted.
+"""How an attempt ended: completed, failed, snoozed, expired, cancelled or interrupted.
 
 The executor makes an outcome, `after_run` interceptors see it, and the sink writes it.
 
 A failure carries the texts to store and log. They are made where the task ran, because making them may run
-code of the exception, which must not delay the outcomes of other jobs.
-
-What `@task(on_failure=…)` names: a task of which a job is added when a job has failed permanently.
+code of the exception, which must not delay the outcomes of other jobs. A `FailureHandler` is what
+`@task(on_failure=…)` names: a task of which a job is added when a job has failed permanently.
 """
 
 from __future__ import annotations
@@ -25,68 +22,6 @@ from .job import Job
 from .payload import encode, traces_in, with_trace, without_trace
 from .retention import Retention
 from .spec import JobSpec
-
-logger = logging.getLogger("graphile_worker.worker")
-
-
-class FailedJob(msgspec.Struct, frozen=True, kw_only=True):
-    """The payload of a job that was added by `on_failure`: the job that failed permanently."""
-
-    job_id: int
-    task_identifier: str
-    payload: Any
-    """Of a batch job, only the items that failed."""
-    error: str
-    """Its `last_error`."""
-    attempts: int
-    max_attempts: int
-    key: str | None
-    created_at: datetime
-
-
-class FailureHandler(msgspec.Struct, frozen=True):
-    """The task that is told of permanent failures, and the options of its jobs."""
-
-    identifier: str
-    options: Mapping[str, Any]
-    queue_name_for: Callable[[Any], str | None] | None = None
-
-    def spec(self, job: Job, error: str, payload: str | None = None) -> JobSpec:
-        """The job to add for a failed job; `payload`: what is left of its own, as JSON text."""
-        raw = job.raw_payload if payload is None else payload
-        failed = FailedJob(
-            job_id=job.id,
-            task_identifier=job.task_identifier,
-            payload=msgspec.Raw(without_trace(raw)),
-            error=error,
-            attempts=job.attempts,
-            max_attempts=job.max_attempts,
-            key=job.key,
-            created_at=job.created_at,
-        )
-        try:
-            options = self.options
-            if self.queue_name_for is not None:
-                options = {**options, "queue_name": self.queue_name_for(failed)}
-            return _traced(JobSpec(self.identifier, failed, **options), raw)
-        except InvalidArgumentError as error:  # must not keep the failure from being written
-            logger.error(
-                "the job of %r for the failed job %d is added without its queue and unique: %s",
-                self.identifier,
-                job.id,
-                error,
-            )
-            options = {name: value for name, value in self.options.items() if name != "unique"}
-            return _traced(JobSpec(self.identifier, failed, **options), raw)
-
-
-def _traced(spec: JobSpec, raw: str) -> JobSpec:
-    """The job with the trace of the failed one; of a batch job, with that of its first item."""
-    traces = traces_in(raw)
-    if not traces:
-        return spec
-    return spec._with_json(with_trace(encode(spec.payload), msgspec.json.encode(traces[0]).decode()))
-
 
 FAILURE_WEIGHT = 8_000  # approximate bytes of a failure without its texts
 
@@ -275,3 +210,65 @@ def _arguments(error: BaseException) -> tuple[Any, ...]:
 
 def _size(value: Any) -> int:
     return len(value) if type(value) in (str, bytes, bytearray) else 0
+
+
+logger = logging.getLogger("graphile_worker.worker")
+
+
+class FailedJob(msgspec.Struct, frozen=True, kw_only=True):
+    """The payload of a job that was added by `on_failure`: the job that failed permanently."""
+
+    job_id: int
+    task_identifier: str
+    payload: Any
+    """Of a batch job, only the items that failed."""
+    error: str
+    """Its `last_error`."""
+    attempts: int
+    max_attempts: int
+    key: str | None
+    created_at: datetime
+
+
+class FailureHandler(msgspec.Struct, frozen=True):
+    """The task that is told of permanent failures, and the options of its jobs."""
+
+    identifier: str
+    options: Mapping[str, Any]
+    queue_name_for: Callable[[Any], str | None] | None = None
+
+    def spec(self, job: Job, error: str, payload: str | None = None) -> JobSpec:
+        """The job to add for a failed job; `payload`: what is left of its own, as JSON text."""
+        raw = job.raw_payload if payload is None else payload
+        failed = FailedJob(
+            job_id=job.id,
+            task_identifier=job.task_identifier,
+            payload=msgspec.Raw(without_trace(raw)),
+            error=error,
+            attempts=job.attempts,
+            max_attempts=job.max_attempts,
+            key=job.key,
+            created_at=job.created_at,
+        )
+        try:
+            options = self.options
+            if self.queue_name_for is not None:
+                options = {**options, "queue_name": self.queue_name_for(failed)}
+            return _traced(JobSpec(self.identifier, failed, **options), raw)
+        except InvalidArgumentError as error:  # must not keep the failure from being written
+            logger.error(
+                "the job of %r for the failed job %d is added without its queue and unique: %s",
+                self.identifier,
+                job.id,
+                error,
+            )
+            options = {name: value for name, value in self.options.items() if name != "unique"}
+            return _traced(JobSpec(self.identifier, failed, **options), raw)
+
+
+def _traced(spec: JobSpec, raw: str) -> JobSpec:
+    """The job with the trace of the failed one; of a batch job, with that of its first item."""
+    traces = traces_in(raw)
+    if not traces:
+        return spec
+    return spec._with_json(with_trace(encode(spec.payload), msgspec.json.encode(traces[0]).decode()))

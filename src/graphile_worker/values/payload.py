@@ -1,21 +1,16 @@
-"""Payloads: their JSON, and the member that carries a trace.
-
-Payloads: from Python values to JSON text, and from JSON text to the type that a task wants.
+"""Payloads: from Python values to JSON text, and from JSON text to the type that a task wants.
 
 `encode` accepts everything that msgspec does (plain values, dataclasses, structs, datetime, UUID, Decimal,
 enums…), mappings, and pydantic models. pydantic is imported only if a payload or an annotation uses it.
 
 Rejected, because PostgreSQL or other runtimes could not read it back: NaN and infinities, half surrogate
-pairs, and NUL characters (`json` columns store them, but merging two array payloads or reading the value with
-`->>` fails later, far from the cause).
+pairs (JavaScript writes them when it cuts an emoji in two), and NUL characters (`json` columns store them,
+but merging two array payloads or reading the value with `->>` fails later, far from the cause).
 
-Lone surrogates in JSON. JavaScript writes them when it cuts an emoji in two.
-
-The member `_trace` of a payload: where the job was added, for tracing.
-
-The Rust port writes it with three members: `flags`, `trace_id` and `span_id`. An object payload has one; in
-an array each object may have its own. Tasks never see it, whether tracing is installed here or not, because
-another program may have added the job. Jobs and hooks keep it.
+The member `_trace` of a payload says where the job was added, for tracing. The Rust port writes it with three
+members: `flags`, `trace_id` and `span_id`. An object payload has one; in an array each object may have its
+own. Tasks never see it, whether tracing is installed here or not, because another program may have added the
+job. Jobs and hooks keep it.
 """
 
 from __future__ import annotations
@@ -30,27 +25,6 @@ from typing import Any, Union, get_args, get_origin
 import msgspec
 
 from ..errors import InvalidArgumentError, PayloadError, TaskLoadError
-
-# Matches every escape as a whole, so that \ud800 after an escaped backslash is not mistaken for one.
-# Compiled on first use, because most programs never need it.
-_ESCAPE = (
-    r"(?s)\\(?:u(?P<high>[dD][89abAB][0-9a-fA-F]{2})(?P<pair>\\u[dD][c-fC-F][0-9a-fA-F]{2})?"
-    r"|u(?P<low>[dD][c-fC-F][0-9a-fA-F]{2})|.)"
-)
-
-
-def half_surrogate_in(json_text: str | bytes) -> str | None:
-    """A message about the first lone surrogate in JSON text that cannot be decoded; None if there is none."""
-    text = json_text.decode(errors="replace") if isinstance(json_text, bytes) else json_text
-    for escape in re.finditer(_ESCAPE, text):
-        half = escape["low"] or (None if escape["pair"] else escape["high"])
-        if half is not None:
-            return (
-                rf"it contains half a surrogate pair, \u{half}, at character {escape.start() + 1}, which is "
-                "not valid text; JavaScript writes such a string when it cuts an emoji in two"
-            )
-    return None
-
 
 MAX_PAYLOAD_BYTES = 256 * 1024 * 1024
 EMPTY = "{}"
@@ -259,6 +233,27 @@ def _walk(value: object, path: str) -> Iterator[tuple[str, Any]]:
         yield from _walk(value.model_dump(), path)
         return
     yield path, value
+
+
+# Matches every escape as a whole, so that \ud800 after an escaped backslash is not mistaken for one.
+# Compiled on first use, because most programs never need it.
+_ESCAPE = (
+    r"(?s)\\(?:u(?P<high>[dD][89abAB][0-9a-fA-F]{2})(?P<pair>\\u[dD][c-fC-F][0-9a-fA-F]{2})?"
+    r"|u(?P<low>[dD][c-fC-F][0-9a-fA-F]{2})|.)"
+)
+
+
+def half_surrogate_in(json_text: str | bytes) -> str | None:
+    """A message about the first lone surrogate in JSON text that cannot be decoded; None if there is none."""
+    text = json_text.decode(errors="replace") if isinstance(json_text, bytes) else json_text
+    for escape in re.finditer(_ESCAPE, text):
+        half = escape["low"] or (None if escape["pair"] else escape["high"])
+        if half is not None:
+            return (
+                rf"it contains half a surrogate pair, \u{half}, at character {escape.start() + 1}, which is "
+                "not valid text; JavaScript writes such a string when it cuts an emoji in two"
+            )
+    return None
 
 
 NAME = "_trace"

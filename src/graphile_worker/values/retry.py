@@ -1,8 +1,7 @@
-"""What a task can decide about the next attempt of its job: Retry, Snooze, RetryIn, GiveUp.
+"""What decides about the next attempt of a job: Retry, Snooze, RetryIn, GiveUp.
 
-Retry: how long to wait before the next attempt of a job.
-
-Snooze, RetryIn and GiveUp: a task raises or returns one of them to decide how its job ends.
+`Retry` is how long to wait before the next attempt. A task raises or returns one of the others to decide how
+its job ends.
 """
 
 from __future__ import annotations

@@ -1,14 +1,11 @@
-"""A job to add: JobSpec, its options, and Unique.
-
-JobSpec: a job to add, validated when it is built, so that an error points at the code that made it.
+"""JobSpec: a job to add, validated when it is built, so that an error points at the code that made it.
 
 None means the default: the task's own, if the spec was built from a task object that has one, else the
 database's. Zero is a value. Limits are those of the shared tables.
 
-Unique: at most one job of a task with the same arguments, by a job key that is derived from them.
-
-The key is `u:` and a digest of the task identifier and the arguments. The unique index on job keys makes it
-hold for jobs that any runtime added.
+`Unique` means at most one job of a task with the same arguments, by a job key that is derived from them. The
+key is `u:` and a digest of the task identifier and the arguments. The unique index on job keys makes it hold
+for jobs that any runtime added.
 """
 
 from __future__ import annotations

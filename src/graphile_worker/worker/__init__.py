@@ -1,7 +1,7 @@
 """A worker pool: fetches jobs, runs them and writes their outcomes. Start reading in `pool`.
 
 `pool` builds the parts and starts and stops them; `lanes` are groups of tasks with their own slots;
-`shutdown` and `eviction` end it. The rooms below it, each with one subject:
+`shutdown` ends it. The rooms below it, each with one subject:
 
 - `fetch/` locks jobs and gives them to slots.
 - `held/` runs short jobs inside the transaction that fetched them.

@@ -1,16 +1,14 @@
 """How a pool ends: by a shutdown, or after its lease has lapsed.
 
-Shuts down a pool: stop fetching, return prefetched jobs, let running tasks end, write all outcomes, close.
+`Shutdown`: stop fetching, return prefetched jobs, let running tasks end, write all outcomes, close. A
+graceful one waits for running tasks until the abort signal, then until the grace is over, and cancels those
+that are left. A forced one cancels them at once. Either way a job that did not end is returned without using
+up an attempt. No step is skipped because an earlier one failed; errors are raised by `wait`.
 
-A graceful shutdown waits for running tasks until the abort signal, then until the grace is over, and cancels
-those that are left. A forced one cancels them at once. Either way a job that did not end is returned without
-using up an attempt. No step is skipped because an earlier one failed; errors are raised by `wait`.
-
-EvictionCheck: after the lease lapsed, finds out which jobs the pool still has.
-
-Other workers may have declared the pool dead and recovered its jobs. Such jobs are dropped here: those that
-were prefetched are forgotten, those that run are cancelled, and their outcomes are not written. A job whose
-row is gone, and whose write got no answer, counts as written: this pool has most likely deleted it itself.
+`EvictionCheck`: after the lease lapsed, find out which jobs the pool still has. Other workers may have
+declared the pool dead and recovered its jobs. Such jobs are dropped here: those that were prefetched are
+forgotten, those that run are cancelled, and their outcomes are not written. A job whose row is gone, and
+whose write got no answer, counts as written: this pool has most likely deleted it itself.
 """
 
 from __future__ import annotations

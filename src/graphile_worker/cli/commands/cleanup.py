@@ -1,9 +1,4 @@
-"""`graphile-worker migrate`, `cleanup` and `force-unlock`, and Node's flags for them.
-
-`graphile-worker cleanup` and `force-unlock`, and Node's flag `--cleanup`.
-
-`graphile-worker migrate`, and Node's flag `--schema-only` for the same purpose.
-"""
+"""`graphile-worker migrate`, `cleanup` and `force-unlock`, and Node's `--schema-only` and `--cleanup`."""
 
 from __future__ import annotations
 

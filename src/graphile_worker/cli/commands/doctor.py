@@ -1,8 +1,7 @@
 """`graphile-worker doctor` and `health`: what is wrong, and whether a worker is well.
 
-`graphile-worker doctor`: prints findings, worst first, with advice.
-
-`graphile-worker health`: asks the probes of a worker on this machine, without the database.
+`doctor` prints findings, worst first, with advice. `health` asks the probes of a worker on this machine,
+without the database.
 """
 
 from __future__ import annotations

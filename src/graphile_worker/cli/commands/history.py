@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from ...history.error_groups import ErrorGroup
     from ...history.records import AttemptError, FinishedJob
 
-
 STATES = ("completed", "failed", "cancelled", "expired")
 NOTHING_KEPT = (
     "Nothing is kept. Permanently failed jobs are, by default; to keep completed ones, use @task(keep=True), "

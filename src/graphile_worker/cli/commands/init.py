@@ -1,10 +1,7 @@
 """`graphile-worker init` and `config`: the files and the options of a project.
 
-`graphile-worker init`: the first files of a project. Existing files are never overwritten.
-
-`dev` uses the same functions, after asking.
-
-`graphile-worker config`: every option, its value and its source; passwords are masked.
+`init` writes the first files and never overwrites one; `dev` uses the same functions, after asking. `config`
+shows every option, its value and its source, with passwords masked.
 """
 
 from __future__ import annotations

@@ -1,11 +1,7 @@
-"""`graphile-worker list`, and the commands that change jobs.
+"""`graphile-worker list`, `complete`, `fail`, `reschedule`, `redrive`, `cancel` and `remove`.
 
-`graphile-worker complete`, `fail`, `reschedule`, `redrive`, `cancel` and `remove`.
-
-Jobs are named by id, or by key with `--key`, or chosen by filters. Each command lists the named jobs that it
-could not change, and why; the exit status is 0 only if there were none.
-
-`graphile-worker list`.
+Jobs to change are named by id, or by key with `--key`, or chosen by filters. Each command lists the named
+jobs that it could not change, and why; the exit status is 0 only if there were none.
 """
 
 from __future__ import annotations
@@ -33,7 +29,6 @@ if TYPE_CHECKING:
     from ...database.statements.bulk_changes import BulkReport
     from ...database.statements.inspection import JobDetails
     from ...database.statements.manage_jobs import CancelReport
-
 
 Change = Callable[[list[int]], Awaitable[list[Job]]]
 

@@ -1,12 +1,7 @@
 """`graphile-worker pause`, `resume`, `limits` and `width`: what may run, and how much of it at once.
 
-`graphile-worker pause` and `resume`.
-
-`graphile-worker limits` and `width`: how many jobs may run at once.
-
-`graphile-worker limits`: show limits, and change their bounds while workers run.
-
-`graphile-worker width`: how many jobs of a named queue may run at once.
+`limits` shows limits, and changes their bounds while workers run. `width` says how many jobs of a named queue
+may run at once.
 """
 
 from __future__ import annotations
@@ -28,7 +23,6 @@ from ..support.parameters import Period, When, _ParamType
 if TYPE_CHECKING:
     from ...client import WorkerUtils
     from ...database.statements.limits import LimitSummary
-
 
 MOST_NOTES = 10
 QUEUE = click.option("--queue", "queues", multiple=True, metavar="NAME", help="This named queue; repeatable.")

@@ -1,8 +1,6 @@
 """`graphile-worker schedules` and `crontab`: recurring jobs.
 
-`graphile-worker schedules`: recurring jobs, and running one now.
-
-`graphile-worker crontab`: check and preview a crontab. Needs no database.
+`schedules` lists them, and runs one now. `crontab` checks and previews a crontab, and needs no database.
 """
 
 from __future__ import annotations
@@ -35,7 +33,6 @@ if TYPE_CHECKING:
     from ...client import WorkerUtils
     from ...database.statements.schedules import Schedule
     from ..support.task_names import LocalTasks
-
 
 HORIZON = timedelta(days=366 * 9)
 

@@ -1,10 +1,7 @@
-"""`graphile-worker stats` and `queues`, and the report of `stats --since`.
+"""`graphile-worker stats` and `queues`: cheap even with millions of jobs.
 
-`graphile-worker stats` and `queues`: cheap even with millions of jobs.
-
-`stats --since`: what workers did in a period, as a table, a chart and a few sentences, or as JSON.
-
-A bar chart for the terminal, from block characters. Pure.
+`stats --since` reports what workers did in a period: as a table, a bar chart of block characters and a few
+sentences, or as JSON.
 """
 
 from __future__ import annotations
@@ -38,7 +35,6 @@ if TYPE_CHECKING:
     from ...client import WorkerUtils
     from ...database.statements.inspection import JobCounts, QueueSummary, Statistics
     from ...history.statistics import BacklogSample, StatisticsList, TaskStatistics
-
 
 ESTIMATE = "The table is large, so the numbers are estimates; --exact counts every job."
 HELD = "By their last reports, workers have {}. Short jobs may run without being locked; they count as ready."
@@ -192,6 +188,16 @@ NO_STATISTICS = (
     "last seconds. Workers of other runtimes record none."
 )
 
+COLUMNS = (
+    "task", "completed", "failed", "permanently failed", "jobs/s",
+    "run p50", "run p95", "run p99", "wait p50", "wait p95", "wait p99",
+)  # fmt: skip
+COUNTS = 5  # columns before the times
+WIDE = 120  # columns of a terminal that has room for all
+UNSAMPLED = timedelta(minutes=5)  # at the beginning of a period
+LONGEST_IN_HOURS = timedelta(days=7, hours=1)  # as in the dashboard, whose range of a week has hours
+FEW = 10  # jobs that mean nothing, because the server's counters lag behind by some seconds
+
 
 class StatisticsReport(msgspec.Struct, frozen=True):
     """Everything that was read for one period."""
@@ -295,17 +301,6 @@ class StatisticsReport(msgspec.Struct, frozen=True):
         completed = 0 if self.total is None else self.total.completed
         others = sum(sample.deleted or 0 for sample in self.samples) - completed
         return others if others > max(FEW, completed // 100) else 0
-
-
-COLUMNS = (
-    "task", "completed", "failed", "permanently failed", "jobs/s",
-    "run p50", "run p95", "run p99", "wait p50", "wait p95", "wait p99",
-)  # fmt: skip
-COUNTS = 5  # columns before the times
-WIDE = 120  # columns of a terminal that has room for all
-UNSAMPLED = timedelta(minutes=5)  # at the beginning of a period
-LONGEST_IN_HOURS = timedelta(days=7, hours=1)  # as in the dashboard, whose range of a week has hours
-FEW = 10  # jobs that mean nothing, because the server's counters lag behind by some seconds
 
 
 async def read_report(utils: WorkerUtils, since: datetime | timedelta, task: str | None) -> StatisticsReport:

@@ -1,8 +1,6 @@
 """`graphile-worker workers`, `sweep`, `stack` and `stop`.
 
-`graphile-worker workers` and `sweep`: who is alive, and recovering the jobs of dead workers.
-
-`graphile-worker stack` and `stop`: where a job is, and ending a worker.
+They show who is alive, recover the jobs of dead workers, show where a job is, and end a worker.
 """
 
 from __future__ import annotations
@@ -27,7 +25,6 @@ if TYPE_CHECKING:
     from ...client.following import JobStack
     from ...recovery.registry.workers import WorkerSummary
     from ...recovery.sweep import SweepReport
-
 
 SHOWN_JOBS = 5
 NOT_SCANNED = (

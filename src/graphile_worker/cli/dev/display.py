@@ -1,6 +1,6 @@
-"""Where `dev` shows what happens: as log lines, or as a live view at the bottom of the terminal.
+"""Where `dev` shows what happens: log lines, a live view at the bottom of the terminal, and the dashboard.
 
-The dashboard of `dev`: served beside the worker if its packages are installed.
+The dashboard is served beside the worker if its packages are installed.
 """
 
 from __future__ import annotations
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from ...client import WorkerUtils
-
 
 REFRESH_INTERVAL = 0.25
 COUNT_INTERVAL = 1.0

@@ -1,6 +1,6 @@
 """The worker of `dev`: a child process that is restarted when its code changes.
 
-`dev --no-worker`: only the database, for a worker that is started elsewhere.
+With `dev --no-worker` there is only the database, for a worker that is started elsewhere.
 """
 
 from __future__ import annotations

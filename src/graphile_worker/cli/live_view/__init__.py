@@ -1,6 +1,5 @@
 """The live view of `graphile-worker dev`: running and waiting jobs, throughput and errors.
 
-The worker process summarises its activity (`activity`) and reports it to its parent a few times a second
-(`feed`). The parent adds counts from the database (`state`) and draws the view (`render`). Only `render`
-knows the terminal.
+The worker process summarises its activity and reports it to its parent a few times a second (`feed`). The
+parent adds counts from the database and draws the view (`render`). Only `render` knows the terminal.
 """

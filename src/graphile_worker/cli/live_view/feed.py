@@ -1,6 +1,6 @@
 """FeedPlugin: reports the worker's activity to its parent process.
 
-It is a summary, small enough that reporting it costs the same at any rate of jobs.
+`Activity` sums it up in a `Snapshot`, small enough that reporting it costs the same at any rate of jobs.
 """
 
 from __future__ import annotations

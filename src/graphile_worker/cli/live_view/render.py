@@ -1,8 +1,7 @@
 """The view of `dev`: its state, and how it is drawn.
 
-Draws the view with rich, in 40 or more columns and never wider than the terminal.
-
-The state of the view, from the worker process, the database and the reloader.
+The state comes from the worker process, the database and the reloader. The view is drawn with rich, in 40 or
+more columns and never wider than the terminal.
 """
 
 from __future__ import annotations
@@ -24,7 +23,6 @@ from .feed import MOST_ERRORS, ShownError, ShownJob, Snapshot
 
 if TYPE_CHECKING:
     from ...database.statements.inspection import JobCounts
-
 
 WINDOW = 10.0  # seconds over which the rate is averaged
 

@@ -1,11 +1,9 @@
-"""Declares sub-commands: shared flags, settings, and output as JSON or as text.
+"""Declares sub-commands: shared flags, settings, output as JSON or as text, and the audit.
 
-`command` adds --config and --json, on request --connection and --schema, and passes the settings;
-`client_command` adds all of them and passes an open client to a coroutine.
-
-The command as it was given, for advice to repeat it with more flags.
-
-The audit of commands that change something; see `history/audit.py`.
+- `command` adds --config and --json, on request --connection and --schema, and passes the settings.
+- `client_command` adds all of them and passes an open client to a coroutine.
+- `given_command` is the command as it was given, for advice to repeat it with more flags.
+- `record_command` writes commands that change something to the audit; see `history/audit.py`.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
-"""Detects misspelt task names in `add`.
+"""Detects misspelt task names in `add`, and loads the tasks of the project for commands that can do without.
 
 A name is known if a running Python worker or the app has the task, or the task directory has it. Any other
 name is suspect if it resembles a known one. A name that the database has seen before is suspect only if it
 resembles a task of a running worker: a misspelt name is in the database from its first job on.
-
-The tasks of the project that a command is started in, for commands that can do without them.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
-"""Waiting for a job, and following it.
+"""Follows a job to its end, and prints the result for `graphile-worker add --wait`.
 
-`graphile-worker add --wait`: waits for the job that was added, and prints its result.
-
-Follows a job to its end. Progress is on standard error: a bar on a terminal, else a line per change.
+Progress is on standard error: a bar on a terminal, else a line per change.
 """
 
 from __future__ import annotations
@@ -28,7 +26,6 @@ from .output import cell
 if TYPE_CHECKING:
     from ...client import WorkerUtils
     from ...client.following import JobRecord, JobStatus
-
 
 INTERVAL = 1.0  # seconds between looks; workers store progress as often
 MAX_TEXT = 50

@@ -1,10 +1,7 @@
-"""Tasks of Django's framework, and where that comes from.
+"""GraphileTask: a task of Django's framework with options of ours, and the tasks that were defined.
 
-GraphileTask: a task of Django's framework with options of ours, and the tasks that were defined.
-
-Django makes one backend object for each thread, so what is defined is remembered here.
-
-The Tasks framework: Django's own, from Django 6 on, or the package django-tasks.
+The framework is Django's own, from Django 6 on, or the package django-tasks. Django makes one backend object
+for each thread, so what is defined is remembered here.
 """
 
 from __future__ import annotations
@@ -60,7 +57,6 @@ __all__ = [
     "TaskResult", "TaskResultDoesNotExist", "TaskResultStatus", "django_task", "normalize_json",
     "task_backends", "task_enqueued", "task_finished", "task_started",
 ]  # fmt: skip
-
 
 OWN_FIELDS = ("max_attempts", "job_key", "job_key_mode")
 

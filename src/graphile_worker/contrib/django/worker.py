@@ -1,19 +1,13 @@
-"""What a worker in a Django project runs, and how.
+"""What a worker in a Django project runs, the tasks of the installed applications, and how.
 
-What a worker in a Django project runs: the tasks of the installed applications.
-
-Django's connections around every job of a worker.
-
-Plain functions run in the worker's threads, coroutines on its event loop in a thread-sensitive context of
-their own: without it, all would share one thread for their database work.
-
-Tasks of Django's framework as tasks of a worker.
-
-LaterTasks: finds tasks of Django's framework in modules that the worker has not imported.
-
-A project may define tasks anywhere, and enqueue them from a web process that has imported their module. The
-worker looks at the names of tasks in the database, at its start and once a minute, and imports those modules
-of installed applications that may have them.
+- `worker_task` makes a task of Django's framework a task of a worker.
+- `with_connections` takes care of Django's connections around every job. Plain functions run in the worker's
+  threads, coroutines on its event loop in a thread-sensitive context of their own: without it, all would
+  share one thread for their database work.
+- `LaterTasks` finds tasks in modules that the worker has not imported. A project may define tasks anywhere,
+  and enqueue them from a web process that has imported their module. The worker looks at the names of tasks
+  in the database, at its start and once a minute, and imports those modules of installed applications that
+  may have them.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Its members `flags`, `trace_id` and `span_id` are those of the Rust port, which ignores the others:
 `tracestate` and `baggage`, in the form of the W3C headers.
 
-The current context as text or as environment variables, to pass it to another process.
+The current context can be had as text or as environment variables, too, to pass it to another process.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
 """Spans for adding and for running jobs.
 
-Spans for running jobs: the task and what it calls are part of the trace.
-
-Spans for adding jobs, and the context that the jobs carry.
+Jobs carry the context of the add, and the task and what it calls are part of the trace.
 """
 
 from __future__ import annotations

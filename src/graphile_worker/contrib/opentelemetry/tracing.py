@@ -1,18 +1,13 @@
-"""What the parts of the plugin share: tracer, instruments, attributes.
+"""What the parts of the plugin share: tracer, instruments, attributes, and which tasks are traced.
 
-What the parts of the plugin share: the tracer, the instruments, and which tasks are traced.
+Attributes of spans and metrics follow the messaging conventions of OpenTelemetry. The destination is the
+task: workers subscribe to tasks, and there are few of them. The metrics are counters and durations of sending
+and processing, by task.
 
-The metrics: counters and durations of sending and processing, by task.
-
-Spans that begin a trace, most of which are not sampled: a fast path for the sampler by ratio.
-
-The SDK takes most of the time of a short job to begin a span that it then drops. Its sampler by ratio decides
-by the trace id alone. So we draw the id, make the same decision, and ask the SDK only for spans to record,
-with that id. Every other sampler, and an SDK that looks different inside, is asked for each span.
-
-Names and values of the attributes of spans and metrics, by the messaging conventions of OpenTelemetry.
-
-The destination is the task: workers subscribe to tasks, and there are few of them.
+`root_starter` begins spans that begin a trace, most of which are not sampled. The SDK takes most of the time
+of a short job to begin a span that it then drops. Its sampler by ratio decides by the trace id alone. So we
+draw the id, make the same decision, and ask the SDK only for spans to record, with that id. Every other
+sampler, and an SDK that looks different inside, is asked for each span.
 """
 
 from __future__ import annotations
@@ -47,6 +42,50 @@ from ...hooks.hooks import DatabaseTarget
 from ...metrics.catalogue import CONSUMED_MESSAGES, PROCESS_DURATION, SEND_DURATION, SENT_MESSAGES, Metric
 from ...values import __version__
 from .carried import ROOT
+
+Start = Callable[[str, Context, SpanKind], Span]
+
+SCHEMA_URL = "https://opentelemetry.io/schemas/1.44.0"
+
+logger = logging.getLogger("graphile_worker.opentelemetry")
+
+
+class Tracing:
+    """One for each plugin."""
+
+    def __init__(
+        self,
+        tracer_provider: TracerProvider | None,
+        meter_provider: MeterProvider | None,
+        tasks: Callable[[str], bool] | None,
+    ) -> None:
+        self._tracer = get_tracer("graphile_worker", __version__, tracer_provider, SCHEMA_URL)
+        self.start: Start = self._tracer.start_span
+        """Begins a span. Most are not recorded, so it gets its attributes only if it is."""
+        self._meter_provider = meter_provider
+        self._tasks = tasks
+        self._has_failed = False
+
+    @cached_property
+    def instruments(self) -> Instruments | None:
+        """The metrics; looked up at the first job, after the program has set its providers."""
+        return instruments_of(self._meter_provider)
+
+    @cached_property
+    def start_run(self) -> Start:
+        """Begins the span of a run, most of which begin a trace; looked up at the first job."""
+        return root_starter(self._tracer, ROOT) or self.start
+
+    def covers(self, task: str) -> bool:
+        """Whether jobs of this task are traced."""
+        return self._tasks is None or self._tasks(task)
+
+    def failed(self, what: str) -> None:
+        """Log the current exception, the first time only: tracing must not flood the log."""
+        if not self._has_failed:
+            self._has_failed = True
+            logger.exception("tracing failed while %s; further failures are not logged", what)
+
 
 SYSTEM = "messaging.system"
 OPERATION = "messaging.operation.name"
@@ -143,9 +182,6 @@ def _labels(operation: str, task: str | None, error: str | None) -> dict[str, An
     return found
 
 
-Start = Callable[[str, Context, SpanKind], Span]
-
-
 def root_starter(tracer: Tracer, root: Context) -> Start | None:
     """A function that begins spans in the context `root`; None if the SDK must be asked for each."""
     try:
@@ -207,45 +243,3 @@ class _ChosenIds:
         chosen, self.chosen = self.chosen, None
         found: int = self.own.generate_trace_id() if chosen is None else chosen
         return found
-
-
-SCHEMA_URL = "https://opentelemetry.io/schemas/1.44.0"
-
-logger = logging.getLogger("graphile_worker.opentelemetry")
-
-
-class Tracing:
-    """One for each plugin."""
-
-    def __init__(
-        self,
-        tracer_provider: TracerProvider | None,
-        meter_provider: MeterProvider | None,
-        tasks: Callable[[str], bool] | None,
-    ) -> None:
-        self._tracer = get_tracer("graphile_worker", __version__, tracer_provider, SCHEMA_URL)
-        self.start: Start = self._tracer.start_span
-        """Begins a span. Most are not recorded, so it gets its attributes only if it is."""
-        self._meter_provider = meter_provider
-        self._tasks = tasks
-        self._has_failed = False
-
-    @cached_property
-    def instruments(self) -> Instruments | None:
-        """The metrics; looked up at the first job, after the program has set its providers."""
-        return instruments_of(self._meter_provider)
-
-    @cached_property
-    def start_run(self) -> Start:
-        """Begins the span of a run, most of which begin a trace; looked up at the first job."""
-        return root_starter(self._tracer, ROOT) or self.start
-
-    def covers(self, task: str) -> bool:
-        """Whether jobs of this task are traced."""
-        return self._tasks is None or self._tasks(task)
-
-    def failed(self, what: str) -> None:
-        """Log the current exception, the first time only: tracing must not flood the log."""
-        if not self._has_failed:
-            self._has_failed = True
-            logger.exception("tracing failed while %s; further failures are not logged", what)

@@ -1,6 +1,6 @@
 """DriverHandle: the worker's end of the process that is connected to Ray.
 
-DriverSetup: what the driver must know before its first call.
+`DriverSetup` is what the driver must know before its first call.
 """
 
 from __future__ import annotations

@@ -1,11 +1,8 @@
 """What runs on a machine of the Ray cluster: one call, and the actor that carries its notes.
 
-What runs on a machine of the Ray cluster: one call. Ray imports this module by its name.
-
-Mailbox: an actor on the cluster. It carries notes of calls to the driver, and requests to calls.
-
-Ray has no messages between a driver and its running tasks. The actor uses no processor, and lives on the node
-of the driver: when it is lost, so is the connection to the cluster.
+Ray imports this module by its name. It has no messages between a driver and its running tasks, so a `Mailbox`
+carries notes of calls to the driver, and requests to calls. The actor uses no processor, and lives on the
+node of the driver: when it is lost, so is the connection to the cluster.
 """
 
 from __future__ import annotations

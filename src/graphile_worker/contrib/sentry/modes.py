@@ -1,12 +1,10 @@
 """Spans in both modes of the SDK, and the trace that a job carries.
 
-Spans in both modes of the SDK: transactions, and the stream of spans (`trace_lifecycle="stream"`).
+The modes are transactions and the stream of spans (`trace_lifecycle="stream"`). Newer versions have both and
+choose by an option of the client; older ones have transactions only. The trace is translated from Sentry's
+headers to the member `_trace`, and back.
 
-Newer versions have both and choose by an option of the client; older ones have transactions only.
-
-The trace that a job carries: from Sentry's headers to the member `_trace`, and back.
-
-An error in this package must not fail a job or an add.
+An error in this package must not fail a job or an add: see `guarded`.
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
-"""SentryPlugin: installs what the other modules of this package do, as hooks of a worker or client.
+"""SentryPlugin: installs what the modules of this package do, as hooks of a worker or client.
 
-Keeps our own log lines from becoming events in Sentry: each failure would be reported twice.
-
-Errors of attempts: made into events where the task ran, sent when the database knows the outcome.
-
-Only the written outcome says whether a job is retried: rules of its task, its own directives and its options
-decide after the run. The event is made earlier, because the error loses its frames with the run.
+`FailureReporter` makes errors of attempts into events where the task ran, and sends them when the database
+knows the outcome. Only the written outcome says whether a job is retried: rules of its task, its own
+directives and its options decide after the run. The event is made earlier, because the error loses its frames
+with the run. `silence_own_lines` keeps our own log lines from becoming events: each failure would be reported
+twice.
 """
 
 from __future__ import annotations
@@ -37,68 +36,6 @@ from .adding import AddSpans
 from .modes import guarded, trace_context_of
 from .monitors import Monitors
 from .scopes import JobScope
-
-MECHANISM = {"type": "graphile_worker", "handled": False}
-
-
-class _Kept(msgspec.Struct):
-    """An event that is not sent yet, and the context in which the task ran."""
-
-    context: Context
-    event: Any
-    hint: Any
-
-
-class FailureReporter:
-    """The errors of one worker whose outcome is not written yet."""
-
-    def __init__(self, *, captures_all: bool) -> None:
-        self._captures_all = captures_all
-        self._kept: dict[int, _Kept] = {}
-
-    def keep(self, job: Job, outcome: Failed, scope: JobScope) -> None:
-        """Make the event; called in the scope of the run."""
-        options = sentry_sdk.get_client().options
-        event, hint = event_from_exception(outcome.error, client_options=options, mechanism=MECHANISM)
-        if scope.span is not None:
-            # The span has ended when the event is sent.
-            event.setdefault("contexts", {})["trace"] = trace_context_of(scope.span)
-        self._kept[job.id] = _Kept(copy_context(), event, hint)
-
-    def written(self, event: JobErrored) -> None:
-        """The failure is written: send it, or forget it if the job is retried."""
-        kept = self._kept.pop(event.job.id, None)
-        if kept is not None and (self._captures_all or not event.will_retry):
-            with guarded():
-                kept.context.run(sentry_sdk.capture_event, kept.event, kept.hint)
-
-    def discarded(self, event: JobOutcomeDiscarded) -> None:
-        """Another worker has the job now, and reports what happens to it."""
-        self._kept.pop(event.job.id, None)
-
-
-OWN = ("graphile_worker", "graphile_worker.[!j]*")
-"""All our loggers except `graphile_worker.job`, by which tasks log: their lines are the application's."""
-
-_is_done = False
-
-
-def silence_own_lines() -> None:
-    """Ignore our loggers, and our lines in a logger that the program has passed to the worker."""
-    global _is_done
-    if _is_done:
-        return
-    _is_done = True
-    for name in OWN:
-        ignore_logger(name)
-    add_global_event_processor(_drop_own_line)
-
-
-def _drop_own_line(event: Any, hint: dict[str, Any]) -> Any:
-    record = hint.get("log_record")
-    is_own = record is not None and hasattr(record, "event") and hasattr(record, "job_id")
-    return None if is_own else event
-
 
 FLUSH_WITHIN = 2.0  # seconds for what is not sent yet when the worker stops
 
@@ -186,3 +123,65 @@ class _AroundRun:
                     scope.failed()
                     plugin._failures.keep(job, outcome, scope)
         return outcome
+
+
+MECHANISM = {"type": "graphile_worker", "handled": False}
+
+
+class _Kept(msgspec.Struct):
+    """An event that is not sent yet, and the context in which the task ran."""
+
+    context: Context
+    event: Any
+    hint: Any
+
+
+class FailureReporter:
+    """The errors of one worker whose outcome is not written yet."""
+
+    def __init__(self, *, captures_all: bool) -> None:
+        self._captures_all = captures_all
+        self._kept: dict[int, _Kept] = {}
+
+    def keep(self, job: Job, outcome: Failed, scope: JobScope) -> None:
+        """Make the event; called in the scope of the run."""
+        options = sentry_sdk.get_client().options
+        event, hint = event_from_exception(outcome.error, client_options=options, mechanism=MECHANISM)
+        if scope.span is not None:
+            # The span has ended when the event is sent.
+            event.setdefault("contexts", {})["trace"] = trace_context_of(scope.span)
+        self._kept[job.id] = _Kept(copy_context(), event, hint)
+
+    def written(self, event: JobErrored) -> None:
+        """The failure is written: send it, or forget it if the job is retried."""
+        kept = self._kept.pop(event.job.id, None)
+        if kept is not None and (self._captures_all or not event.will_retry):
+            with guarded():
+                kept.context.run(sentry_sdk.capture_event, kept.event, kept.hint)
+
+    def discarded(self, event: JobOutcomeDiscarded) -> None:
+        """Another worker has the job now, and reports what happens to it."""
+        self._kept.pop(event.job.id, None)
+
+
+OWN = ("graphile_worker", "graphile_worker.[!j]*")
+"""All our loggers except `graphile_worker.job`, by which tasks log: their lines are the application's."""
+
+_is_done = False
+
+
+def silence_own_lines() -> None:
+    """Ignore our loggers, and our lines in a logger that the program has passed to the worker."""
+    global _is_done
+    if _is_done:
+        return
+    _is_done = True
+    for name in OWN:
+        ignore_logger(name)
+    add_global_event_processor(_drop_own_line)
+
+
+def _drop_own_line(event: Any, hint: dict[str, Any]) -> Any:
+    record = hint.get("log_record")
+    is_own = record is not None and hasattr(record, "event") and hasattr(record, "job_id")
+    return None if is_own else event

@@ -1,13 +1,10 @@
 """Connections that belong to someone else: the caller's, and those of a pool.
 
-BoundConnection: the caller's connection in the place of a pool, for a client that opens nothing.
-
-Connections that are borrowed from a pool for a long time and may be lost in between.
-
-When the server closes such a connection, the driver returns it to the pool at once. From then on even
-`is_closed` raises an error.
-
-Runs our coroutines without an event loop, on connections of blocking libraries.
+- `BoundConnection` is the caller's connection in the place of a pool, for a client that opens nothing.
+- `is_gone`, `give_back` and `throw_away` are for connections that are borrowed from a pool for a long time
+  and may be lost in between. When the server closes such a connection, the driver returns it to the pool at
+  once. From then on even `is_closed` raises an error.
+- `run_blocking` runs our coroutines without an event loop, on connections of blocking libraries.
 """
 
 from __future__ import annotations

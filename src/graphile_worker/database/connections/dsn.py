@@ -1,13 +1,11 @@
-"""Dsn: a connection string prepared for the driver.
+"""Dsn: a connection string prepared for the driver, and connecting to the first suitable server of several.
 
 Everything the driver understands is passed on (several hosts, sslmode, service files, server settings).
 Parameters that only libpq, SQLAlchemy or another driver knows are removed, because the server would refuse
 them as settings. `ssl=`, of Node and of asyncpg, is translated to libpq's sslmode.
 
-Connects to the first suitable server of several, with a timeout for each.
-
 The driver has one timeout for all hosts of a connection string. A machine that vanished would use it up, and
-the server that took over would never be tried.
+the server that took over would never be tried. So `connect_to_first` has a timeout for each.
 """
 
 from __future__ import annotations

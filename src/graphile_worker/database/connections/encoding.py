@@ -1,14 +1,11 @@
 """Text, arrays and parameters as servers and drivers take them.
 
-Fits text to the server's encoding: a LATIN1 database refuses a whole statement for one "€".
-
-Array types of PostgreSQL, registered with the driver so that it does not query the catalogue for them.
-
-The driver's query has unqualified names: `typelem != 0` compares an oid with an integer, for which PostgreSQL
-has no exact operator, so one that another role created in `public` would run with our permissions. The query
-would also cost each new session a round trip. The oids are fixed: they are part of PostgreSQL's protocol.
-
-SQL text for drivers that do not take `$1` parameters.
+- `fit_to_server` fits text to the server's encoding: a LATIN1 database refuses a whole statement for one "€".
+- `teach_arrays` registers array types with the driver, so that it does not query the catalogue for them. Its
+  query has unqualified names: `typelem != 0` compares an oid with an integer, for which PostgreSQL has no
+  exact operator, so one that another role created in `public` would run with our permissions. The query
+  would also cost each new session a round trip. The oids are fixed: they are part of PostgreSQL's protocol.
+- `pyformat` and `named` are SQL text for drivers that do not take `$1` parameters.
 """
 
 from __future__ import annotations

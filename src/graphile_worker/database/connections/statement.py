@@ -1,6 +1,4 @@
-"""Statements and the jobs they return, as values.
-
-Statements as values: SQL text and arguments that any PostgreSQL driver can send.
+"""Statements as values: SQL text and arguments that any PostgreSQL driver can send, and the jobs they return.
 
 The contract for adapters, such as those in `database/connections/foreign`:
 
@@ -9,12 +7,11 @@ The contract for adapters, such as those in `database/connections/foreign`:
 - Arguments are plain values: None, bool, int, float, str, aware datetime, and lists of str, int or None.
 - Comments are removed. A driver that substitutes values into the text would otherwise write them into
   comments, where a line break in a value ends the comment and the rest runs as SQL.
-- Rows are read by position, so cursors must return tuples.
+- Rows are read by position, so cursors must return tuples. Those of jobs have the columns in the order of
+  Job's fields.
 - `Statement.pyformat()` translates for drivers with `%(name)s` parameters.
 
-Job values from rows. Statements return a job's columns in the order of Job's fields.
-
-Settings of the planner for one transaction, so that large tables are read by their indexes.
+`with_planner_settings` sets the planner for one transaction, so that large tables are read by their indexes.
 """
 
 from __future__ import annotations

@@ -1,6 +1,4 @@
-"""Reads the state of a schema.
-
-The revisions of the shared schema, and the files that upgrade a database from one to the next.
+"""The revisions of the shared schema, the files that upgrade to each, and reading the state of a schema.
 
 The numbers are Node's. Only 1 to 20 may be written to the shared ledger, with Node's breaking flags; the
 Python-only objects have a ledger of their own (see `own_objects`).

@@ -1,35 +1,26 @@
-"""Adding one job.
+"""Adding one job, and what it shares with adding many.
 
-Adding one job through the database's function: any job, inside or outside a transaction.
+- `add_job` uses the database's function, for any job, inside or outside a transaction. `add_statement` and
+  `job_from_row` are pure, so that an adapter for another driver needs nothing else:
 
-`add_statement` and `job_from_row` are pure, so that an adapter for another driver needs nothing else:
+        statement = add_statement(schema, spec)
+        row = cursor.execute(*statement).fetchone()
+        job = job_from_row(row, statement)
 
-    statement = add_statement(schema, spec)
-    row = cursor.execute(*statement).fetchone()
-    job = job_from_row(row, statement)
-
-On a schema installed by Node or Rust an add with a key can get lost, if a worker locks the job with that key
-at the same moment: Node's function returns an empty row, Rust's raises GWNOR. Such an add is retried.
-
-The fast path for one job that has neither key nor queue, outside a transaction.
-
-Without contention, one statement inserts the job and notifies workers. PostgreSQL commits only one notifying
-transaction at a time, including its wait for the disk. So under contention jobs are committed first, and the
-notification follows in a transaction of its own. A procedure does both in one round trip, but is slower than
-the statement when there is no contention: it is used for a while after contention was seen.
-
-Adding jobs that are unique by their arguments, through a Python-only function of the database.
-
-Warns of payloads that are too large for a queue, once per task and process.
-
-Adding jobs on a schema that Node or Rust installed.
-
-Their functions return the jobs of a bulk add in any order, and may leave out a job whose key a worker locked
-at the same moment. Ours do neither, so this module is used only where the function is not ours. Keys are
-unique, so jobs with a key are matched by key and the others by content. Specs of equal content are
-interchangeable, except for the queue: rows hold only its id, so it is not compared.
-
-Specs as columns: one array per attribute, the form that bulk statements take.
+- `PlainJobs` is the fast path for a job that has neither key nor queue, outside a transaction. Without
+  contention, one statement inserts the job and notifies workers. PostgreSQL commits only one notifying
+  transaction at a time, including its wait for the disk. So under contention jobs are committed first, and
+  the notification follows in a transaction of its own. A procedure does both in one round trip, but is slower
+  than the statement when there is no contention: it is used for a while after contention was seen.
+- `unique_job` is for jobs that are unique by their arguments, through a Python-only function of the database.
+- `SpecColumns` has specs as columns: one array per attribute, the form that bulk statements take.
+- `restore_order` and `match_by_content` are for schemas that Node or Rust installed, where the function is
+  not ours. Theirs return the jobs of a bulk add in any order. And an add with a key can get lost, if a worker
+  locks the job with that key at the same moment: a bulk add leaves it out, Node's `add_job` returns an empty
+  row, and Rust's raises GWNOR. Such an add is retried. Keys are unique, so jobs with a key are matched by key
+  and the others by content. Specs of equal content are interchangeable, except for the queue: rows hold only
+  its id, so it is not compared.
+- `warn_of_large_payload` warns of payloads that are too large for a queue, once per task and process.
 """
 
 from __future__ import annotations
@@ -59,6 +50,172 @@ from ..sql import load
 
 COLUMNS = len(Job.__struct_fields__) - 1  # without the task identifier
 
+ADD_ATTEMPTS = 10
+LOST_ADD = "GWNOR"  # the SQLSTATE of Rust's function
+
+LARGE_PAYLOAD = 1_000_000
+"""Characters of JSON text above which a payload is large."""
+
+# Not JSON; a character, or a number, that `jsonb` cannot hold.
+_INVALID_PAYLOAD = ("22P02", "22P05", "22003")
+
+
+def add_statement(schema: SchemaName, spec: JobSpec, *, now: datetime | None = None) -> Statement:
+    """The statement that adds one job; `now` replaces the server's clock. It returns one row."""
+    run_at, delay = time_and_delay(spec.run_at, now)
+    payload = encode(spec.payload)
+    if len(payload) > LARGE_PAYLOAD:
+        warn_of_large_payload(spec.task_identifier, payload)
+    flags = None if spec.flags is None else list(spec.flags)
+    options = (spec.task_identifier, payload, spec.queue_name, run_at, delay, spec.max_attempts)
+    if spec.job_key is None:
+        return Statement(load_statement("add/add_job_without_key", schema), (*options, spec.priority, flags))
+    unique = spec.unique
+    return Statement(
+        load_statement("add/add_job" if unique is None else "add/add_unique_job", schema),
+        (
+            *options,
+            spec.job_key,
+            spec.priority,
+            flags,
+            (spec.job_key_mode or "replace") if unique is None else unique.while_,
+        ),
+    )
+
+
+def job_from_row(row: Row | Sequence[Any] | None, statement: Statement) -> Job | None:
+    """The job that `add_statement` has added; None if the add got lost and has to be repeated."""
+    if row is None or row[0] is None:
+        return None
+    arguments = statement.arguments
+    if len(row) < COLUMNS:
+        return _job_without_key(row, arguments)
+    if len(row) > COLUMNS:
+        return unique_job(row, arguments[0])
+    return Job(*row, arguments[0])  # type: ignore[call-arg]
+
+
+def _job_without_key(row: Row | Sequence[Any], arguments: tuple[Any, ...]) -> Job:
+    id_, run_at, created_at, flags, task_id, queue_id = row
+    name, payload, _, _, _, max_attempts, priority, _ = arguments
+    priority = DEFAULT_PRIORITY if priority is None else priority
+    max_attempts = DEFAULT_MAX_ATTEMPTS if max_attempts is None else max_attempts
+    return Job(id_, payload, priority, run_at, 0, max_attempts, None, created_at, created_at,
+               None, None, 0, flags, task_id, queue_id, None, name)  # fmt: skip
+
+
+async def add_job(
+    connection: Connection, schema: SchemaName, spec: JobSpec, *, now: datetime | None = None
+) -> Job:
+    """Add one job; `now` replaces the server's clock."""
+    statement = add_statement(schema, spec, now=now)
+    for _ in range(ADD_ATTEMPTS):
+        try:
+            row = await connection.fetchrow(statement.sql, *statement.arguments)
+        except Exception as error:
+            if spec.unique is not None and is_missing(error):
+                raise missing_objects_error(schema) from error
+            # Inside a transaction the error has aborted it, so only the caller can start over.
+            if sqlstate_of(error) != LOST_ADD or connection.is_in_transaction():
+                raise
+            continue
+        job = job_from_row(row, statement)
+        if job is not None:
+            return job
+    raise lost_add_error([spec.job_key])
+
+
+def payload_error(error: Exception) -> InvalidArgumentError | None:
+    """Our error, if adding failed because of a payload that only the server can judge.
+
+    That is JSON text from the caller, and an array to be merged with another one. All other values
+    are checked before.
+    """
+    if sqlstate_of(error) not in _INVALID_PAYLOAD:
+        return None
+    return InvalidArgumentError(
+        "payload",
+        "PostgreSQL cannot use it as JSON, or cannot append it to the payload of the waiting job with "
+        f"the same key: {server_message(error)}",
+    )
+
+
+CONTENDED_ADDS = 200  # jobs that take the procedure after contention was seen
+
+
+class PlainJobs:
+    """Adds plain jobs for one client, by whichever statement is faster at the moment."""
+
+    def __init__(self, schema: SchemaName) -> None:
+        self._schema = schema
+        self._contended_adds = 0
+        self._may_insert = True  # until the server refuses
+        self._has_procedure = True
+
+    def forget(self) -> None:
+        """Try everything again: the schema has changed."""
+        self._may_insert = self._has_procedure = True
+
+    async def add(self, connection: Connection, spec: JobSpec, now: datetime | None) -> Job | None:
+        """Add a job. The connection must not be in a transaction, which would keep the lock or be ended.
+
+        Returns None, and has added nothing, if the job needs the general statement: its task is new to the
+        database, or the role may not insert. `now` replaces the server's clock.
+        """
+        if not self._may_insert:
+            return None
+        payload = encode(spec.payload)
+        if len(payload) > LARGE_PAYLOAD:
+            warn_of_large_payload(spec.task_identifier, payload)
+        run_at, delay = (None, None) if spec.run_at is now is None else time_and_delay(spec.run_at, now)
+        values = (spec.task_identifier, payload, run_at, delay, spec.max_attempts, spec.priority)
+        is_contended = self._contended_adds > 0 and self._has_procedure
+        try:
+            if is_contended:
+                self._contended_adds -= 1
+                flags = None if spec.flags is None else list(spec.flags)
+                row = await connection.fetchrow(
+                    load_statement("add/add_plain_job", self._schema), *values, flags
+                )
+            else:
+                text = _flags_text(spec) if spec.flags else None
+                row = await connection.fetchrow(load_statement("add/insert_job", self._schema), *values, text)
+        except Exception as error:
+            if not self._is_unavailable(sqlstate_of(error)):
+                raise
+            return None
+        if row is None or row[0] is None:
+            return None
+        if not is_contended and not row[5]:  # contention: another client is about to notify
+            self._contended_adds = CONTENDED_ADDS
+            try:
+                await connection.fetchrow(load_statement("add/announce_job", self._schema))
+            except Exception as error:
+                if not is_conflict(error):  # a retry would add the committed job twice
+                    raise
+        return _added(row, spec, payload)
+
+    def _is_unavailable(self, code: str | None) -> bool:
+        """Whether the fast path does not exist here; then it is not tried again."""
+        if code == sqlstates.UNDEFINED_FUNCTION:
+            self._has_procedure = False
+        elif code == sqlstates.INSUFFICIENT_PRIVILEGE:
+            self._may_insert = False
+        else:
+            return False
+        return True
+
+
+def _flags_text(spec: JobSpec) -> str:
+    return msgspec.json.encode(dict.fromkeys(spec.flags or (), True)).decode()
+
+
+def _added(row: Row, spec: JobSpec, payload: str) -> Job:
+    priority = DEFAULT_PRIORITY if spec.priority is None else spec.priority
+    max_attempts = DEFAULT_MAX_ATTEMPTS if spec.max_attempts is None else spec.max_attempts
+    return Job(row[0], payload, priority, row[2], 0, max_attempts, None, row[3], row[3],
+               None, None, 0, row[1], row[4], None, None, spec.task_identifier)  # fmt: skip
+
 
 def unique_job(row: Row | Sequence[Any], task_identifier: str) -> Job:
     """The job in a row that ends with whether it is new."""
@@ -80,8 +237,6 @@ def missing_objects_error(schema: SchemaName) -> JobNotAddedError:
     )
 
 
-LARGE_PAYLOAD = 1_000_000
-"""Characters of JSON text above which a payload is large."""
 MAX_WARNED = 1000
 
 logger = logging.getLogger("graphile_worker.client")
@@ -219,87 +374,6 @@ def _locate_error(specs: Sequence[JobSpec], first: int) -> InvalidArgumentError 
     return None
 
 
-CONTENDED_ADDS = 200  # jobs that take the procedure after contention was seen
-
-
-class PlainJobs:
-    """Adds plain jobs for one client, by whichever statement is faster at the moment."""
-
-    def __init__(self, schema: SchemaName) -> None:
-        self._schema = schema
-        self._contended_adds = 0
-        self._may_insert = True  # until the server refuses
-        self._has_procedure = True
-
-    def forget(self) -> None:
-        """Try everything again: the schema has changed."""
-        self._may_insert = self._has_procedure = True
-
-    async def add(self, connection: Connection, spec: JobSpec, now: datetime | None) -> Job | None:
-        """Add a job. The connection must not be in a transaction, which would keep the lock or be ended.
-
-        Returns None, and has added nothing, if the job needs the general statement: its task is new to the
-        database, or the role may not insert. `now` replaces the server's clock.
-        """
-        if not self._may_insert:
-            return None
-        payload = encode(spec.payload)
-        if len(payload) > LARGE_PAYLOAD:
-            warn_of_large_payload(spec.task_identifier, payload)
-        run_at, delay = (None, None) if spec.run_at is now is None else time_and_delay(spec.run_at, now)
-        values = (spec.task_identifier, payload, run_at, delay, spec.max_attempts, spec.priority)
-        is_contended = self._contended_adds > 0 and self._has_procedure
-        try:
-            if is_contended:
-                self._contended_adds -= 1
-                flags = None if spec.flags is None else list(spec.flags)
-                row = await connection.fetchrow(
-                    load_statement("add/add_plain_job", self._schema), *values, flags
-                )
-            else:
-                text = _flags_text(spec) if spec.flags else None
-                row = await connection.fetchrow(load_statement("add/insert_job", self._schema), *values, text)
-        except Exception as error:
-            if not self._is_unavailable(sqlstate_of(error)):
-                raise
-            return None
-        if row is None or row[0] is None:
-            return None
-        if not is_contended and not row[5]:  # contention: another client is about to notify
-            self._contended_adds = CONTENDED_ADDS
-            try:
-                await connection.fetchrow(load_statement("add/announce_job", self._schema))
-            except Exception as error:
-                if not is_conflict(error):  # a retry would add the committed job twice
-                    raise
-        return _added(row, spec, payload)
-
-    def _is_unavailable(self, code: str | None) -> bool:
-        """Whether the fast path does not exist here; then it is not tried again."""
-        if code == sqlstates.UNDEFINED_FUNCTION:
-            self._has_procedure = False
-        elif code == sqlstates.INSUFFICIENT_PRIVILEGE:
-            self._may_insert = False
-        else:
-            return False
-        return True
-
-
-def _flags_text(spec: JobSpec) -> str:
-    return msgspec.json.encode(dict.fromkeys(spec.flags or (), True)).decode()
-
-
-def _added(row: Row, spec: JobSpec, payload: str) -> Job:
-    priority = DEFAULT_PRIORITY if spec.priority is None else spec.priority
-    max_attempts = DEFAULT_MAX_ATTEMPTS if spec.max_attempts is None else spec.max_attempts
-    return Job(row[0], payload, priority, row[2], 0, max_attempts, None, row[3], row[3],
-               None, None, 0, row[1], row[4], None, None, spec.task_identifier)  # fmt: skip
-
-
-ADD_ATTEMPTS = 10
-LOST_ADD = "GWNOR"  # the SQLSTATE of Rust's function
-
-
 class Added(NamedTuple):
     """What a bulk statement returned, and whether it called our function, which keeps the order."""
 
@@ -386,88 +460,4 @@ def _spec_content(columns: SpecColumns, place: int) -> Hashable:
         DEFAULT_MAX_ATTEMPTS if max_attempts is None else max_attempts,
         None if time is None else time.timestamp(),
         None if flags is None else frozenset(flags),
-    )
-
-
-# Not JSON; a character, or a number, that `jsonb` cannot hold.
-_INVALID_PAYLOAD = ("22P02", "22P05", "22003")
-
-
-def add_statement(schema: SchemaName, spec: JobSpec, *, now: datetime | None = None) -> Statement:
-    """The statement that adds one job; `now` replaces the server's clock. It returns one row."""
-    run_at, delay = time_and_delay(spec.run_at, now)
-    payload = encode(spec.payload)
-    if len(payload) > LARGE_PAYLOAD:
-        warn_of_large_payload(spec.task_identifier, payload)
-    flags = None if spec.flags is None else list(spec.flags)
-    options = (spec.task_identifier, payload, spec.queue_name, run_at, delay, spec.max_attempts)
-    if spec.job_key is None:
-        return Statement(load_statement("add/add_job_without_key", schema), (*options, spec.priority, flags))
-    unique = spec.unique
-    return Statement(
-        load_statement("add/add_job" if unique is None else "add/add_unique_job", schema),
-        (
-            *options,
-            spec.job_key,
-            spec.priority,
-            flags,
-            (spec.job_key_mode or "replace") if unique is None else unique.while_,
-        ),
-    )
-
-
-def job_from_row(row: Row | Sequence[Any] | None, statement: Statement) -> Job | None:
-    """The job that `add_statement` has added; None if the add got lost and has to be repeated."""
-    if row is None or row[0] is None:
-        return None
-    arguments = statement.arguments
-    if len(row) < COLUMNS:
-        return _job_without_key(row, arguments)
-    if len(row) > COLUMNS:
-        return unique_job(row, arguments[0])
-    return Job(*row, arguments[0])  # type: ignore[call-arg]
-
-
-def _job_without_key(row: Row | Sequence[Any], arguments: tuple[Any, ...]) -> Job:
-    id_, run_at, created_at, flags, task_id, queue_id = row
-    name, payload, _, _, _, max_attempts, priority, _ = arguments
-    priority = DEFAULT_PRIORITY if priority is None else priority
-    max_attempts = DEFAULT_MAX_ATTEMPTS if max_attempts is None else max_attempts
-    return Job(id_, payload, priority, run_at, 0, max_attempts, None, created_at, created_at,
-               None, None, 0, flags, task_id, queue_id, None, name)  # fmt: skip
-
-
-async def add_job(
-    connection: Connection, schema: SchemaName, spec: JobSpec, *, now: datetime | None = None
-) -> Job:
-    """Add one job; `now` replaces the server's clock."""
-    statement = add_statement(schema, spec, now=now)
-    for _ in range(ADD_ATTEMPTS):
-        try:
-            row = await connection.fetchrow(statement.sql, *statement.arguments)
-        except Exception as error:
-            if spec.unique is not None and is_missing(error):
-                raise missing_objects_error(schema) from error
-            # Inside a transaction the error has aborted it, so only the caller can start over.
-            if sqlstate_of(error) != LOST_ADD or connection.is_in_transaction():
-                raise
-            continue
-        job = job_from_row(row, statement)
-        if job is not None:
-            return job
-    raise lost_add_error([spec.job_key])
-
-
-def payload_error(error: Exception) -> InvalidArgumentError | None:
-    """Our error, if adding failed because of a payload that only the server can judge.
-
-    That is JSON text from the caller, and an array to be merged with another one. All other values
-    are checked before.
-    """
-    if sqlstate_of(error) not in _INVALID_PAYLOAD:
-        return None
-    return InvalidArgumentError(
-        "payload",
-        "PostgreSQL cannot use it as JSON, or cannot append it to the payload of the waiting job with "
-        f"the same key: {server_message(error)}",
     )

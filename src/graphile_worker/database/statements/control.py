@@ -1,16 +1,12 @@
-"""What operators ask of workers, and the end of cancelled jobs.
+"""What operators ask of workers, how workers read and answer it, and the end of cancelled jobs.
 
-What operators ask of running workers, and how workers read it. `pauses` has what operators do.
+`pauses` has what operators do. Of one worker pool they may ask to stop, to fetch no more jobs, and to say
+where a job is. `ping` notifies all workers, to test whether LISTEN works.
 
-Ends cancelled jobs: deletes them with what says that they are cancelled, and keeps them.
-
-There are four who do that. A worker that ends a job because of it. A worker that learns from its write that
-a job it has failed or returned cannot run again: it may have been cancelled in between. A sweep, for jobs of
-dead workers. And any pool that sees what the others left.
-
-What operators ask of one worker pool: to stop, to fetch no more jobs, to say where a job is.
-
-A notification to all workers, to test whether LISTEN works.
+To end cancelled jobs is to delete them with what says that they are cancelled, and to keep them. There are
+four who do that. A worker that ends a job because of it. A worker that learns from its write that a job it
+has failed or returned cannot run again: it may have been cancelled in between. A sweep, for jobs of dead
+workers. And any pool that sees what the others left.
 """
 
 from __future__ import annotations
@@ -118,7 +114,6 @@ def _is_over(row: Row) -> bool:
 
 
 NOTHING_ASKED = ControlState()
-
 
 LEFTOVERS = 1_000  # jobs per statement
 

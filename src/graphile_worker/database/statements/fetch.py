@@ -1,9 +1,4 @@
-"""Locking the next jobs of a pool, with the names of tasks and queues.
-
-Statements that lock the next jobs for a pool.
-
-Task identifiers and queue names, and their ids in the database.
-"""
+"""Statements that lock the next jobs of a pool; task identifiers and queue names, and their ids."""
 
 from __future__ import annotations
 

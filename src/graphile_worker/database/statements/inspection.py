@@ -1,15 +1,14 @@
-"""Reading jobs, queues and tasks. Read-only; without locks.
-
-Read-only queries about jobs and queues, for the client and the command line. They take no locks.
+"""Reading jobs, queues and tasks, for the client and the command line. Read-only, without locks.
 
 Counting a large table is slow. Counts are exact up to a certain size; beyond it they are estimated from a
 random sample of the table's pages. Results say which of the two they are.
 
-Tasks that have ready jobs, found in the first jobs of each priority: cheap with a million jobs.
-
-What workers say about their tasks when they start: runbook, owner, and the payload that each expects.
-
-What older servers cannot do. The README lists the supported versions; 12 is the oldest.
+- `ready_tasks`: tasks that have ready jobs, found in the first jobs of each priority. That is cheap with a
+  million jobs.
+- `describe_tasks` and `get_task_description`: what workers say about their tasks when they start: runbook,
+  owner, and the payload that each expects.
+- `sorts_within_groups`: what older servers cannot do. The README lists the supported versions; 12 is the
+  oldest.
 """
 
 from __future__ import annotations
@@ -37,120 +36,6 @@ from .job_filter import JobOrder as JobOrder
 from .job_filter import JobState as JobState
 from .manage_jobs import checked_ids
 from .pauses import pauses_if_readable
-
-READ_JOBS = 500
-"""How many ready jobs of each priority are read."""
-
-
-class ReadyTask(msgspec.Struct, frozen=True, kw_only=True):
-    """A task and its ready jobs, as far as they were read."""
-
-    task_identifier: str
-    jobs: int
-    has_more: bool
-    """Whether some ready jobs, perhaps of this task, were not read."""
-    age: float
-    """Seconds since the oldest could have run."""
-    in_locked_queues: int
-    """Jobs that wait until a named queue is unlocked; the next two fields are about the oldest."""
-    queue_name: str | None
-    locked_by: str | None
-    free_age: float | None
-    """Seconds since the oldest of the other jobs could have run; the next fields are about these too."""
-    flagged: int
-    """Jobs with flags."""
-    flags: list[str]
-
-    @property
-    def number(self) -> str:
-        """The number of jobs, for people."""
-        return f"at least {count(self.jobs, 'job')}" if self.has_more else count(self.jobs, "job")
-
-    @property
-    def waiting(self) -> str:
-        """The beginning of a sentence: `2 jobs wait`."""
-        return f"{self.number} {'waits' if self.jobs == 1 else 'wait'}"
-
-
-async def ready_tasks(
-    connection: Connection, schema: SchemaName, *, now: datetime | None = None, limit: int = READ_JOBS
-) -> list[ReadyTask]:
-    """Tasks with ready jobs, the oldest job first. `now` replaces the server's clock.
-
-    `limit`: how many jobs of each priority to read.
-    """
-    rows = await connection.fetch(load("names/ready_tasks", schema), now, limit)
-    return [ReadyTask(**dict(row.items())) for row in rows]
-
-
-MAX_DESCRIBED = 1_000
-"""Tasks of one worker that are described."""
-MAX_TYPE_LENGTH = 500
-MAX_SCHEMA_LENGTH = 16_384
-
-
-class TaskDescription(msgspec.Struct, frozen=True, kw_only=True):
-    """What a worker says about one task."""
-
-    runbook: str | None = None
-    """The address of a page that says what to do when its jobs fail."""
-    owner: str | None = None
-    """The person or team that looks after it."""
-    payload_type: str | None = None
-    """The annotation of the payload; None if any JSON will do."""
-    payload_schema: str | None = None
-    """The same as JSON Schema; None if it cannot be expressed, or is too long."""
-
-
-async def describe_tasks(
-    connection: Connection,
-    schema: SchemaName,
-    pool_id: str,
-    *,
-    forbidden_flags: Sequence[str] | None,
-    tasks: Sequence[tuple[str, TaskDescription]],
-    timeout: float | None = None,
-) -> None:
-    """Write what a worker says that has just started; `forbidden_flags` is None if they may change."""
-    teach_arrays(connection)
-    described = tasks[:MAX_DESCRIBED]
-    await connection.execute(
-        load("names/describe_tasks", schema),
-        pool_id,
-        None if forbidden_flags is None else list(forbidden_flags),
-        [name for name, _ in described],
-        [each.runbook for _, each in described],
-        [each.owner for _, each in described],
-        [each.payload_type for _, each in described],
-        [each.payload_schema for _, each in described],
-        timeout=timeout,
-    )
-
-
-async def get_task_description(
-    connection: Connection, schema: SchemaName, identifier: str
-) -> TaskDescription | None:
-    """What the worker that started last says about a task; None if none has said anything."""
-    row: Any = await connection.fetchrow(load("names/get_task_description", schema), identifier)
-    if row is None:
-        return None
-    return TaskDescription(
-        runbook=row["runbook"],
-        owner=row["owner"],
-        payload_type=row["payload_type"],
-        payload_schema=row["payload_schema"],
-    )
-
-
-def sorts_within_groups(connection: Connection) -> bool:
-    """Whether rows in index order can be sorted by one more column without reading beyond a limit.
-
-    PostgreSQL 12 has no incremental sort: it would read and sort all rows. Statements for such lists have
-    a variant for it. A server of unknown version is taken for a newer one.
-    """
-    version = getattr(connection.get_settings(), "server_version", "")
-    return not version.startswith("12")
-
 
 COUNTED_PAGES = 2000
 """Tables up to this size (16 MB with the usual pages, some 100,000 small jobs) are counted in full."""
@@ -348,3 +233,117 @@ def _scaled(count: int, percentage: float) -> int:
 
 def _instant(seconds: float | None) -> datetime | None:
     return None if seconds is None else instant(seconds)
+
+
+READ_JOBS = 500
+"""How many ready jobs of each priority are read."""
+
+
+class ReadyTask(msgspec.Struct, frozen=True, kw_only=True):
+    """A task and its ready jobs, as far as they were read."""
+
+    task_identifier: str
+    jobs: int
+    has_more: bool
+    """Whether some ready jobs, perhaps of this task, were not read."""
+    age: float
+    """Seconds since the oldest could have run."""
+    in_locked_queues: int
+    """Jobs that wait until a named queue is unlocked; the next two fields are about the oldest."""
+    queue_name: str | None
+    locked_by: str | None
+    free_age: float | None
+    """Seconds since the oldest of the other jobs could have run; the next fields are about these too."""
+    flagged: int
+    """Jobs with flags."""
+    flags: list[str]
+
+    @property
+    def number(self) -> str:
+        """The number of jobs, for people."""
+        return f"at least {count(self.jobs, 'job')}" if self.has_more else count(self.jobs, "job")
+
+    @property
+    def waiting(self) -> str:
+        """The beginning of a sentence: `2 jobs wait`."""
+        return f"{self.number} {'waits' if self.jobs == 1 else 'wait'}"
+
+
+async def ready_tasks(
+    connection: Connection, schema: SchemaName, *, now: datetime | None = None, limit: int = READ_JOBS
+) -> list[ReadyTask]:
+    """Tasks with ready jobs, the oldest job first. `now` replaces the server's clock.
+
+    `limit`: how many jobs of each priority to read.
+    """
+    rows = await connection.fetch(load("names/ready_tasks", schema), now, limit)
+    return [ReadyTask(**dict(row.items())) for row in rows]
+
+
+MAX_DESCRIBED = 1_000
+"""Tasks of one worker that are described."""
+MAX_TYPE_LENGTH = 500
+MAX_SCHEMA_LENGTH = 16_384
+
+
+class TaskDescription(msgspec.Struct, frozen=True, kw_only=True):
+    """What a worker says about one task."""
+
+    runbook: str | None = None
+    """The address of a page that says what to do when its jobs fail."""
+    owner: str | None = None
+    """The person or team that looks after it."""
+    payload_type: str | None = None
+    """The annotation of the payload; None if any JSON will do."""
+    payload_schema: str | None = None
+    """The same as JSON Schema; None if it cannot be expressed, or is too long."""
+
+
+async def describe_tasks(
+    connection: Connection,
+    schema: SchemaName,
+    pool_id: str,
+    *,
+    forbidden_flags: Sequence[str] | None,
+    tasks: Sequence[tuple[str, TaskDescription]],
+    timeout: float | None = None,
+) -> None:
+    """Write what a worker says that has just started; `forbidden_flags` is None if they may change."""
+    teach_arrays(connection)
+    described = tasks[:MAX_DESCRIBED]
+    await connection.execute(
+        load("names/describe_tasks", schema),
+        pool_id,
+        None if forbidden_flags is None else list(forbidden_flags),
+        [name for name, _ in described],
+        [each.runbook for _, each in described],
+        [each.owner for _, each in described],
+        [each.payload_type for _, each in described],
+        [each.payload_schema for _, each in described],
+        timeout=timeout,
+    )
+
+
+async def get_task_description(
+    connection: Connection, schema: SchemaName, identifier: str
+) -> TaskDescription | None:
+    """What the worker that started last says about a task; None if none has said anything."""
+    row: Any = await connection.fetchrow(load("names/get_task_description", schema), identifier)
+    if row is None:
+        return None
+    return TaskDescription(
+        runbook=row["runbook"],
+        owner=row["owner"],
+        payload_type=row["payload_type"],
+        payload_schema=row["payload_schema"],
+    )
+
+
+def sorts_within_groups(connection: Connection) -> bool:
+    """Whether rows in index order can be sorted by one more column without reading beyond a limit.
+
+    PostgreSQL 12 has no incremental sort: it would read and sort all rows. Statements for such lists have
+    a variant for it. A server of unknown version is taken for a newer one.
+    """
+    version = getattr(connection.get_settings(), "server_version", "")
+    return not version.startswith("12")

@@ -1,12 +1,10 @@
 """How many jobs may run at once: limits and wide queues.
 
-Limits: the fetch through them, and how they are written and shown.
+`get_limited_jobs` fetches through the limits; the rest writes them, shows them, and changes them at run time,
+with errors that say what is wrong.
 
-Wide queues: how many jobs of a named queue may run at once.
-
-A wide queue owns further rows of the shared table of queues, its tracks; see `own_objects/tracks`.
-
-Changes limits at run time, with errors that say what is wrong.
+A wide queue has a width: how many of its jobs may run at once. It owns further rows of the shared table of
+queues, its tracks; see `own_objects/tracks`.
 """
 
 from __future__ import annotations

@@ -1,24 +1,18 @@
 """Changing jobs by id or by key: completing, failing, rescheduling, removing, cancelling.
 
-Managing jobs by id or by key: complete, fail, reschedule, remove. Locked jobs stay as they are.
+`bulk_changes` does the same for all jobs that match a filter. Locked jobs stay as they are, unless they are
+cancelled: waiting ones are deleted, and the workers of running ones are told to end them. A running job is
+cut off first, as `remove_job` does it: without key and attempts, no runtime runs it again, whatever becomes
+of its worker. The row in `_private_py_cancels` says why it has to end.
 
-`bulk_changes` does the same for all jobs that match a filter, and `cancel` cancels jobs.
+`cancel_left` cancels jobs that a step of a bulk change has skipped, because transactions had locked their
+rows. Usually that is a held batch of a worker, which ends within a fraction of a second. Its jobs may run on,
+and a cancel of all jobs of a task would have missed them.
 
-Cancelling jobs: waiting ones are deleted, and the workers of running ones are told to end them.
-
-A running job is cut off first, as `remove_job` does it: without key and attempts, no runtime runs it again,
-whatever becomes of its worker. The row in `_private_py_cancels` says why it has to end.
-
-Cancelling jobs that a step of a bulk change has skipped, because transactions had locked their rows.
-
-Usually that is a held batch of a worker, which ends within a fraction of a second. Its jobs may run on, and a
-cancel of all jobs of a task would have missed them.
-
-How long changes wait for rows that other transactions have locked.
-
-`bounded_waits` is for jobs that are named: a worker may hold them in its own transaction while they run, and
-one whose event loop is blocked cannot end it. `yielding_locks` is for changes of several queues at once,
-beside workers that lock the same rows in an order of their own.
+Two functions bound how long changes wait for rows that other transactions have locked. `bounded_waits` is for
+jobs that are named: a worker may hold them in its own transaction while they run, and one whose event loop is
+blocked cannot end it. `yielding_locks` is for changes of several queues at once, beside workers that lock the
+same rows in an order of their own.
 """
 
 from __future__ import annotations

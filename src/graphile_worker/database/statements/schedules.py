@@ -1,11 +1,8 @@
-"""Recurring jobs in the database: what was added when, who has them, their pauses.
+"""Recurring jobs in the database: adding those of each minute exactly once, and what is known about them.
 
-Recurring jobs as the database knows them: which workers have them, their last runs, and their pauses.
-
-Workers register the items of their crontab when they start. A schema that only Node installed knows nothing
-but the identifiers, and when each was last added.
-
-What the database knows about recurring jobs, and adding those of each minute exactly once.
+Known are the workers that have them, their last runs, and their pauses. Workers register the items of their
+crontab when they start. A schema that only Node installed knows nothing but the identifiers, and when each
+was last added.
 """
 
 from __future__ import annotations

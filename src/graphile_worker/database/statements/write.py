@@ -1,14 +1,11 @@
-"""Writing outcomes.
+"""Writes outcomes to the database and returns jobs that were not run to their end.
 
-Writes outcomes to the database and returns jobs that were not run to their end.
+`delete_retired` deletes jobs whose key was removed or used again while a worker had them locked, when they
+come back. Such a job has lost its key and its attempts, so no runtime runs it again. If its worker returns
+it, or dies, it would stay among the failed jobs forever, and a retry would run what was removed. Jobs that
+ran are not handled there: they have an outcome.
 
-Deletes jobs whose key was removed or used again while a worker had them locked, when they come back.
-
-Such a job has lost its key and its attempts, so no runtime runs it again. If its worker returns it, or
-dies, it would stay among the failed jobs forever, and a retry would run what was removed. Jobs that ran are
-not handled here: they have an outcome.
-
-Which permanent failures the handlers of `@task(on_failure=…)` were notified of.
+`mark_notified` notes of which permanent failures the handlers of `@task(on_failure=…)` were told.
 """
 
 from __future__ import annotations
@@ -43,48 +40,7 @@ from .write_plan import (
     WritePlanner,
 )
 
-CANNOT_READ = (sqlstates.INSUFFICIENT_PRIVILEGE, sqlstates.UNDEFINED_TABLE)
-
 logger = logging.getLogger("graphile_worker.worker")
-
-
-async def delete_retired(
-    connection: Connection, schema: SchemaName, job_ids: Collection[int]
-) -> frozenset[int]:
-    """Delete these jobs, in the transaction that has unlocked them; returns the ids of those deleted.
-
-    Cancelled ones look the same and stay: the worker that ends them also records them.
-    """
-    try:
-        async with connection.transaction():
-            cancelled = await cancelled_among(connection, schema, job_ids)
-    except Exception as error:
-        if sqlstate_of(error) not in CANNOT_READ:
-            raise
-        logger.debug("whether jobs were cancelled cannot be read: %s", message_of(error))
-        cancelled = frozenset()
-    wanted = [job_id for job_id in job_ids if job_id not in cancelled]
-    if not wanted:
-        return frozenset()
-    teach_arrays(connection)
-    rows = await connection.fetch(load("write/delete_retired_jobs", schema), wanted)
-    deleted = frozenset(row["id"] for row in rows)
-    logger.debug("deleted %d jobs whose keys were removed or used again: %s", len(deleted), sorted(deleted))
-    return deleted
-
-
-NO_TABLE = (sqlstates.UNDEFINED_TABLE, sqlstates.INSUFFICIENT_PRIVILEGE)
-
-
-async def mark_notified(connection: Connection, schema: SchemaName, job_ids: Sequence[int]) -> None:
-    """Note it, in the transaction that adds the handlers' jobs. Without the table no one else tells them."""
-    try:
-        async with connection.transaction():
-            await connection.execute(load("write/mark_notified_failures", schema), list(job_ids))
-    except Exception as error:
-        if sqlstate_of(error) not in NO_TABLE:
-            raise
-
 
 Cancellable = Callable[[AbstractSet[int]], Sequence[CancelledJob]]
 """How to end those of these jobs of a batch that turn out to be cancelled."""
@@ -282,3 +238,43 @@ _READERS = {
     NEXT_JOBS: _read_next_jobs,
     RETURNED_IDS: _read_returned,
 }
+
+CANNOT_READ = (sqlstates.INSUFFICIENT_PRIVILEGE, sqlstates.UNDEFINED_TABLE)
+
+
+async def delete_retired(
+    connection: Connection, schema: SchemaName, job_ids: Collection[int]
+) -> frozenset[int]:
+    """Delete these jobs, in the transaction that has unlocked them; returns the ids of those deleted.
+
+    Cancelled ones look the same and stay: the worker that ends them also records them.
+    """
+    try:
+        async with connection.transaction():
+            cancelled = await cancelled_among(connection, schema, job_ids)
+    except Exception as error:
+        if sqlstate_of(error) not in CANNOT_READ:
+            raise
+        logger.debug("whether jobs were cancelled cannot be read: %s", message_of(error))
+        cancelled = frozenset()
+    wanted = [job_id for job_id in job_ids if job_id not in cancelled]
+    if not wanted:
+        return frozenset()
+    teach_arrays(connection)
+    rows = await connection.fetch(load("write/delete_retired_jobs", schema), wanted)
+    deleted = frozenset(row["id"] for row in rows)
+    logger.debug("deleted %d jobs whose keys were removed or used again: %s", len(deleted), sorted(deleted))
+    return deleted
+
+
+NO_TABLE = (sqlstates.UNDEFINED_TABLE, sqlstates.INSUFFICIENT_PRIVILEGE)
+
+
+async def mark_notified(connection: Connection, schema: SchemaName, job_ids: Sequence[int]) -> None:
+    """Note it, in the transaction that adds the handlers' jobs. Without the table no one else tells them."""
+    try:
+        async with connection.transaction():
+            await connection.execute(load("write/mark_notified_failures", schema), list(job_ids))
+    except Exception as error:
+        if sqlstate_of(error) not in NO_TABLE:
+            raise

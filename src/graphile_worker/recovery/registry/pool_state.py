@@ -1,18 +1,12 @@
-"""What a pool says about itself in the registry, a blocked event loop included.
+"""What a pool says about itself in the registry, so that other processes see it.
 
-What a pool says about itself in the registry.
-
-The state of a worker pool as other processes see it: whether notifications reach it, its clock, whether it
-fetches jobs, and which processes and machines run its tasks.
-
-What a worker pool says about itself beyond its registration, once per start.
-
-That is its version, lanes, crontab, forbidden flags, and what it knows about its tasks.
-
-A blocked event loop, as other processes see it: in the row of the pool.
-
-The watchdog of the worker notices it, and the thread that sends heartbeats reports it, because nothing on the
-loop can. A worker on a connection pool of the caller has no such thread: it only misses heartbeats.
+- `PoolState`: whether notifications reach it, its clock, whether it fetches jobs, and which processes and
+  machines run its tasks.
+- `Description`, once per start: its version, lanes, crontab, forbidden flags, and what it knows about its
+  tasks.
+- `LoopBlockage`: a blocked event loop. The watchdog of the worker notices it, and the thread that sends
+  heartbeats reports it, because nothing on the loop can. A worker on a connection pool of the caller has no
+  such thread: it only misses heartbeats.
 """
 
 from __future__ import annotations

@@ -1,11 +1,9 @@
-"""Executable files as tasks: one child process per job (TL6).
+"""Executable files, in any language, as tasks: one child process per job (TL6).
 
 The child gets the job in its environment and the payload as JSON on standard input. Its output becomes log
 lines of the job. Exit status 0 is success, some others are directives that the child chooses, the rest are
-failures. When the job is aborted or cancelled, the child's process group
-gets SIGTERM and, if it does not exit, SIGKILL.
-
-Makes an executable file, in any language, a task.
+failures. When the job is aborted or cancelled, the child's process group gets SIGTERM and, if it does not
+exit, SIGKILL.
 """
 
 from __future__ import annotations

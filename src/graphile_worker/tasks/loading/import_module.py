@@ -1,12 +1,12 @@
 """Importing task modules, and finding what `module:attribute` names.
 
-Imports task modules as `python -m` would, and reports file and line if that fails.
+Modules are imported as `python -m` would, and file and line are reported if that fails. The parent of the
+tasks folder is added to `sys.path`; `tasks/users/verify.py` becomes the module `tasks.users.verify`. So task
+files can import each other, their helpers and the application, absolutely or relatively, and no file is run
+twice. If another module has the folder's name, a unique prefix replaces it.
 
-The parent of the tasks folder is added to `sys.path`; `tasks/users/verify.py` becomes the module
-`tasks.users.verify`. So task files can import each other, their helpers and the application, absolutely or
-relatively, and no file is run twice. If another module has the folder's name, a unique prefix replaces it.
-
-Finds what `module:attribute` or `file.py:attribute` names: tasks for `--tasks`, an app for `--app`.
+`import_place` and `attribute_of` find what `module:attribute` or `file.py:attribute` names: tasks for
+`--tasks`, an app for `--app`.
 """
 
 from __future__ import annotations

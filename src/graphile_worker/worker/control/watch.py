@@ -1,14 +1,11 @@
-"""What operators want of a running pool, by looking and by notifications.
-
-ControlWatch: learns what operators ask of a running pool: which tasks are paused, which jobs to cancel.
+"""ControlWatch: learns what operators ask of a running pool: which tasks are paused, which jobs to cancel.
 
 The state is in tables. A notification on the channel `worker:py` only says that it has changed. The watch
 looks every few seconds where LISTEN does not work, as behind a pooler, and while something is asked for.
 Otherwise it looks seldom: the listener notices a dead connection, and a new one leads to a look.
 
-What a pool does about notifications: SchemaWatch about changes of the schema, Announcements about all.
-
-SchemaWatch notices when the schema is migrated, or dropped and installed again, under a worker.
+`SchemaWatch` notices when the schema is migrated, or dropped and installed again, under a worker.
+`Announcements` are what a pool does about notifications of all kinds.
 """
 
 from __future__ import annotations

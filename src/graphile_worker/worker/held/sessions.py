@@ -91,7 +91,7 @@ class HeldBatch:
         self.is_writing = False
         """Whether a statement was sent that changes rows."""
         self.is_kept = False
-        """Whether another thread locks its jobs, or has locked them; see `recovery.blocked_batches`."""
+        """Whether another thread locks its jobs, or has locked them; see `recovery.held_batches`."""
         self.is_being_kept = False
         """Whether that thread is not done."""
         self.is_locking = False
