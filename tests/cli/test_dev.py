@@ -23,7 +23,7 @@ from graphile_worker import make_sync_worker_utils
 from graphile_worker.database.embedded import EmbeddedPostgres
 from support.command_line import COMMAND, Call, clean_environment
 
-HELLO = "def hello(payload, helpers):\n    print('Hello,', payload['name'], flush=True)\n"
+HELLO = "def hello(payload, helpers):\n    print('Hello, ' + payload['name'], flush=True)\n"
 FAIL = "def fail():\n    raise ValueError('no ' + 'very ' * 100 + 'good')\n"
 SLOW = """\
 import asyncio, os

@@ -21,7 +21,7 @@ ANNOUNCEMENT = (
     "graphile-worker: no database given; using the one of `graphile-worker dev` in this directory\n"
 )
 NO_SERVER = "postgres://127.0.0.1:1/db"
-HELLO = "def hello(payload):\n    print('Hello,', payload['name'], flush=True)\n"
+HELLO = "def hello(payload):\n    print('Hello, ' + payload['name'], flush=True)\n"
 
 
 @pytest.fixture(scope="module")

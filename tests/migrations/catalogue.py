@@ -82,7 +82,12 @@ union all select 'type ' || typname from pg_type
     where typnamespace = $1 and typtype not in ('c', 'b')
 """
 
-BODIES = "select proname::text, replace(prosrc, $2, 'S') from pg_proc where pronamespace = $1"
+BODIES = r"""
+select proname::text,
+    regexp_replace(regexp_replace(replace(prosrc, $2, 'S'), '--[^\n]*', '', 'g'), '\s+', ' ', 'g')
+from pg_proc where pronamespace = $1
+"""
+"""Without comments and white space, which change without a number."""
 
 
 async def read_catalogue(connection: Any, schema: str = "graphile_worker") -> dict[str, Any]:

@@ -73,7 +73,7 @@ async def test_the_command_shows_workers_and_what_they_hold(
     lines = {line.split()[0]: line for line in out.splitlines()}
     assert " alive " in lines[row["id"]]
     assert str(row["pid"]) in lines[row["id"]]
-    assert " dead " in lines["pool-dead"]
+    assert " dead; its jobs will be recovered " in lines["pool-dead"]
     assert ", ".join(map(str, job_ids[:5])) + ", …" in lines["pool-dead"]
     document = json.loads(await run_in_thread(command, "workers", "--json"))
     assert {worker["id"]: worker["is_alive"] for worker in document} == {row["id"]: True, "pool-dead": False}
