@@ -133,7 +133,8 @@ async def test_what_a_worker_does_not_use_is_not_imported(start: Start, tmp_path
         "from graphile_worker import serve\n"
         "def loaded():\n"
         "    names = [name for name in sys.modules if name.startswith('graphile_worker.process.')]\n"
-        "    print('loaded: ' + ' '.join(sorted(name.rpartition('.')[2] for name in names)) + '\\n', end='')\n"
+        "    found = ' '.join(sorted(name.rpartition('.')[2] for name in names))\n"
+        "    print(f'loaded: {found}\\n', end='')\n"
         "serve(task_list={'loaded': loaded})\n"
     )
     await jobs.add("loaded")
