@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from graphile_worker.database.migrations import MigrationReport
+from graphile_worker.database.statements.cleanup import CleanupReport
 from graphile_worker.database.statements.inspection import JobCounts, QueueSummary, Statistics
-from graphile_worker.database.statements.maintenance import CleanupReport
 from graphile_worker.diagnostics import json_shapes
 from graphile_worker.diagnostics.finding import Finding
 from graphile_worker.recovery.registry.pool_state import BlockedLoop

@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from .client import make_worker_utils as make_worker_utils
     from .client import run_migrations as run_migrations
     from .client.background import SyncConnection as SyncConnection
-    from .client.following import JobRecord as JobRecord
-    from .client.following import JobStack as JobStack
-    from .client.following import JobStatus as JobStatus
     from .client.handle import JobHandle as JobHandle
     from .client.handle import JobReference as JobReference
+    from .client.job_status import JobRecord as JobRecord
+    from .client.job_status import JobStack as JobStack
+    from .client.job_status import JobStatus as JobStatus
     from .client.sync_api import make_sync_worker_utils as make_sync_worker_utils
     from .client.sync_handle import SyncJobHandle as SyncJobHandle
     from .client.sync_handle import SyncJobReference as SyncJobReference
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from .database.migrations import MigrationReport as MigrationReport
     from .database.statements.bulk_changes import BulkOptions as BulkOptions
     from .database.statements.bulk_changes import BulkReport as BulkReport
+    from .database.statements.cleanup import CleanupReport as CleanupReport
+    from .database.statements.cleanup import CleanupTask as CleanupTask
     from .database.statements.control import Deploy as Deploy
     from .database.statements.inspection import JobCounts as JobCounts
     from .database.statements.inspection import JobDetails as JobDetails
@@ -44,15 +46,12 @@ if TYPE_CHECKING:
     from .database.statements.inspection import QueueSummary as QueueSummary
     from .database.statements.inspection import Statistics as Statistics
     from .database.statements.limits import LimitSummary as LimitSummary
-    from .database.statements.maintenance import CleanupReport as CleanupReport
-    from .database.statements.maintenance import CleanupTask as CleanupTask
     from .database.statements.manage_jobs import CancelReport as CancelReport
     from .database.statements.schedules import RegisteredSchedule as RegisteredSchedule
     from .database.statements.schedules import Schedule as Schedule
     from .database.statements.schedules import ScheduleRun as ScheduleRun
     from .errors import GraphileWorkerError as GraphileWorkerError
     from .history.error_groups import ErrorGroup as ErrorGroup
-    from .history.progress import Progress as Progress
     from .history.records import AttemptError as AttemptError
     from .history.records import FinishedJob as FinishedJob
     from .history.records import FinishedState as FinishedState
@@ -61,6 +60,7 @@ if TYPE_CHECKING:
     from .history.statistics import StatisticsGroup as StatisticsGroup
     from .history.statistics import StatisticsList as StatisticsList
     from .history.statistics import TaskStatistics as TaskStatistics
+    from .history.task_reports import Progress as Progress
     from .hooks import Events as Events
     from .hooks import FailJob as FailJob
     from .hooks import Hooks as Hooks
@@ -68,10 +68,10 @@ if TYPE_CHECKING:
     from .hooks import Plugin as Plugin
     from .hooks import SkipJob as SkipJob
     from .hooks import WorkerContext as WorkerContext
+    from .logs.configure import configure_logging as configure_logging
     from .logs.formatters import JsonFormatter as JsonFormatter
     from .logs.formatters import TextFormatter as TextFormatter
     from .logs.job_context import JobContextFilter as JobContextFilter
-    from .logs.log_format import configure_logging as configure_logging
     from .process.serve import serve as serve
     from .recovery.registry.pool_state import BlockedLoop as BlockedLoop
     from .recovery.registry.pool_state import ExecutorPlace as ExecutorPlace
@@ -128,8 +128,8 @@ export_lazily(
         "app.application": "Lifespan",
         "client": "WorkerUtils add_job_adhoc make_worker_utils run_migrations",
         "client.background": "SyncConnection",
-        "client.following": "JobRecord JobStack JobStatus",
         "client.handle": "JobHandle JobReference",
+        "client.job_status": "JobRecord JobStack JobStatus",
         "client.sync_api": "make_sync_worker_utils",
         "client.sync_handle": "SyncJobHandle SyncJobReference",
         "client.sync_worker_utils": "SyncWorkerUtils",
@@ -138,22 +138,22 @@ export_lazily(
         "cron.item": "ParsedCronOptions",
         "database.migrations": "MigrationReport",
         "database.statements.bulk_changes": "BulkOptions BulkReport",
+        "database.statements.cleanup": "CleanupReport CleanupTask",
         "database.statements.control": "Deploy",
         "database.statements.inspection": "JobCounts JobDetails JobFilter JobOrder JobState QueueSummary "
         "Statistics",
         "database.statements.limits": "LimitSummary",
-        "database.statements.maintenance": "CleanupReport CleanupTask",
         "database.statements.manage_jobs": "CancelReport",
         "database.statements.schedules": "RegisteredSchedule Schedule ScheduleRun",
         "errors": "GraphileWorkerError",
         "history.error_groups": "ErrorGroup",
-        "history.progress": "Progress",
         "history.records": "AttemptError FinishedJob FinishedState HistoryFilter",
         "history.statistics": "BacklogSample StatisticsGroup StatisticsList TaskStatistics",
+        "history.task_reports": "Progress",
         "hooks": "Events FailJob Hooks LeaveLocked Plugin SkipJob WorkerContext",
+        "logs.configure": "configure_logging",
         "logs.formatters": "JsonFormatter TextFormatter",
         "logs.job_context": "JobContextFilter",
-        "logs.log_format": "configure_logging",
         "process.serve": "serve",
         "recovery.registry.pool_state": "BlockedLoop ExecutorPlace LaneDescription",
         "recovery.registry.workers": "RunningJob WorkerList WorkerSummary",

@@ -23,7 +23,7 @@ from graphile_worker.diagnostics.facts import OldTransaction, server_facts
 from graphile_worker.diagnostics.finding import Finding, Thresholds
 from graphile_worker.diagnostics.function_origin import SHARED_FUNCTIONS
 from graphile_worker.diagnostics.schema_checks import SHARED_INDEXES, index_statement, own_indexes
-from graphile_worker.diagnostics.upkeep_checks import check_transactions
+from graphile_worker.diagnostics.table_checks import check_transactions
 from graphile_worker.recovery.registry import workers
 from graphile_worker.testing.fake_clock import FakeClock
 from graphile_worker.values.schema_name import SchemaName

@@ -14,7 +14,7 @@ import pytest
 
 from graphile_worker.cli.main import COMMANDS, graphile_worker, run_main
 from graphile_worker.cli.support.parameters import CLEANUP_TASKS
-from graphile_worker.database.statements import maintenance
+from graphile_worker.database.statements import cleanup
 from graphile_worker.errors import DatabaseError, SchemaTooNewError, WorkerStoppedError
 from graphile_worker.process.error_report import exit_status, report
 from support.cases import looped
@@ -90,7 +90,7 @@ def test_wrong_usage_is_explained_and_ends_with_status_2(
 
 
 def test_the_flag_and_the_client_know_the_same_clean_up_tasks() -> None:
-    assert CLEANUP_TASKS == maintenance.CLEANUP_TASKS
+    assert CLEANUP_TASKS == cleanup.CLEANUP_TASKS
 
 
 @pytest.mark.compat("RUN-3")

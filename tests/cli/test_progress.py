@@ -11,7 +11,7 @@ import pytest
 
 from cli.terminal import Terminal
 from graphile_worker.cli.support.bulk_input import CHUNK, LONG
-from graphile_worker.database.statements.maintenance import DELETE_BATCH
+from graphile_worker.database.statements.cleanup import DELETE_BATCH
 from support.command_line import COMMAND, clean_environment
 from support.server import DatabaseServer
 

@@ -9,8 +9,8 @@ import pytest
 
 from client.comparing import as_job
 from graphile_worker.client import WorkerUtils
-from graphile_worker.database.statements import maintenance
-from graphile_worker.database.statements.maintenance import CleanupReport
+from graphile_worker.database.statements import cleanup
+from graphile_worker.database.statements.cleanup import CleanupReport
 from graphile_worker.errors import InvalidArgumentError
 from graphile_worker.values.spec import JobSpec
 from support.working import SCHEMA, Workers
@@ -32,7 +32,7 @@ async def test_permanently_failed_jobs_are_deleted(utils: WorkerUtils, selection
 async def test_many_failed_jobs_are_deleted_in_portions(
     utils: WorkerUtils, connection: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(maintenance, "DELETE_BATCH", 100)
+    monkeypatch.setattr(cleanup, "DELETE_BATCH", 100)
     jobs = await utils.add_jobs([JobSpec("job1", number) for number in range(700)])
     doomed = [job.id for job in jobs[::2]]
     await utils.permanently_fail_jobs(doomed)

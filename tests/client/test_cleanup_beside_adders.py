@@ -9,8 +9,8 @@ import asyncpg
 import pytest
 
 from graphile_worker.client import WorkerUtils
-from graphile_worker.database.statements import maintenance
-from graphile_worker.database.statements.maintenance import CleanupReport
+from graphile_worker.database.statements import cleanup
+from graphile_worker.database.statements.cleanup import CleanupReport
 from support.working import SCHEMA, Jobs, Workers
 
 
@@ -64,7 +64,7 @@ async def test_giving_up_is_said_and_leaves_no_setting_behind(
 async def test_no_job_is_lost_when_many_add_while_queues_are_cleaned_up(
     utils: WorkerUtils, database_url: str, jobs: Jobs, workers: Workers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(maintenance, "PAUSE", 0.0)
+    monkeypatch.setattr(cleanup, "PAUSE", 0.0)
     ran: set[int] = set()
 
     async def note(payload: int) -> None:

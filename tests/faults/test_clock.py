@@ -30,7 +30,7 @@ MAY_READ_THE_WALL_CLOCK = {
     "diagnostics/explanation/facts.py": "says how long a job waits",
     "values/retry.py": "an example in a message",
     "values/deadlines.py": "an example in a message",
-    "cron/task_side.py": "the time of a payload that is only checked or shown",
+    "cron/item_jobs.py": "the time of a payload that is only checked or shown",
     "metrics/minutes.py": "where a clock begins that does not jump",
     "metrics/database_reader.py": "says when the database was last read",
     "database/statements/pauses.py": "compares it with the end of a pause",

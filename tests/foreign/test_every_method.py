@@ -12,8 +12,8 @@ from graphile_worker import JobFilter, JobSpec, WorkerUtils
 from graphile_worker.database.connections.bound import run_blocking
 from graphile_worker.database.connections.connection import pause
 from graphile_worker.database.migrations import BREAKING_REVISIONS
+from graphile_worker.database.statements.cleanup import CLEANUP_TASKS
 from graphile_worker.database.statements.inspection import JOB_ORDERS, JOB_STATES
-from graphile_worker.database.statements.maintenance import CLEANUP_TASKS
 from migrations.earlier import go_back
 from recovery.dead import Graveyard
 

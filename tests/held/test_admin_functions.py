@@ -15,8 +15,8 @@ import pytest
 
 from graphile_worker import JobSpec, WorkerUtils
 from graphile_worker.database.statements import manage_jobs
+from graphile_worker.database.statements.cleanup import CleanupTask
 from graphile_worker.database.statements.job_filter import JobFilter
-from graphile_worker.database.statements.maintenance import CleanupTask
 from support.holding import TASK, HoldingWorker
 from support.working import PATIENCE, SCHEMA, Jobs, until
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from graphile_worker import JobHandle, JobHelpers, WorkerUtils, make_worker_utils, task
-from graphile_worker.client.following import read_current_states
+from graphile_worker.client.job_status import read_current_states
 from graphile_worker.database.embedded import EmbeddedPostgres
 from graphile_worker.errors import GraphileWorkerError, InvalidArgumentError, JobFailedError, JobGoneError
 from graphile_worker.values.schema_name import SchemaName

@@ -38,8 +38,8 @@ from graphile_worker.admin import admin_app, everyone_may
 from graphile_worker.admin.table import ROUTES
 from graphile_worker.database.embedded import EmbeddedPostgres
 from graphile_worker.database.migrations import migrate
+from graphile_worker.database.statements.cleanup import CLEANUP_TASKS
 from graphile_worker.database.statements.inspection import JOB_ORDERS, JOB_STATES, JobFilter
-from graphile_worker.database.statements.maintenance import CLEANUP_TASKS
 from graphile_worker.errors import WorkerNotFoundError
 from graphile_worker.history.records import HistoryFilter
 from graphile_worker.testing.database import DatabaseServer

@@ -18,7 +18,7 @@ import click
 import pytest
 
 from graphile_worker import configure_logging
-from graphile_worker.logs.log_format import PipeHandler
+from graphile_worker.logs.configure import PipeHandler
 from graphile_worker.values.job import current_helpers
 from observability.test_log_plugin import make_job
 from support.process_state import restored_process

@@ -11,7 +11,7 @@ import pytest
 
 from graphile_worker.hooks import Events, Hooks, events
 from graphile_worker.logs import LogPlugin
-from graphile_worker.logs.log_format import JsonFormatter
+from graphile_worker.logs.configure import JsonFormatter
 from observability.test_log_plugin import EVERY_LINE, make_job
 
 ALWAYS = ["ts", "level", "logger", "label", "msg", "pid"]

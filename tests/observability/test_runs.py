@@ -20,7 +20,7 @@ from graphile_worker.hooks.events import (
     PoolEvent,
     WorkerGetJobError,
 )
-from graphile_worker.logs.log_format import JsonFormatter, TextFormatter
+from graphile_worker.logs.configure import JsonFormatter, TextFormatter
 from graphile_worker.testing.results import EventRecorder
 from observability.test_log_plugin import Collected
 from support.working import Jobs, Workers

@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 
 from graphile_worker.database.statements import inspection as inspect
+from graphile_worker.database.statements.cleanup import cleanup
 from graphile_worker.database.statements.inspection import (
     READ_JOBS,
     JobFilter,
@@ -18,7 +19,6 @@ from graphile_worker.database.statements.inspection import (
     JobState,
     ready_tasks,
 )
-from graphile_worker.database.statements.maintenance import cleanup
 from graphile_worker.diagnostics import facts as diagnose
 from graphile_worker.recovery.registry import workers
 from plans.backlogs import LATER, SIZE, jobs, queues

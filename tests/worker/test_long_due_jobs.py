@@ -20,7 +20,7 @@ import asyncpg
 import pytest
 
 from graphile_worker.database.sql import load
-from graphile_worker.database.statements.maintenance import force_unlock_workers
+from graphile_worker.database.statements.cleanup import force_unlock_workers
 from graphile_worker.database.statements.manage_jobs import reschedule_jobs
 from graphile_worker.hooks.events import JobSucceeded
 from graphile_worker.recovery.orphaned_jobs import reclaim_jobs

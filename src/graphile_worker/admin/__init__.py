@@ -6,7 +6,7 @@
 A request takes one path: `app` → `security` (host, origin, sign-in) → the table of routes → a handler in
 `pages/` or `api/` → `service/` → PostgreSQL. Handlers are thin. Everything that can be asked or done is a
 function in `service/`, one module per subject, which takes a `Database` and returns structs of `models/`;
-nothing in there knows HTTP. Only `cli` and `contrib` import this package. Start in `app`.
+nothing in there knows HTTP. Only `cli` and `contrib` may import this package. Start in `app`.
 """
 
 from typing import TYPE_CHECKING

@@ -1,6 +1,6 @@
 """The application: its tasks, hooks and options in one object, and the state that its lifespan opens.
 
-`runner` and what is above it import this package. Start in `application`.
+`runner` and what is above it may import this package. Start in `application`.
 """
 
 from .application import App, as_app, load_app

@@ -1,7 +1,7 @@
 """Adding and managing jobs from Python: `make_worker_utils`, `add_job_adhoc`, `run_migrations`.
 
 The SQL is in `database/statements/`. The blocking client is written from the asynchronous one by
-`make reference`. Workers use a client, too, so everything from `tasks` on may import this package. Start in
+`make reference`. Workers use a client, too: `diagnostics`, `metrics` and what is above them may import this package. Start in
 `worker_utils`, then `methods/`, which has the methods by subject.
 """
 

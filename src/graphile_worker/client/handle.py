@@ -12,8 +12,8 @@ from ..values.job import Job
 
 if TYPE_CHECKING:
     from ..database.statements.manage_jobs import CancelReport
-    from ..history.progress import Progress
-    from .following import JobStatus
+    from ..history.task_reports import Progress
+    from .job_status import JobStatus
 
 
 class JobFollower(Protocol):

@@ -22,16 +22,16 @@ from ..database.connections.bound import BlockingClock, BoundConnection, no_conn
 from ..database.connections.connection import BlockingConnection
 from ..database.connections.foreign import as_blocking_connection
 from ..errors import ConfigError, InvalidArgumentError
-from ..history.progress import Progress
 from ..history.records import CurrentState
+from ..history.task_reports import Progress
 from ..hooks import Hooks
 from ..values.job import Job
 from ..values.options import WorkerOptions
 from ..values.schema_name import SchemaName
 from ..values.spec import JobSpec
 from .background import Background
-from .following import WATCH_INTERVAL, id_of, read_current_states, result_of, seconds_of
 from .handle import JobHandle
+from .job_status import WATCH_INTERVAL, id_of, read_current_states, result_of, seconds_of
 from .job_waiter import FIRST_POLL, LONGEST_POLL, POLL_GROWTH
 from .sync_handle import SyncJobHandle, SyncJobReference
 from .worker_utils import WorkerUtils

@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from ..database.connections.connection import BlockingConnection
     from ..database.migrations import MigrationReport
     from ..database.statements.bulk_changes import BulkOptions, BulkReport
+    from ..database.statements.cleanup import CleanupReport, CleanupTask
     from ..database.statements.control import Deploy
     from ..database.statements.inspection import JobDetails, JobFilter, QueueSummary, Statistics
     from ..database.statements.limits import LimitSummary
-    from ..database.statements.maintenance import CleanupReport, CleanupTask
     from ..database.statements.manage_jobs import CancelReport
     from ..database.statements.schedules import Schedule
     from ..history.error_groups import ErrorGroup
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from ..recovery.sweep import SweepReport
     from ..values.job import Job, Pause
     from ..values.spec import JobOptions, JobSpec, PlainJobOptions, TaskLike
-    from .following import JobRecord, JobStack, JobStatus
+    from .job_status import JobRecord, JobStack, JobStatus
     from .sync_handle import SyncJobHandle
 
 P = TypeVar("P")

@@ -1,6 +1,6 @@
 """Options from the configuration file, the environment, and the command line or call.
 
-`client` and what is above it import this package. Start in `resolve`.
+`client` and what is above it may import this package. Start in `resolve`.
 """
 
 from .resolve import Settings, combine, resolve, resolve_settings

@@ -12,8 +12,8 @@ from typing import NamedTuple
 from ..tasks.task import AnyTask
 from ..values.spec import CronJob
 from .item import ParsedCronItem
+from .item_jobs import job_options, options_of, payload_at
 from .matcher import MINUTE, round_up
-from .task_side import job_options, options_of, payload_at
 
 DueMinute = tuple[datetime, list[ParsedCronItem]]
 

@@ -25,8 +25,8 @@ from .crontab import (
 )
 from .fields import FieldError, parse_pattern
 from .item import CronItem, ParsedCronItem, identifier_of
+from .item_jobs import check_payload_of
 from .matcher import FunctionMatcher, Matcher, PatternMatcher
-from .task_side import check_payload_of
 
 logger = logging.getLogger("graphile_worker.cron")
 

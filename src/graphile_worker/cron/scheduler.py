@@ -65,8 +65,8 @@ from .due import (
     in_groups,
 )
 from .item import ParsedCronItem
+from .item_jobs import WatchedMinutes, payload_problems
 from .matcher import MINUTE, round_down
-from .task_side import WatchedMinutes, payload_problems
 
 Acquire = Callable[[], AbstractAsyncContextManager[Connection]]
 

@@ -46,7 +46,7 @@ from .schema_checks import (
     check_schema,
     check_sequences,
 )
-from .upkeep_checks import check_table, check_transactions
+from .table_checks import check_table, check_transactions
 from .waiting_checks import check_limits, check_pauses, check_waiting
 
 T = TypeVar("T")

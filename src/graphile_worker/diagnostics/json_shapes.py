@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from ..client.following import JobRecord, JobStack
+    from ..client.job_status import JobRecord, JobStack
     from ..database.migrations.run import MigrationReport
     from ..database.statements.bulk_changes import BulkReport
+    from ..database.statements.cleanup import CleanupReport
     from ..database.statements.inspection import JobCounts, JobDetails, QueueSummary, Statistics
     from ..database.statements.limits import LimitSummary
-    from ..database.statements.maintenance import CleanupReport
     from ..database.statements.schedules import Schedule
     from ..history.error_groups import ErrorGroup
-    from ..history.progress import Progress
     from ..history.records import AttemptError, FinishedJob
     from ..history.statistics import BacklogSample, TaskStatistics
+    from ..history.task_reports import Progress
     from ..recovery.registry.workers import WorkerSummary
     from ..recovery.sweep import RecoveredWorker, SweepReport
     from ..values.job import Job, Pause

@@ -1,7 +1,7 @@
 """Executors: run tasks outside of the worker, in processes of their own or on a cluster.
 
 Names are imported on first use: the processes that run tasks import this package too, and must start fast.
-`worker`, `runner` and what is above them import it. Start in `call` for the protocol, then `process`.
+`worker`, `runner` and what is above them may import it. Start in `call` for the protocol, then `process`.
 """
 
 from typing import TYPE_CHECKING

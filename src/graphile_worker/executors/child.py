@@ -18,7 +18,7 @@ from types import FrameType
 from typing import Any
 
 from ..errors import JobInterruptedError
-from ..history.progress import ProgressReport
+from ..history.task_reports import ProgressReport
 from ..tasks.services import WorkerServices, job_logger
 from ..tasks.stacks import stack_of_task
 from ..values.lines import line

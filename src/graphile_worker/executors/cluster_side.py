@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from ..history.progress import ProgressReport
+from ..history.task_reports import ProgressReport
 from ..tasks.stacks import TaskStack, stack_of_task
 from .child_handle import memory_of
 from .messages import CallMessage, ClusterNote, LogNote, MemoryNote, ProgressNote, SendingHandler, StartedNote

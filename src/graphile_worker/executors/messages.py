@@ -34,7 +34,7 @@ from ..errors.text import (
     suppresses_context,
     text_of,
 )
-from ..history.progress import ProgressReport
+from ..history.task_reports import ProgressReport
 from ..logs.job_context import add_job_fields
 from ..tasks.stacks import TaskStack
 from ..values.job import current_helpers

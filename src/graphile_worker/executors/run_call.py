@@ -19,7 +19,7 @@ from typing import Any, NoReturn, TypeVar, cast
 import msgspec
 
 from ..errors import InvalidArgumentError, JobError, JobInterruptedError
-from ..history.progress import ProgressReport
+from ..history.task_reports import ProgressReport
 from ..tasks.call import may_be_batch
 from ..tasks.helpers import JobHelpers, SyncHelpers
 from ..tasks.services import Extensions, ProgressSink, QueueNames, WorkerServices
@@ -141,7 +141,7 @@ def value_of(body: Body | None) -> Any:
     if body.batch is not None:
         return [None if error is None else error_of(error) for error in body.batch]
     if body.problem is not None:
-        from ..history.progress import UnsendableResult
+        from ..history.task_reports import UnsendableResult
 
         return UnsendableResult(body.problem)
     return msgspec.json.decode(body.result)

@@ -17,7 +17,7 @@ from ..values.retention import RetentionPolicy
 from ..values.schema_name import SchemaName
 from .audit import purge_audit
 from .error_groups import purge_error_groups
-from .progress import purge_progress
+from .task_reports import purge_progress
 
 STEP = 1_000  # jobs per statement
 

@@ -1,7 +1,7 @@
 """How code outside the engine watches a worker or a client (events) and steers it (interceptors).
 
 The event classes are in `graphile_worker.hooks.events`. `faults` keeps the engine running when application
-code raises. `database` and everything above it import this package. Start in `hooks`.
+code raises. `database` and everything above it may import this package. Start in `hooks`.
 """
 
 from .emitter import Events

@@ -1,6 +1,6 @@
 """What a worker logs: its lines, their format and their destination.
 
-`log_plugin` turns events into lines; start there. `client` and what is above it import this package.
+`log_plugin` turns events into lines; start there. `client` and what is above it may import this package.
 """
 
 from typing import TYPE_CHECKING
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ..values.imports import export_lazily
 
 if TYPE_CHECKING:
-    from .log_format import configure_logging as configure_logging
+    from .configure import configure_logging as configure_logging
     from .log_plugin import LogPlugin as LogPlugin
 
-export_lazily(__name__, {"log_format": "configure_logging", "log_plugin": "LogPlugin"})
+export_lazily(__name__, {"configure": "configure_logging", "log_plugin": "LogPlugin"})

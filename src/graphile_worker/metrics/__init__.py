@@ -1,4 +1,4 @@
 """What workers did and what is waiting, in numbers: per minute in the database, and for Prometheus.
 
-`worker` and what is above it import this package. Start in `catalogue`, which has every metric.
+`tasks` and what is above it may import this package. Start in `catalogue`, which has every metric.
 """

@@ -4,7 +4,8 @@ A lock and a call for each job would cost too much. Successful jobs, which may b
 are counted by written batch; everything else is rare enough for an event each. All of it happens on the event
 loop; scrapes read from another thread.
 
-A new counter is declared in the catalogue and counted here, with `WorkerCounts.add`; nothing else names it.
+A new counter is declared in the catalogue and counted here, with `WorkerCounts.add`. What no event says needs
+one first, in `hooks/events.py`.
 """
 
 from __future__ import annotations

@@ -4,5 +4,5 @@
 - This folder: heartbeat and lease while a worker is alive, sweeps that recover the jobs of dead ones.
 - `maintenance/`: regular work that one pool does for all.
 
-`client` and what is above it import this package. Start in `service`, which a worker starts, then `sweep`.
+`client` and what is above it may import this package. Start in `service`, then `sweep`.
 """

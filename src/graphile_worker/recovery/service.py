@@ -22,7 +22,7 @@ from typing import Protocol, TypeVar
 from ..database.connections.connection import Connection, Pool
 from ..database.connections.dsn import Dsn
 from ..database.connections.errors import sqlstate_of
-from ..database.statements.maintenance import own_session
+from ..database.statements.cleanup import own_session
 from ..hooks import Hooks
 from ..hooks.faults import Supervised, report
 from ..logs.job_context import job_fields

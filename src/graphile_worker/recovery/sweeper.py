@@ -19,7 +19,7 @@ from datetime import datetime
 from ..database.connections.connection import Connection, Pool
 from ..database.connections.errors import explained
 from ..database.sql import load
-from ..database.statements.maintenance import own_session
+from ..database.statements.cleanup import own_session
 from ..database.statements.write import delete_retired
 from ..hooks import Events, Hooks
 from ..hooks.events import ResetLockedFailure, ResetLockedStarted, ResetLockedSuccess

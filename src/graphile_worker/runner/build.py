@@ -458,7 +458,7 @@ class WorkerBuilder:
         ]
         schedules: Sequence[ScheduleDefinition] = ()
         if self.cron_items:
-            from ..cron.task_side import schedule_definitions
+            from ..cron.item_jobs import schedule_definitions
 
             schedules = schedule_definitions(self.cron_items, self.tasks)
         from ..tasks.payload_schema import description_of

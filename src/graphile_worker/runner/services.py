@@ -21,8 +21,8 @@ from ..client import WorkerUtils
 from ..database.connections.connection import Connection, Pool
 from ..database.connections.open import lend
 from ..database.connections.watched_pool import WatchedPool
+from ..database.statements.cleanup import own_session
 from ..database.statements.fetch import get_queue_names
-from ..database.statements.maintenance import own_session
 from ..hooks import Hooks
 from ..tasks.services import Extensions, Overrides, QueueNames, WorkerServices
 from ..values.clock import Clock

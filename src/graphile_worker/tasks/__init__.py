@@ -1,6 +1,6 @@
 """Tasks: how they are defined and loaded, what they get, and how they are called.
 
-`executors`, `worker` and what is above them import this package. Start in `task`; `loading/` finds tasks,
+`executors`, `worker` and what is above them may import this package. Start in `task`; `loading/` finds tasks,
 `executables/` runs files of other languages.
 """
 

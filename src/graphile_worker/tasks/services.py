@@ -23,7 +23,7 @@ import msgspec
 
 from ..database.connections.connection import Connection, UserConnection
 from ..errors import ConfigError, ExtensionMissingError, GraphileWorkerError, InvalidArgumentError
-from ..history.progress import ProgressReport, checked_report
+from ..history.task_reports import ProgressReport, checked_report
 from ..values.clock import Clock, SystemClock
 from ..values.job import Job
 from ..values.spec import JobOptions, JobSpec

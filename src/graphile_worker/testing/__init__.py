@@ -2,7 +2,7 @@
 
 With pytest, the fixtures of `pytest_plugin` are available once the package is installed; without pytest, the
 names below do the same. They are imported on first use, because pytest imports this package in every run of
-every project that has it installed. Only `contrib` imports this package. Start in `jobs`.
+every project that has it installed. Only `contrib` may import this package. Start in `jobs`.
 """
 
 from typing import TYPE_CHECKING

@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from ...client.following import JobRecord
+from ...client.job_status import JobRecord
 from ...diagnostics.explanation.decision import explain
 from ...diagnostics.explanation.values import Explanation, Remedy
 from ...values.payload import traces_in, without_trace

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from ...client.following import JobRecord, read_record
+from ...client.job_status import JobRecord, read_record
 from ...database.connections.connection import Connection
 from ...database.connections.readable import if_readable
 from ...database.sql import load

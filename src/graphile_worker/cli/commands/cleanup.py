@@ -19,7 +19,7 @@ from ..support.parameters import CLEANUP_TASKS, Names
 
 if TYPE_CHECKING:
     from ...client import WorkerUtils
-    from ...database.statements.maintenance import CleanupReport
+    from ...database.statements.cleanup import CleanupReport
 
 
 @command("cleanup", database=True, flags={"tasks": "task_directory", "app": "app"})
@@ -64,7 +64,7 @@ async def _cleanup(settings: Settings, names: list[str]) -> CleanupReport:
 
 async def _cleanup_with_bar(utils: WorkerUtils, wanted: Any, keep: list[str]) -> CleanupReport:
     """The same with a progress bar: deleting a million jobs takes a while."""
-    from ...database.statements.maintenance import DELETE_BATCH, cleanup
+    from ...database.statements.cleanup import DELETE_BATCH, cleanup
 
     failed = (await utils.statistics()).jobs.failed
     with progress_bar("deleting failed jobs", total=failed, wanted=failed >= DELETE_BATCH) as bar:

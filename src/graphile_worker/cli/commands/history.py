@@ -24,7 +24,7 @@ from ..support.wait import follow, progress_of
 
 if TYPE_CHECKING:
     from ...client import WorkerUtils
-    from ...client.following import JobRecord
+    from ...client.job_status import JobRecord
     from ...diagnostics.explanation.values import Explanation
     from ...history.error_groups import ErrorGroup
     from ...history.records import AttemptError, FinishedJob

@@ -17,8 +17,8 @@ import click
 from ...config import Settings
 from ...cron.crontab import parse_crontab, read_crontab
 from ...cron.item import ParsedCronItem
+from ...cron.item_jobs import job_options, options_of, own_options, payload_problems
 from ...cron.preview import UpcomingRun, upcoming_runs
-from ...cron.task_side import job_options, options_of, own_options, payload_problems
 from ...diagnostics.json_shapes import schedule_as_json
 from ...errors import CrontabError, CrontabProblem, InvalidArgumentError
 from ...values.spec import Unique

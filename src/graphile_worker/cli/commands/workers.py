@@ -22,7 +22,7 @@ from .pause import paused_notes
 
 if TYPE_CHECKING:
     from ...client import WorkerUtils
-    from ...client.following import JobStack
+    from ...client.job_status import JobStack
     from ...recovery.registry.workers import WorkerSummary
     from ...recovery.sweep import SweepReport
 

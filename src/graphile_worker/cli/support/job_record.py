@@ -13,10 +13,10 @@ from ...values.text import duration
 from .output import cell, print_fields, print_table
 
 if TYPE_CHECKING:
-    from ...client.following import JobRecord
+    from ...client.job_status import JobRecord
     from ...database.statements.inspection import JobDetails
-    from ...history.progress import Progress
     from ...history.records import AttemptError, FinishedJob
+    from ...history.task_reports import Progress
 
 NOT_KEPT = "(not kept)"
 MAX_TRACES = 5

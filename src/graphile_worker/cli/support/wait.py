@@ -25,7 +25,7 @@ from .output import cell
 
 if TYPE_CHECKING:
     from ...client import WorkerUtils
-    from ...client.following import JobRecord, JobStatus
+    from ...client.job_status import JobRecord, JobStatus
 
 INTERVAL = 1.0  # seconds between looks; workers store progress as often
 MAX_TEXT = 50

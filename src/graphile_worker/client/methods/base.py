@@ -188,7 +188,7 @@ class ClientBase:
 
     @cached_property
     def _job_waiter(self) -> JobWaiter:
-        from ..following import read_current_states
+        from ..job_status import read_current_states
         from ..job_waiter import JobWaiter
 
         self._check_open()

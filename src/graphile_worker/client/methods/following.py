@@ -15,9 +15,9 @@ from .base import ClientBase
 if TYPE_CHECKING:
     # Methods import these when called: a worker, and a program that only adds jobs, start without them.
     from ...history.error_groups import ErrorGroup
-    from ...history.progress import Progress
     from ...history.records import AttemptError, FinishedJob, HistoryFilter
-    from ..following import JobRecord, JobStatus
+    from ...history.task_reports import Progress
+    from ..job_status import JobRecord, JobStatus
 
 
 class FollowingJobs(ClientBase):
@@ -30,7 +30,7 @@ class FollowingJobs(ClientBase):
         after `timeout` seconds. Any number of waiters share one connection. Jobs added with `keep` announce
         their end; others are looked up, at first every quarter of a second.
         """
-        from ..following import id_of, result_of, seconds_of
+        from ..job_status import id_of, result_of, seconds_of
 
         self._check_loop()
         async with asyncio.timeout(seconds_of(timeout)):
@@ -38,7 +38,7 @@ class FollowingJobs(ClientBase):
 
     async def get_job_status(self, job: Job | int, *, connection: UserConnection | None = None) -> JobStatus:
         """How a job stands: its state, its last error, its progress."""
-        from ..following import id_of, read_status
+        from ..job_status import id_of, read_status
 
         async with self._connection(connection) as session:
             return await read_status(session, self.schema, id_of(job))
@@ -47,14 +47,14 @@ class FollowingJobs(ClientBase):
         """All that is known of a job: its row, what the history has, the errors of its attempts, its
         progress.
         """
-        from ..following import id_of, read_record
+        from ..job_status import id_of, read_record
 
         async with self._connection(connection) as session:
             return await read_record(session, self.schema, id_of(job))
 
     async def watch(self, job: Job | int) -> AsyncIterator[Progress]:
         """The progress that the task of a job reports, each time it changes, until the job ends."""
-        from ..following import id_of, watch_progress
+        from ..job_status import id_of, watch_progress
 
         self._check_loop()
         async with aclosing(watch_progress(self, self._job_waiter, id_of(job))) as reports:
@@ -68,7 +68,7 @@ class FollowingJobs(ClientBase):
         several times.
         """
         from ...history.records import history_of_job
-        from ..following import id_of
+        from ..job_status import id_of
 
         async with self._connection(connection) as session:
             return await history_of_job(session, self.schema, id_of(job))
@@ -89,7 +89,7 @@ class FollowingJobs(ClientBase):
     ) -> list[AttemptError]:
         """The errors of a job's attempts, the latest first."""
         from ...history.records import errors_of_job
-        from ..following import id_of
+        from ..job_status import id_of
 
         async with self._connection(connection) as session:
             return await errors_of_job(session, self.schema, id_of(job))

@@ -10,8 +10,8 @@ from .base import ClientBase, rereadable
 
 if TYPE_CHECKING:
     # Methods import these when called: a worker, and a program that only adds jobs, start without them.
+    from ...database.statements.cleanup import CleanupReport, CleanupTask
     from ...database.statements.inspection import JobDetails, JobFilter, QueueSummary, Statistics
-    from ...database.statements.maintenance import CleanupReport, CleanupTask
 
 
 class Inspecting(ClientBase):
@@ -21,11 +21,11 @@ class Inspecting(ClientBase):
         self, worker_ids: Iterable[str], *, connection: UserConnection | None = None
     ) -> None:
         """Unlock every job and queue of these pools (ids as in `locked_by`). They must be dead."""
-        from ...database.statements import maintenance
+        from ...database.statements import cleanup
 
         worker_ids = rereadable(worker_ids)
         await self._manage(
-            connection, lambda session: maintenance.force_unlock_workers(session, self.schema, worker_ids)
+            connection, lambda session: cleanup.force_unlock_workers(session, self.schema, worker_ids)
         )
 
     async def cleanup(
@@ -41,10 +41,10 @@ class Inspecting(ClientBase):
         Identifiers that running Python workers have are kept, too. Permanently failed jobs are deleted only
         with `DELETE_PERMAFAILED_JOBS`.
         """
-        from ...database.statements import maintenance
+        from ...database.statements import cleanup
 
         async with self._connection(connection) as session:
-            return await maintenance.cleanup(
+            return await cleanup.cleanup(
                 session, self.schema, tasks, task_identifiers_to_keep=task_identifiers_to_keep
             )
 

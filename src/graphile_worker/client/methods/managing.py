@@ -281,7 +281,7 @@ class ManagingJobs(ClientBase):
         If no job has the key, every list of the report is empty.
         """
         from ...database.statements import manage_jobs
-        from ..following import id_of
+        from ..job_status import id_of
 
         if (job is None) == (job_key is None):
             raise InvalidArgumentError("job", "name the job, or its job_key, and not both")

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ...database.statements.limits import LimitSummary
     from ...recovery.registry.workers import WorkerList
     from ...recovery.sweep import SweepReport
-    from ..following import JobStack
+    from ..job_status import JobStack
 
 T = TypeVar("T")
 
@@ -111,7 +111,7 @@ class ControllingWorkers(ClientBase):
         Raises StackUnavailableError if the job does not run, if another runtime runs it, or if its worker
         does not answer within `timeout`.
         """
-        from ..following import id_of, job_stack
+        from ..job_status import id_of, job_stack
 
         if self._is_bound:
             raise no_connection_to_lend()

@@ -1,4 +1,4 @@
--- Regular cleaning.
+-- Cleaning on request.
 
 -- statement: delete_permafailed_jobs
 -- Delete one batch of permanently failed jobs, by id.

@@ -76,7 +76,7 @@ class WorkerSummary:
     dead_in: float | None
     """Seconds until an unreachable pool is declared dead; 0 if it is dead, None if it is alive."""
     silent_for: float | None = None
-    """Seconds since its last heartbeat if it missed two or more; a blocked event loop can cause that."""
+    """Seconds since its last heartbeat, if that is too long; a blocked event loop can cause that."""
     stalled_for: float | None = None
     """Seconds for which it has fetched no jobs although slots are free, if that is too long."""
     blocked: BlockedLoop | None = None

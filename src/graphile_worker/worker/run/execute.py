@@ -17,7 +17,7 @@ import msgspec
 
 from ...errors import JobError, JobInterruptedError, UnknownTaskError
 from ...errors.text import drop_frames, message_of
-from ...history.progress import kept
+from ...history.task_reports import kept
 from ...hooks import AroundRun, FailJob, Hooks, LeaveLocked, RunWatcher, SkipJob
 from ...hooks.faults import is_closed, report
 from ...hooks.interceptors import redacted_json, resolve

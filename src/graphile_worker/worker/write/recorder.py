@@ -24,7 +24,7 @@ from ...database.connections.errors import explained, is_surely_undone, sqlstate
 from ...database.statements.write_plan import ErrorRecord, Outcomes
 from ...errors.text import message_of, qualified_name
 from ...history.error_groups import MAX_MESSAGE, CountedErrors, fingerprint, place_in, write_error_groups
-from ...history.progress import ProgressReport, write_progress
+from ...history.task_reports import ProgressReport, write_progress
 from ...history.upkeep import ERRORS, HISTORY, add_partitions, name_tasks
 from ...hooks.interceptors import Redactor, redacted_json, redacted_text
 from ...values.job import Job

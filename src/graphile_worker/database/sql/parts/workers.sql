@@ -15,6 +15,7 @@ proven (id) as materialized (
 worker as (
   select
     worker.*,
+    proof.allowed_silence,
 :include is_alive
     as is_alive
   from :GRAPHILE_WORKER_SCHEMA._private_py_workers worker
@@ -23,14 +24,17 @@ worker as (
 
 -- part: proof
 -- Whether the advisory lock of `worker` proves that it is alive. Not behind a pooler, where the lock would not stay with the
--- pool, and not during its start, before it is taken.
-cross join lateral (select worker.liveness = 'lock' and worker.backend_pid is not null as by_lock) as proof
+-- pool, and not during its start, before it is taken. Without that, it may miss one heartbeat.
+cross join lateral (
+  select
+    worker.liveness = 'lock' and worker.backend_pid is not null as by_lock,
+    worker.heartbeat_interval + worker.heartbeat_interval as allowed_silence
+) as proof
 
 -- part: is_alive
   -- Whether `worker` is alive: by its lock, if that proves it (`proof`); `proven` has the pools whose lock is held. Otherwise
-  -- two missed heartbeats mean that it is not, and so does a time in the future: the clock was set back.
+  -- a longer silence than allowed means that it is not, and so does a time in the future: the clock was set back.
   case
     when proof.by_lock then worker.id in (select proven.id from proven)
-    else worker.last_seen_at between now() - worker.heartbeat_interval - worker.heartbeat_interval
-      and now() + worker.heartbeat_interval + worker.heartbeat_interval
+    else worker.last_seen_at between now() - proof.allowed_silence and now() + proof.allowed_silence
   end

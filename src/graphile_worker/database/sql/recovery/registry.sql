@@ -232,7 +232,7 @@ select
 -- $3 bigint   size in pages up to which it is scanned in any case: no index leads to locked jobs
 -- Returns is_scanned and, for each pool, our own first: its registration and its last report (null for pools of other
 -- runtimes), is_alive (null if unknown), remaining (seconds until an unreachable pool is declared dead), silent_for
--- (seconds since the last heartbeat, if two were missed), now (seconds since 1970), and the jobs that the scan found. One
+-- (seconds since the last heartbeat, if longer than allowed), now (seconds since 1970), and the jobs that the scan found. One
 -- row with a null id if there is no pool. Changes nothing, unlike mark_unreachable_workers.
 with
 scan as materialized (
@@ -262,7 +262,7 @@ select
     then date_part('epoch', coalesce(worker.lost_at, now())) + date_part('epoch', worker.grace) - date_part('epoch', now())
   end as remaining,
   case
-    when worker.last_seen_at < now() - worker.heartbeat_interval - worker.heartbeat_interval
+    when worker.last_seen_at < now() - worker.allowed_silence
     then date_part('epoch', now()) - date_part('epoch', worker.last_seen_at)
   end as silent_for,
   date_part('epoch', now()) as now,

@@ -27,7 +27,6 @@ from ..errors import (
     WorkerNotFoundError,
 )
 from ..errors.text import message_of
-from ..history.progress import Progress, get_progress
 from ..history.records import (
     AttemptError,
     CurrentState,
@@ -37,6 +36,7 @@ from ..history.records import (
     errors_of_job,
     history_of_job,
 )
+from ..history.task_reports import Progress, get_progress
 from ..recovery.registry.workers import list_workers
 from ..values.job import Job
 from ..values.schema_name import SchemaName
