@@ -194,9 +194,7 @@ def test_by_keyboard_alone(fresh: Site, visit: Visit) -> None:
     wait_for_page(page, r"/jobs/\d+")
     page.keyboard.press("r")
     wait_until(fresh, page, "select count(*) from _private_jobs where attempts = 0", 1)
-    expect(page.get_by_role("status").first).to_contain_text(
-        "Retried"
-    )  # and hears the next key
+    expect(page.get_by_role("status").first).to_contain_text("Retried")  # and hears the next key
     page.keyboard.press("?")
     expect(page.locator("dialog[open]")).to_contain_text("Search")
     page.keyboard.press("Escape")

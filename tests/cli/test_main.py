@@ -12,7 +12,7 @@ import asyncpg
 import click
 import pytest
 
-from graphile_worker.cli.main import COMMANDS, graphile_worker, run_main
+from graphile_worker.cli.main import COMMANDS, SUMMARIES, graphile_worker, run_main
 from graphile_worker.cli.support.parameters import CLEANUP_TASKS
 from graphile_worker.database.statements import cleanup
 from graphile_worker.errors import DatabaseError, SchemaTooNewError, WorkerStoppedError
@@ -27,6 +27,19 @@ UNREACHABLE = "postgres://user:s3cret@127.0.0.1:1/db"
 def test_the_version_is_printed(spawn: Call) -> None:
     result = spawn("--version").check()
     assert result.out == version("graphile-worker") + "\n"
+
+
+def test_the_summaries_in_the_help_are_those_of_the_commands() -> None:
+    context = click.Context(graphile_worker)
+    for name in COMMANDS:
+        command = graphile_worker.get_command(context, name)
+        assert command is not None
+        assert command.get_short_help_str(1000) == SUMMARIES[name]
+    assert SUMMARIES.keys() == COMMANDS.keys()
+
+
+def test_the_help_imports_no_command(place: Path) -> None:
+    assert {name for name in _imported_by(["--help"]) if ".cli.commands" in name} == set()
 
 
 def test_help_names_every_command_and_flag(call: Call) -> None:

@@ -60,6 +60,45 @@ COMMANDS = {
     "workers": "workers:workers_command",
 }
 """Sub-commands, each with its module in `commands` and its name there."""
+SUMMARIES = {
+    "add": "Add a job for TASK.",
+    "admin": "Serve the dashboard and its JSON API.",
+    "bench": "Measure the speed of adding, running and starting jobs.",
+    "cancel": "Cancel jobs: delete those that are waiting, and tell workers to end those that are running.",
+    "cleanup": "Delete unused queues and task names, or permanently failed jobs.",
+    "complete": "Delete jobs as if they had run.",
+    "config": "Show every option, its value, and where the value comes from.",
+    "crontab": "Check a crontab, or show when its recurring jobs run next.",
+    "dev": "Run a database and a worker that reloads your code, with a live view.",
+    "doctor": "Check the connection, the schema, the jobs and the server, and give advice.",
+    "errors": "List kinds of errors, or with a FINGERPRINT the latest errors of one kind and a traceback.",
+    "exporter": "Serve gauges about the database for Prometheus: ready jobs, their age, jobs by task "
+    "and state, workers.",
+    "fail": "Fail jobs permanently.",
+    "force-unlock": "Unlock all jobs and queues that worker pools have locked.",
+    "health": "Check that a worker with --http-port is healthy: exit status 0 if so, else 1.",
+    "history": "List jobs that have ended, the latest first, as far as they are kept.",
+    "init": "Create tasks/hello.py, a crontab and an entry in .gitignore; overwrites nothing.",
+    "limits": "Show limits, set their bounds by hand, or reset them to those in the code.",
+    "list": "List jobs.",
+    "migrate": "Install or upgrade the schema.",
+    "pause": "Start no more jobs of a queue, of a task, or at all.",
+    "queues": "Show named queues, longest first, the worker pools that have locked them, and which "
+    "are paused.",
+    "redrive": "Send permanently failed jobs back to work, now and with all their attempts.",
+    "remove": "Delete jobs by key.",
+    "reschedule": "Change the time, priority or attempts of jobs, or retry failed jobs.",
+    "resume": "End pauses.",
+    "schedules": "List recurring jobs: when they run, when they last did, which workers have them.",
+    "show": "Show all that is known of jobs, also of finished ones that are kept.",
+    "stack": "Show where a running job is now: the calls it is in, as its worker sees them.",
+    "stats": "Count jobs by state and task, or show what workers did.",
+    "stop": "Ask workers of this package to shut down gracefully, as SIGTERM does.",
+    "sweep": "Recover the jobs of dead workers now.",
+    "width": "Let up to WIDTH jobs of the named queue QUEUE run at once.",
+    "workers": "Show workers, whether they are alive, the jobs they have, and what is paused.",
+}
+"""What each does, for `--help`, which imports none of them; a test compares it with their own help."""
 
 
 RUN_A_WORKER = (
@@ -106,6 +145,15 @@ class LazyGroup(click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted(COMMANDS)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        limit = formatter.width - 6 - max(map(len, COMMANDS))
+        rows = [
+            (name, click.Command(name, help=SUMMARIES[name]).get_short_help_str(limit))
+            for name in self.list_commands(ctx)
+        ]
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         target = COMMANDS.get(cmd_name)
