@@ -45,7 +45,6 @@ from graphile_worker import (
     run_once,
     task,
 )
-from graphile_worker.config.plugins import target_of
 from graphile_worker.contrib.opentelemetry import (
     OpenTelemetryPlugin,
     context_as_text,
@@ -56,6 +55,7 @@ from graphile_worker.contrib.opentelemetry import (
 from graphile_worker.contrib.opentelemetry.carried import ROOT
 from graphile_worker.contrib.opentelemetry.tracing import root_starter
 from graphile_worker.database.connections.dsn import Dsn
+from graphile_worker.database.connections.open import target_of
 from graphile_worker.errors import ConfigError, InvalidArgumentError, JobRefusedError
 from graphile_worker.hooks.events import JobsAdded
 from graphile_worker.metrics.catalogue import INSTRUMENTS

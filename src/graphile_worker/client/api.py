@@ -15,7 +15,7 @@ from weakref import WeakSet
 from ..config.calls import AwaitableContext, call_hooks, call_options
 from ..database.connections.connection import AnyPool, Pool
 from ..database.connections.dsn import Dsn
-from ..database.connections.open import open_pool, resolve_connection
+from ..database.connections.open import open_pool, resolve_connection, target_of
 from ..database.migrations import MigrationReport
 from ..hooks import Events, Hooks, Plugin
 from ..values.clock import Clock
@@ -102,7 +102,7 @@ def with_plugins(
     plugins = (*options.plugins, *plugins)
     if not plugins:
         return hooks
-    from ..config.plugins import load_plugins, target_of
+    from ..config.plugins import load_plugins
 
     hooks = hooks.for_run()  # plugins must not accumulate in an object that serves several clients
     hooks._target = target_of(options.schema, database)

@@ -1,7 +1,4 @@
-"""Loads plugins by name: an entry point of the group `graphile_worker.plugins`, or `module:attribute`.
-
-`target_of` is the database of a worker or client as plugins see it.
-"""
+"""Loads plugins by name: an entry point of the group `graphile_worker.plugins`, or `module:attribute`."""
 
 from __future__ import annotations
 
@@ -12,10 +9,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeGuard
 
-from ..database.connections.dsn import Dsn
 from ..errors import ConfigError
 from ..errors.text import message_of
-from ..hooks.hooks import DatabaseTarget
 from ..values.component_options import options_of, without_plugin
 from ..values.imports import add_to_path
 from ..values.text import closest
@@ -159,14 +154,3 @@ def _plugins_in(module: Any) -> str:
         if inspect.isclass(value) and _is_plugin(value) and value.__module__ == module.__name__
     ] if inspect.ismodule(module) else []  # fmt: skip
     return f"; did you mean {' or '.join(map(repr, names))}?" if names else ""
-
-
-def target_of(schema: str, found: object) -> DatabaseTarget:
-    """`found` is what `resolve_connection` returns. The server behind a pool of the caller is unknown."""
-    addresses = found.addresses if isinstance(found, Dsn) else []
-    if len(addresses) != 1:
-        return DatabaseTarget(schema=schema)
-    host, port = addresses[0]
-    if host.startswith("/"):
-        return DatabaseTarget(schema=schema, address=f"{host}/.s.PGSQL.{port}")
-    return DatabaseTarget(schema=schema, address=host, port=port)

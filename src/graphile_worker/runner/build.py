@@ -12,11 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..config.calls import call_hooks, call_options
-from ..config.plugins import target_of
 from ..database.connections.connection import Pool
 from ..database.connections.dsn import Dsn
 from ..database.connections.errors import translate_errors
-from ..database.connections.open import close_pool, open_pool, resolve_connection
+from ..database.connections.open import close_pool, open_pool, resolve_connection, target_of
 from ..database.connections.single import SingleConnection, is_connection
 from ..database.migrations.run import migrate
 from ..database.statements.fetch import is_anything_waiting
@@ -24,7 +23,7 @@ from ..errors import ConfigError
 from ..hooks import Events, Plugin, WorkerContext
 from ..hooks.faults import GuardedClock
 from ..logs.log_plugin import LogPlugin
-from ..tasks.executables.process_group import guard
+from ..tasks.executables import dismiss_guard
 from ..tasks.injection import check_extensions
 from ..tasks.registry import TaskRegistry, build_registry
 from ..tasks.services import Extensions, Overrides, overrides_of
@@ -237,7 +236,7 @@ class WorkerBuilder:
         try:
             if self.executors is not None:
                 await self.executors.close()
-            guard.dismiss()
+            dismiss_guard()
             if self.lifespan is not None:
                 await self.lifespan.leave()
         finally:

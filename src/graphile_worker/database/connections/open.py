@@ -18,6 +18,7 @@ from typing import Any, cast
 import asyncpg
 
 from ...errors import ConnectionConfigError, NoDatabaseError
+from ...hooks.hooks import DatabaseTarget
 from .bound import is_gone
 from .connection import AnyConnection, AnyPool, Connection, Pool
 from .dsn import Dsn, connect_to_first
@@ -197,3 +198,17 @@ async def _keep_alive(connection: Any, wanted: Mapping[str, int]) -> None:
         if option is not None and value > 0:
             with suppress(OSError):
                 endpoint.setsockopt(socket.IPPROTO_TCP, option, value)
+
+
+def target_of(schema: str, found: object) -> DatabaseTarget:
+    """The database as plugins see it; `found` is what `resolve_connection` returns.
+
+    The server behind a pool of the caller is unknown.
+    """
+    addresses = found.addresses if isinstance(found, Dsn) else []
+    if len(addresses) != 1:
+        return DatabaseTarget(schema=schema)
+    host, port = addresses[0]
+    if host.startswith("/"):
+        return DatabaseTarget(schema=schema, address=f"{host}/.s.PGSQL.{port}")
+    return DatabaseTarget(schema=schema, address=host, port=port)
