@@ -41,7 +41,7 @@ from ...values.options import WorkerOptions
 from ...values.schema_name import SchemaName
 from ...values.spec import JobSpec
 from ...values.text import duration
-from ..support.bench_worker import TASK, WorkerProcess, worker_process
+from ..support.bench_worker import TASK, BenchProcess, worker_process
 from ..support.bulk_change import progress_bar
 from ..support.client import run_async, with_database
 from ..support.command import Output, command
@@ -199,7 +199,7 @@ async def _running(options: WorkerOptions, jobs: int, processes: int) -> float:
         workers = [
             await stack.enter_async_context(worker_process("drain", options)) for _ in range(processes)
         ]
-        for step in (WorkerProcess.receive, WorkerProcess.begin, WorkerProcess.receive):
+        for step in (BenchProcess.receive, BenchProcess.begin, BenchProcess.receive):
             reports = await asyncio.gather(*(step(worker) for worker in workers))
     executed = sum(report["executed"] for report in reports)
     if executed != jobs:

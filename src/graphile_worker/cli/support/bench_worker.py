@@ -32,7 +32,7 @@ Duty = Callable[[WorkerOptions, Orders], Awaitable[None]]
 """What a process does, by its options and orders."""
 
 
-class WorkerProcess:
+class BenchProcess:
     """A worker process that carries out orders."""
 
     def __init__(self, process: asyncio.subprocess.Process, errors: IO[bytes]) -> None:
@@ -82,7 +82,7 @@ class WorkerProcess:
 @asynccontextmanager
 async def worker_process(
     duty: str, options: WorkerOptions, *, module: str = __name__, **orders: Any
-) -> AsyncIterator[WorkerProcess]:
+) -> AsyncIterator[BenchProcess]:
     """Start a process; it ends with the block."""
     with tempfile.TemporaryFile() as errors:
         process = await asyncio.create_subprocess_exec(
@@ -94,7 +94,7 @@ async def worker_process(
             stderr=errors,
             start_new_session=True,  # Ctrl-C reaches us only; we end them
         )
-        worker = WorkerProcess(process, errors)
+        worker = BenchProcess(process, errors)
         try:
             await worker.send({"duty": duty, "options": msgspec.to_builtins(options), **orders})
             yield worker

@@ -97,7 +97,7 @@ METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 NO_CLIENT = "metrics need the package prometheus-client: pip install 'graphile-worker[metrics]'"
 
 
-class Source(HealthSource, Protocol):
+class AnswerSource(HealthSource, Protocol):
     """Where the answers come from."""
 
     async def metrics(self) -> bytes | None:
@@ -105,7 +105,7 @@ class Source(HealthSource, Protocol):
         ...
 
 
-async def answer(request: Request, source: Source) -> Response:
+async def answer(request: Request, source: AnswerSource) -> Response:
     """The response to a request."""
     is_verbose = "verbose" in request.query
     match request.path:
