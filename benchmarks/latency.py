@@ -19,7 +19,7 @@ from benchmarks.scratch import BETTER, DAY, FOREIGN, LOAD, PROBE, Jobs, Scratch,
 from benchmarks.throughput import MODULE
 
 from graphile_worker import WorkerUtils, make_worker_utils
-from graphile_worker.cli.support.bench_worker import WorkerProcess, worker_process
+from graphile_worker.cli.support.bench_worker import BenchProcess, worker_process
 
 WARM_UP = 20  # probes that are not counted, while connections, plans and code are cold
 PAUSE = 0.002  # seconds between two probes, for the outcome of the last one to be written
@@ -72,7 +72,7 @@ async def measure(place: Scratch, load: int, samples: int) -> list[float]:
         return [await probe(utils, processes[0]) for _ in range(WARM_UP + samples)][WARM_UP:]
 
 
-async def probe(utils: WorkerUtils, worker: WorkerProcess) -> float:
+async def probe(utils: WorkerUtils, worker: BenchProcess) -> float:
     began = time.monotonic()
     await utils.add_job(PROBE)
     ran_at: float = await worker.receive()

@@ -18,7 +18,7 @@ from typing import Any
 from benchmarks.scratch import Jobs, Scratch, scratch
 
 from graphile_worker import WorkerOptions
-from graphile_worker.cli.support.bench_worker import WorkerProcess, worker_process
+from graphile_worker.cli.support.bench_worker import BenchProcess, worker_process
 
 MODULE = "benchmarks.worker_main"
 
@@ -76,7 +76,7 @@ async def run_ready(
             )
             for _ in range(processes)
         ]
-        for step in (WorkerProcess.receive, WorkerProcess.begin, WorkerProcess.receive):
+        for step in (BenchProcess.receive, BenchProcess.begin, BenchProcess.receive):
             reports = await asyncio.gather(*(step(worker) for worker in workers))
     executed = sum(report["executed"] for report in reports)
     if executed != count:
