@@ -219,7 +219,7 @@ class TestWhileItIsInDoubt:
         await silenced()
         await until(lambda: not runner._running_pool.lease.is_open)
         gate.open()
-        with pytest.raises(WorkerStoppedError, match="run again once it counts as dead"):
+        with pytest.raises(WorkerStoppedError, match="run again once it is declared dead"):
             await workers.stop(runner)
         assert (await watching.one())["locked_by"] == runner.pool_id
         await silenced.end()
@@ -238,7 +238,7 @@ async def test_a_worker_that_could_not_write_everything_leaves_its_row_so_that_o
     async with connection.transaction():
         await connection.execute(f"select from {SCHEMA}._private_jobs for update")
         gate.open()
-        with pytest.raises(WorkerStoppedError, match="run again once it counts as dead"):
+        with pytest.raises(WorkerStoppedError, match="run again once it is declared dead"):
             await workers.stop(runner)
     assert list(await graveyard.workers()) == [runner.pool_id]
 

@@ -98,6 +98,6 @@ async def test_the_command_can_wait_for_those_that_are_not_dead_yet(
 ) -> None:
     await graveyard.bury("pool-lost", lost_for=None, grace=1.0)
     out = await run_in_thread(command, "sweep")
-    assert out == "pool-lost missed heartbeats and counts as dead in 1 s.\n"
+    assert out == "pool-lost missed heartbeats and will be declared dead in 1 s.\n"
     out = await run_in_thread(command, "sweep", "--wait")
     assert out == "pool-lost is dead: 0 jobs returned to the queue.\n"

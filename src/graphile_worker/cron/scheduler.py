@@ -23,7 +23,7 @@ from itertools import chain
 
 from ..database.connections.connection import Connection
 from ..database.connections.errors import sqlstate_of
-from ..database.statements.pauses import UNAVAILABLE
+from ..database.connections.sqlstates import UNAVAILABLE_TABLE
 from ..database.statements.schedules import (
     CronMinute,
     known_crontabs,
@@ -339,7 +339,7 @@ class CronScheduler:
         try:
             return await self._add_to_database(minutes)
         except Exception as error:
-            if not self._is_registered or sqlstate_of(error) not in UNAVAILABLE:
+            if not self._is_registered or sqlstate_of(error) not in UNAVAILABLE_TABLE:
                 raise
             self._is_registered = False
             self._logger.warning(

@@ -155,7 +155,7 @@ def _hindered(worker: WorkerSummary, locks: Locks) -> Iterator[Finding]:
         yield Finding(
             "workers", "warning", f"worker pool {worker.id} missed its heartbeats for "
             f"{duration(worker.silent_for, units=1)}{last}",
-            "Its connection is open, so it counts as alive. A task blocks its event loop, or its machine is "
+            "Its connection is open, so it is alive. A task blocks its event loop, or its machine is "
             "overloaded.",
             f"See its log. {ADVICE} {process}",
         )  # fmt: skip

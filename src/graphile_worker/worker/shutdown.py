@@ -255,7 +255,7 @@ class Shutdown:
             self._sink.abandon()
             raise WorkerStoppedError(
                 f"{self._database_problem()}: {left} jobs could not be written or returned; they stay locked "
-                f"by this worker ({self._pool_id}) and run again once it counts as dead"
+                f"by this worker ({self._pool_id}) and run again once it is declared dead"
             ) from None
 
     def _database_problem(self) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from ...database.connections.connection import Connection
-from ...database.connections.readable import if_readable
+from ...database.connections.errors import if_readable
 from ...database.sql import load
 from ...database.statements.inspection import JobDetails
 from ...history.audit import Actor, complete_record, finalize_snapshot, record, snapshot_jobs

@@ -75,7 +75,9 @@ async def sweep(database: Database, actor: Actor, *, dry_run: bool) -> Maintenan
         returned = f"{count(len(worker.returned), 'job')} {'would be ' if dry_run else ''}returned"
         failed = f", {count(len(worker.failed), 'job')} failed" if worker.failed else ""
         lines.append(f"{worker.id} is dead: {returned}{failed}.")
-    lines += [f"{pool_id} counts as dead in {duration(seconds)}." for pool_id, seconds in report.lost.items()]
+    lines += [
+        f"{pool_id} will be declared dead in {duration(seconds)}." for pool_id, seconds in report.lost.items()
+    ]
     if report.is_busy:
         lines.append("Another sweep is in progress.")
     if not dry_run:

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from ...database.connections.connection import Connection
-from ...database.connections.readable import if_readable
+from ...database.connections.errors import if_readable
 from ...database.statements.inspection import TaskDescription, get_task_description
 from ...values.payload import without_trace
 from ...values.schema_name import SchemaName

@@ -9,7 +9,7 @@ import msgspec
 
 from ...client.job_status import JobRecord, read_record
 from ...database.connections.connection import Connection
-from ...database.connections.readable import if_readable
+from ...database.connections.errors import if_readable
 from ...database.sql import load
 from ...database.statements.inspection import JobDetails, get_job
 from ...diagnostics.explanation.decision import GONE, explain

@@ -81,12 +81,12 @@ async def stats_command(
 
 async def _reported_jobs(utils: WorkerUtils) -> int:
     """How many jobs workers have by their last reports; 0 if these cannot be read."""
-    from ...database.statements.pauses import UNAVAILABLE
+    from ...database.connections.sqlstates import UNAVAILABLE_TABLE
 
     try:
         return sum(worker.jobs_held or 0 for worker in await utils.list_workers())
     except Exception as error:
-        if sqlstate_of(error) not in UNAVAILABLE:
+        if sqlstate_of(error) not in UNAVAILABLE_TABLE:
             raise
         return 0
 

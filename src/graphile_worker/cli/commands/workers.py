@@ -62,7 +62,7 @@ def sweep_command(settings: Settings, dry_run: bool, wait: bool) -> Output:
     """Recover the jobs of dead workers now.
 
     Running workers do this every few seconds; use it when none is running. A worker that misses heartbeats
-    counts as dead after its recovery_grace.
+    is declared dead after its recovery_grace.
 
     \b
     graphile-worker sweep --dry-run
@@ -146,7 +146,7 @@ def _print_report(report: SweepReport) -> None:
             parts.append(f"{count(len(worker.left), 'job')} left locked")
         click.echo(f"{worker.id} is dead: {', '.join(parts)}.")
     for pool_id, seconds in report.lost.items():
-        click.echo(f"{pool_id} missed heartbeats and counts as dead in {duration(seconds)}.")
+        click.echo(f"{pool_id} missed heartbeats and will be declared dead in {duration(seconds)}.")
     if report.is_busy:
         click.echo("Another sweep is in progress.")
     elif not report.recovered and not report.lost:

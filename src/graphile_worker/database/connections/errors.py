@@ -1,12 +1,16 @@
-"""Translates errors of the driver into ours where the user can act on them; others pass unchanged."""
+"""Translates errors of the driver into ours where the user can act on them; others pass unchanged.
+
+`if_readable` reads tables that may be missing, or that the role may not read.
+"""
 
 from __future__ import annotations
 
 import re
 import socket
 import ssl
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from typing import TypeVar
 
 import asyncpg
 
@@ -21,6 +25,7 @@ from ...errors import (
 )
 from ...values.schema_name import DEFAULT_SCHEMA, SchemaName
 from . import sqlstates
+from .connection import Connection
 from .dsn import UNREADABLE_URL, Dsn
 
 _WRONG_PASSWORD = (sqlstates.INVALID_PASSWORD, sqlstates.INVALID_AUTHORIZATION_SPECIFICATION)
@@ -258,3 +263,26 @@ def _denied_message(schema: SchemaName | None, error: BaseException) -> str:
         f"the connected role may not do this: {server_message(error)}; use the role that owns the "
         f"tables{of_schema}, or call a SECURITY DEFINER function made by that role"
     )
+
+
+T = TypeVar("T")
+
+UNREADABLE = (
+    sqlstates.INSUFFICIENT_PRIVILEGE,
+    sqlstates.UNDEFINED_TABLE,
+    sqlstates.UNDEFINED_COLUMN,
+    sqlstates.UNDEFINED_FUNCTION,
+)
+
+
+async def if_readable(connection: Connection, read: Callable[[], Awaitable[T]]) -> T | None:
+    """What a statement finds; None where its table is missing or may not be read."""
+    try:
+        if not connection.is_in_transaction():
+            return await read()
+        async with connection.transaction():  # an error would end the caller's transaction
+            return await read()
+    except Exception as error:
+        if sqlstate_of(error) not in UNREADABLE:
+            raise
+        return None

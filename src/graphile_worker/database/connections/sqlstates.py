@@ -38,3 +38,6 @@ ADD_WITHOUT_ROW = "GWNOR"
 """Not PostgreSQL's: raised by the `add_job` that the Rust port installs, when a keyed add returned no row."""
 JOBS_EXIST = "GWJOB"
 """Not PostgreSQL's: raised by our script that drops the schema, if there are jobs."""
+
+UNAVAILABLE_TABLE = (INSUFFICIENT_PRIVILEGE, UNDEFINED_TABLE)
+"""A table is missing, or the role may not use it."""

@@ -178,7 +178,6 @@ async def leftover_cancels(connection: Connection, schema: SchemaName) -> list[J
 
 
 RequestKind = Literal["stop", "quiet", "stack"]
-UNAVAILABLE = (sqlstates.INSUFFICIENT_PRIVILEGE, sqlstates.UNDEFINED_TABLE)
 MAX_DEPLOYS = 500
 ONE_DEPLOY = 15 * 60.0  # seconds: workers of one version that start so close together are one deploy
 
@@ -325,7 +324,7 @@ def _refusals() -> Iterator[None]:
         yield
     except Exception as error:
         state = sqlstate_of(error)
-        if state not in UNAVAILABLE:
+        if state not in sqlstates.UNAVAILABLE_TABLE:
             raise
         if state == sqlstates.UNDEFINED_TABLE:
             raise SchemaMissingError(

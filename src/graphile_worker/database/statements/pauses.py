@@ -18,8 +18,7 @@ from ...values.spec import MAX_IDENTIFIER_LENGTH, check_name, check_queue_name, 
 from ..connections import sqlstates
 from ..connections.connection import Connection, Row
 from ..connections.encoding import teach_arrays
-from ..connections.errors import sqlstate_of
-from ..connections.readable import if_readable
+from ..connections.errors import if_readable, sqlstate_of
 from ..sql import load
 from .add import time_and_delay
 from .limits import track_names
@@ -27,8 +26,6 @@ from .manage_jobs import yielding_locks
 
 EVERY_TASK = ""
 """The name under which every task is paused."""
-UNAVAILABLE = (sqlstates.INSUFFICIENT_PRIVILEGE, sqlstates.UNDEFINED_TABLE)
-"""The tables are missing, or this role may not use them."""
 
 MAX_REASON_LENGTH = 1_000
 """Workers read the reasons every few seconds."""

@@ -25,7 +25,7 @@ from ..connections.errors import sqlstate_of
 from ..connections.statement import Statement, load_statement
 from ..sql import load
 from .add import array_text, as_texts, columns_of, time_and_delay
-from .pauses import UNAVAILABLE, Until, check_terms, pause_from
+from .pauses import Until, check_terms, pause_from
 
 MAX_IDENTIFIER_LENGTH = 1_000
 MAX_SCHEDULES = 500
@@ -242,7 +242,7 @@ def _refusals() -> Iterator[None]:
         yield
     except Exception as error:
         state = sqlstate_of(error)
-        if state not in UNAVAILABLE:
+        if state not in sqlstates.UNAVAILABLE_TABLE:
             raise
         if state == sqlstates.UNDEFINED_TABLE:
             raise SchemaMissingError(

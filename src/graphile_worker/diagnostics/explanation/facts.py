@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Self
 
 from ...database.connections.connection import Connection
-from ...database.connections.readable import if_readable
+from ...database.connections.errors import if_readable
 from ...database.sql import load
 from ...database.statements.control import list_requests
 from ...database.statements.inspection import JobDetails, ReadyTask

@@ -14,9 +14,9 @@ from typing import Any
 from ...database.connections.connection import Connection
 from ...database.connections.errors import explained, sqlstate_of
 from ...database.connections.retry import is_retryable
+from ...database.connections.sqlstates import UNAVAILABLE_TABLE
 from ...database.statements.control import (
     EVERY_TASK,
-    UNAVAILABLE,
     ControlState,
     StackAnswer,
     answer_stack,
@@ -77,7 +77,7 @@ class OperatorCommands:
         try:
             return await run(look)
         except Exception as error:
-            if not self._has_table or sqlstate_of(error) not in UNAVAILABLE:
+            if not self._has_table or sqlstate_of(error) not in UNAVAILABLE_TABLE:
                 raise
         self._has_table = False
         state = await run(look)

@@ -411,7 +411,7 @@ class OutcomeWriter:
         reason = f"the database refuses every outcome: {message_of(error)}"
         logger.error(
             "task %s (job %d) has ended, but %s; it stays locked by this worker (%s) and runs again once "
-            "this worker has stopped and counts as dead, or after four hours",
+            "this worker has stopped and is declared dead, or after four hours",
             job.task_identifier, job.id, reason, self._pool_id, extra=job_fields(job, finished.worker_id),
         )  # fmt: skip
         if job.job_queue_id is not None:
