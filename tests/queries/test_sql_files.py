@@ -195,3 +195,8 @@ def test_the_command_suggests_a_name() -> None:
         SystemExit, match=r"there is no statement fetch/get_jbos.*did you mean fetch/get_jobs or "
     ):
         main(["fetch/get_jbos"])
+
+
+def test_the_command_says_what_is_wrong_with_a_schema() -> None:
+    with pytest.raises(SystemExit, match="schema: the name is empty"):
+        main(["fetch/get_jobs", "--schema", ""])

@@ -6,6 +6,7 @@ import argparse
 import sys
 from difflib import get_close_matches
 
+from ...errors import ConfigError
 from ...values.schema_name import SchemaName
 from . import load, names
 
@@ -28,6 +29,8 @@ def main(arguments: list[str] | None = None) -> None:
         close = get_close_matches(given.name, names(), 3, 0.5)
         hint = f"; did you mean {' or '.join(close)}?" if close else ""
         sys.exit(f"{error}{hint}")
+    except ConfigError as error:
+        sys.exit(str(error))
     sys.stdout.write(text)
 
 
