@@ -11,7 +11,7 @@ import pytest
 
 from graphile_worker.hooks.events import JobOutcomeDiscarded, JobSucceeded, PoolEvicted
 from support.held_load import LOAD, Holding
-from support.working import IS_LOCKED_OUT, SCHEMA, Gate, Jobs, Workers, until
+from support.working import IS_LOCKED_OUT, SCHEMA, Gate, Jobs, Workers, until, until_listening
 
 HOLDERS = (
     "from pg_stat_activity where datname = current_database() and application_name = 'graphile_worker' "
@@ -179,6 +179,7 @@ async def test_nothing_is_held_while_the_server_refuses_connections(
     name = await connection.fetchval("select current_database()")
     await jobs.add("count")
     await jobs.until_gone()  # the sessions for fetches and writes are open
+    await until_listening(holding.recorder, jobs.connection)  # later jobs are announced; polls are far apart
     admin = await asyncpg.connect(server_url)
     await admin.execute(f'alter database "{name}" allow_connections false')
     try:
