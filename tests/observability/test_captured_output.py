@@ -120,6 +120,39 @@ def test_an_unfinished_line_comes_before_the_line_that_says_how_the_job_ended(ca
 
 
 @capturing
+def test_the_next_job_of_the_slot_does_not_take_an_unfinished_line_past_the_end_of_its_job(
+    capture: Capture,
+) -> None:
+    logger, jobs = logging.getLogger("graphile_worker.worker"), range(300)
+    turns = threading.Barrier(2)
+
+    def print_in_the_next_job() -> None:
+        for _ in jobs:
+            turns.wait(timeout=60)
+            in_job(-1, "slot-a", "next\n")
+            turns.wait(timeout=60)
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        thread = threading.Thread(target=print_in_the_next_job)
+        thread.start()
+        for job_id in jobs:
+            in_job(job_id, "slot-a", f"unfinished {job_id}")
+            turns.wait(timeout=60)
+            logger.info(
+                "ended %d", job_id, extra={"event": "job:success", "worker_id": "slot-a", "job_id": job_id}
+            )
+            turns.wait(timeout=60)
+        thread.join(timeout=60)
+    finally:
+        sys.setswitchinterval(interval)
+    texts = capture.texts
+    late = [job for job in jobs if texts.index(f"unfinished {job}") > texts.index(f"ended {job}")]
+    assert late == []
+
+
+@capturing
 def test_threads_that_print_at_the_same_time_do_not_mix_their_lines(capture: Capture) -> None:
     barrier = threading.Barrier(4)
 

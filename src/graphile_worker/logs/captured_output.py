@@ -12,6 +12,8 @@ import logging
 import os
 import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, TextIO, cast
 
 from ..errors.text import summarize
@@ -35,7 +37,6 @@ class LogStream(io.TextIOBase):
         self._logger = logging.getLogger(name)
         self._level = level
         self._handler = handler
-        self._lock = threading.RLock()
         self.partial: dict[object, tuple[str, Any]] = {}
         """Lines without a newline yet, each with the helpers of its job, by slot or thread."""
         self._bytes = _ByteStream(self)
@@ -75,8 +76,7 @@ class LogStream(io.TextIOBase):
             raise TypeError(f"write() argument must be str, not {type(text).__name__}")
         helpers = current_helpers.get(None)
         key = threading.get_ident() if helpers is None else helpers.worker_id
-        # No line is logged under the lock: the handler has one too, and may call `finish` while it holds it.
-        with self._lock:
+        with self._in_order():
             before, owner = self.partial.pop(key, ("", helpers))
             left = before if owner is not helpers else ""  # by an earlier job of the slot
             *lines, rest = (text if left else before + text).split("\n")
@@ -84,22 +84,29 @@ class LogStream(io.TextIOBase):
                 lines.append(rest)
             elif rest:
                 self.partial[key] = rest, helpers
-        self._log(left, owner)
-        for line in lines:
-            self._log(line, helpers)
+            self._log(left, owner)
+            for line in lines:
+                self._log(line, helpers)
         return len(text)
 
     def finish(self, key: object | None = None) -> None:
         """Log the line of this slot, or all lines, though they have no newline."""
-        with self._lock:
+        with self._in_order():
             keys = list(self.partial) if key is None else [key]
-            found = [self.partial.pop(each) for each in keys if each in self.partial]
-        for line, helpers in found:
-            self._log(line, helpers)
+            for line, helpers in [self.partial.pop(each) for each in keys if each in self.partial]:
+                self._log(line, helpers)
+
+    @contextmanager
+    def _in_order(self) -> Iterator[None]:
+        """Hold the handler's own lock, so that the end of a job is not logged between a line and its record."""
+        self._handler.acquire()
+        try:
+            yield
+        finally:
+            self._handler.release()
 
     def after_fork(self) -> None:
-        """In a child process: forget the lines of the parent, and a lock that a thread there may hold."""
-        self._lock = threading.RLock()
+        """In a child process: forget the lines of the parent. `logging` itself renews the handler's lock."""
         self.partial.clear()
 
     def _log(self, line: str, helpers: Any) -> None:
