@@ -98,7 +98,7 @@ class LogStream(io.TextIOBase):
 
     @contextmanager
     def _in_order(self) -> Iterator[None]:
-        """Hold the handler's own lock, so that the end of a job is not logged between a line and its record."""
+        """Hold the handler's lock, so that no end of a job is logged between a line and its record."""
         self._handler.acquire()
         try:
             yield
