@@ -119,9 +119,10 @@ async def test_cancel_asks_the_worker(http: httpx.AsyncClient, utils: WorkerUtil
 
 
 async def test_two_people_delete_the_same_job(
-    http: httpx.AsyncClient, utils: WorkerUtils, database_url: str
+    http: httpx.AsyncClient, utils: WorkerUtils, database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Both requests are under way at once; exactly one deletes it, and the other is told that it is gone."""
+    monkeypatch.setattr("graphile_worker.admin.database.LOCK_WITHIN", 60_000)  # neither may give up
     job = await utils.add_job("a")
     holder = await asyncpg.connect(database_url)
     try:
