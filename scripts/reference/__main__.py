@@ -18,7 +18,7 @@ import asyncpg
 from graphile_worker import run_migrations
 from graphile_worker.database.embedded import EmbeddedPostgres
 
-from . import api_page, errors_page, events_page, metrics_page, options_page, sql_page
+from . import api_page, errors_page, events_page, job_options_page, metrics_page, options_page, sql_page
 
 FOLDER = Path(__file__).parents[2] / "docs" / "reference"
 
@@ -33,6 +33,7 @@ async def pages(url: str) -> dict[str, str]:
         await connection.close()
     return {
         "options.md": options_page.page(),
+        "job-options.md": job_options_page.page(),
         "events.md": events_page.page(),
         "errors.md": errors_page.page(),
         "metrics.md": metrics_page.page(),

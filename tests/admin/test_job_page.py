@@ -177,7 +177,7 @@ async def test_a_job_is_added_by_the_api_and_by_the_form(http: httpx.AsyncClient
         JOBS,
         json={
             "task": "send_email", "payload": {"to": "ada"}, "queue": "mails", "priority": -3,
-            "max_attempts": 4, "job_key": "k", "flags": ["slow"], "run_at": "2040-01-01T00:00:00Z",
+            "max_attempts": 4, "key": "k", "flags": ["slow"], "run_at": "2040-01-01T00:00:00Z",
         },
     )  # fmt: skip
     assert answer.status_code == 201, answer.text

@@ -102,7 +102,7 @@ def test_without_a_task_directory_there_is_nothing_to_say(gw: Call) -> None:
 
 
 def test_a_job_gets_a_time_limit(gw: Call) -> None:
-    job = gw("add", "elsewhere", "--time-limit", "5m", "--flag", "slow", "--json").check().json
+    job = gw("add", "elsewhere", "--timeout", "5m", "--flag", "slow", "--json").check().json
     assert job["flags"] == ["py:timeout=300", "slow"]
     gw("add", "--from", "-", input=json.dumps({"task": "elsewhere", "timeout": 1.5, "key": "k"})).check()
     (job,) = (job for job in gw("list", "--json").check().json if job["key"] == "k")

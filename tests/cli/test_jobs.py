@@ -13,7 +13,7 @@ from typing import Any
 import asyncpg
 import pytest
 
-from graphile_worker.cli.support.parameters import parse_when
+from graphile_worker.values.text import parse_when
 from support.cases import looped
 from support.command_line import COMMAND, Call, clean_environment
 

@@ -67,7 +67,7 @@ async def test_the_result_is_printed(call: Call, database_url: str, workers: Wor
     assert "Added job 1: add_up" in result.err
     as_json = (await run(call, database_url, "add", "add_up", "[2]", "--wait", "--json")).check().json
     assert (as_json["id"], as_json["state"], as_json["result"], as_json["error"]) == (2, "completed", 2, None)
-    text = await run(call, database_url, "add", "greet", "--wait", "--timeout", "5m")
+    text = await run(call, database_url, "add", "greet", "--wait", "--wait-timeout", "5m")
     assert (text.status, text.out) == (0, "hello\N{REPLACEMENT CHARACTER}you\n")
     none = await run(call, database_url, "add", "nothing", "--wait")
     assert (none.status, none.out) == (0, "")
@@ -83,11 +83,11 @@ async def test_a_failure_ends_with_status_1(call: Call, database_url: str, worke
 
 
 def test_a_timeout_says_how_to_go_on(gw: Call) -> None:
-    result = gw("add", "work", "--wait", "--timeout", "1s")
+    result = gw("add", "work", "--wait", "--wait-timeout", "1s")
     assert (result.status, result.out) == (1, "")
     assert "Job 1 has not ended within 1 s: it still waits for a worker." in result.err
     assert "graphile-worker show 1 --follow" in result.err
-    as_json = gw("add", "work", "--wait", "--timeout", "1", "--json", "--run-at", "1d")
+    as_json = gw("add", "work", "--wait", "--wait-timeout", "1", "--json", "--run-at", "1d")
     assert (as_json.status, as_json.json["state"]) == (1, "scheduled")
 
 
@@ -109,9 +109,12 @@ async def test_a_job_that_another_runtime_completed(
 @looped(
     ("arguments", "complaint"),
     [
-        (["add", "work", "--timeout", "5s"], "--timeout is for --wait."),
+        (["add", "work", "--wait-timeout", "5s"], "--wait-timeout is for --wait."),
         (["add", "--from", "-", "--wait"], "--from cannot be combined with a task or its options."),
-        (["add", "work", "--wait", "--timeout", "soon"], "'soon' is not a period such as 30s, 5m or 1h30m"),
+        (
+            ["add", "work", "--wait", "--wait-timeout", "soon"],
+            "'soon' is not a period such as 30s, 5m or 1h30m",
+        ),
         (["show", "1", "2", "--follow"], "--follow takes one ID."),
     ],
 )

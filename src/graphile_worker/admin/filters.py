@@ -15,15 +15,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from ..database.statements.job_filter import JOB_STATES, JobFilter
+from ..database.statements.job_filter import JOB_STATES, NAMES_IN_TEXT, JobFilter
 from ..errors import InvalidArgumentError
 from ..values.text import parse_time_phrase
 from .answers import Problem
 from .redact import HIDDEN, Redactor
 
 NAMES = (
-    "state", "task", "queue", "key", "flag", "worker", "priority", "attempts", "created", "run", "failed",
-    "error", "id", "text",
+    "state", "key", *NAMES_IN_TEXT, "priority", "attempts", "created", "run", "failed", "error", "id", "text",
 )  # fmt: skip
 """Conditions by name; besides them there is `payload.PATH`."""
 PAYLOAD = "payload."
@@ -37,7 +36,6 @@ _PART = re.compile(r'([A-Za-z_][^\s:"]*):("(?:[^"\\]|\\.)*"|\S*)|("(?:[^"\\]|\\.
 _PLAIN = re.compile(r'[^\s"]+')
 _NUMBERS = re.compile(r"(>=|<=|>|<)?(-?\d{1,19})|(-?\d{1,19})(?:\.\.|-)(-?\d{1,19})")
 _TIMES = re.compile(r"(>=|<=|>|<)?(.+?)(?:\.\.(.+))?")
-_TEXT_FIELDS = {"task": "task_identifier", "queue": "queue_name", "flag": "flag", "worker": "locked_by"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +199,7 @@ def _values(name: str, text: str, now: datetime) -> dict[str, Any]:
         return _given({f"{name}_since": since, f"{name}_until": until})
     if name in ("error", "text"):
         return {name: text}
-    return {_TEXT_FIELDS[name]: text} if name in _TEXT_FIELDS else {}
+    return {NAMES_IN_TEXT[name]: text} if name in NAMES_IN_TEXT else {}
 
 
 def _state(text: str) -> str:

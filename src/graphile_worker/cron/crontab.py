@@ -24,8 +24,9 @@ from zoneinfo import ZoneInfo
 import msgspec
 
 from ..errors import CrontabError, CrontabProblem, InvalidArgumentError
+from ..values.job_options import JobOption, from_text, options_on
 from ..values.payload import encode
-from ..values.spec import MAX_IDENTIFIER_LENGTH, JobSpec, check_job_key_mode, check_name
+from ..values.spec import MAX_IDENTIFIER_LENGTH, JobSpec, check_job_key_mode, check_name, check_unique
 from ..values.text import closest, parse_time_phrase
 from .fields import KINDS, CronFields, FieldError, expand_macro, parse_field, parse_pattern
 from .item import CronItemOptions, ParsedCronItem, ParsedCronOptions
@@ -224,24 +225,21 @@ def checked_options(options: CronItemOptions | Mapping[str, Any]) -> ParsedCronO
         options = _from_mapping(options)
     if not isinstance(options, CronItemOptions):
         raise OptionFault("options", f"expected CronItemOptions or a mapping, got {options!r}")
-    mode = options.job_key_mode
+    jobs = {option.name: getattr(options, option.name) for option in options_on("cron")}
+    jobs |= {name: _as_period(name, jobs[name]) for name in ("timeout", "expires")}
+    mode = jobs.pop("job_key_mode")
     with _option_faults():
-        JobSpec(
-            "any",
-            queue_name=options.queue_name,
-            max_attempts=options.max_attempts,
-            job_key=None if options.job_key == "" else options.job_key,
-            priority=options.priority,
-        )
+        JobSpec("any", **jobs | {"job_key": jobs["job_key"] or None, "unique": None})
         if mode is not None:
             check_job_key_mode(mode, JOB_KEY_MODES)
+        if (unique := jobs["unique"]) is not None:
+            check_unique(unique)
+            if jobs["job_key"] or mode:
+                raise OptionFault("unique", "cannot be combined with a job key: it sets one")
     return ParsedCronOptions(
-        backfill_period=_period(options.backfill_period),
-        max_attempts=options.max_attempts,
-        queue_name=options.queue_name,
-        job_key=options.job_key,
+        **jobs,
+        backfill_period=_period("backfill_period", options.backfill_period),
         job_key_mode=mode or ("replace" if options.job_key else None),
-        priority=options.priority,
         tz=_zone(options.tz),
     )
 
@@ -293,18 +291,22 @@ def _from_mapping(values: Mapping[str, Any]) -> CronItemOptions:
     return CronItemOptions(**values)
 
 
-def _period(value: object) -> float:
+def _period(option: str, value: object) -> float:
     if isinstance(value, str):
         try:
             return parse_time_phrase(value)
         except ValueError as error:
-            raise OptionFault("backfill_period", str(error)) from None
+            raise OptionFault(option, str(error)) from None
     seconds = value.total_seconds() if isinstance(value, timedelta) else value
     if isinstance(seconds, bool) or not isinstance(seconds, int | float):
-        raise OptionFault("backfill_period", f"expected seconds or a timedelta, got {value!r}")
+        raise OptionFault(option, f"expected seconds or a timedelta, got {value!r}")
     if not 0 <= seconds < math.inf:
-        raise OptionFault("backfill_period", f"expected 0 or more seconds, got {value!r}")
+        raise OptionFault(option, f"expected 0 or more seconds, got {value!r}")
     return float(seconds)
+
+
+def _as_period(option: str, value: object) -> timedelta | None:
+    return None if value is None else timedelta(seconds=_period(option, value))
 
 
 def _zone(value: object) -> ZoneInfo | None:
@@ -333,6 +335,16 @@ class _Key:
     pattern: re.Pattern[str]
     allowed: str
     is_number: bool = False
+    option: JobOption | None = None
+    """Reads the value, if Node does not have the option."""
+
+    def read(self, value: str) -> Any:
+        """The value of the option. Raises ValueError."""
+        if self.option is not None:
+            return from_text(self.option, value)
+        if not self.pattern.fullmatch(value):
+            raise ValueError(f"allowed: {self.allowed}")
+        return int(value) if self.is_number else value
 
 
 _KEYS = {
@@ -345,7 +357,13 @@ _KEYS = {
     "priority": _Key("priority", _WHOLE, "a whole number such as 3 or -3", True),
     "tz": _Key("tz", re.compile(r".+"), "a time zone such as Europe/Berlin"),
 }
-_OTHER_SPELLINGS = {"job_key": "jobKey", "job_key_mode": "jobKeyMode"}
+"""What Node has, which takes nothing else, and the time zone."""
+_KEYS |= {
+    option.crontab: _Key(option.name, _ANYTHING, "", option=option)
+    for option in options_on("crontab")
+    if option.crontab not in _KEYS
+}
+_OTHER_SPELLINGS = {"job_key": "jobKey", "job_key_mode": "jobKeyMode", "keep_payload": "keepPayload"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -371,10 +389,10 @@ def parse_option_text(text: str) -> OptionText:
             faults.append((offset, f"the option {written!r} is given twice"))
         else:
             places[key.field] = offset
-            if key.pattern.fullmatch(value):
-                values[key.field] = int(value) if key.is_number else value
-            else:
-                faults.append((offset, f"the option {written!r} has value {value!r}; allowed: {key.allowed}"))
+            try:
+                values[key.field] = key.read(value)
+            except ValueError as error:
+                faults.append((offset, f"the option {written!r} has value {value!r}; {error}"))
     identifier = values.pop("identifier", None)
     options = ParsedCronOptions()
     try:

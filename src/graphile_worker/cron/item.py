@@ -5,13 +5,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import time, timedelta
 from typing import Any, Literal, Protocol, Self, TypedDict, Unpack, runtime_checkable
 from zoneinfo import ZoneInfo
 
 from ..errors import CrontabError
+from ..values.spec import Unique
 from .fields import FieldError, parse_pattern
 from .matcher import Matcher, TimestampDigest
 
@@ -42,6 +43,20 @@ class CronItemOptions:
     """What happens to the `run_at` of such a job; the default is "replace"."""
     priority: int | None = None
     """Lower numbers run first."""
+    unique: Unique | None = None
+    """Add nothing while there is a job with the same payload, or the same members of it."""
+    tags: Collection[str] | None = None
+    """Labels to search for, to count and to show."""
+    flags: Collection[str] | None = None
+    """A worker skips jobs with a flag that it forbids."""
+    timeout: float | timedelta | None = None
+    """How long one attempt may run; the default is the task's."""
+    expires: timedelta | None = None
+    """Delete a job instead of running it if it was due longer ago than this."""
+    keep: bool | timedelta | None = None
+    """Keep finished jobs and their results, for the worker's retention or this long."""
+    keep_payload: bool | None = None
+    """Keep the payloads with them."""
     tz: str | ZoneInfo | None = None
     """The time zone of the pattern; None is UTC."""
 
@@ -57,6 +72,13 @@ class CronItemKeywords(TypedDict, total=False):
     job_key: str | None
     job_key_mode: CronJobKeyMode | None
     priority: int | None
+    unique: Unique | None
+    tags: Collection[str] | None
+    flags: Collection[str] | None
+    timeout: float | timedelta | None
+    expires: timedelta | None
+    keep: bool | timedelta | None
+    keep_payload: bool | None
     tz: str | ZoneInfo | None
 
 
@@ -147,15 +169,10 @@ class CronItem:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ParsedCronOptions:
+class ParsedCronOptions(CronItemOptions):
     """Validated CronItemOptions, with the period in seconds and the default mode of a key."""
 
     backfill_period: float = 0.0
-    max_attempts: int | None = None
-    queue_name: str | None = None
-    job_key: str | None = None
-    job_key_mode: CronJobKeyMode | None = None
-    priority: int | None = None
     tz: ZoneInfo | None = None
 
 

@@ -11,32 +11,31 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextvars import Context, copy_context
 from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
 
-from ..database.statements.schedules import CronMinute, ScheduleDefinition
+from ..database.statements.schedules import STORED_OPTIONS, CronMinute, ScheduleDefinition
 from ..errors import CrontabProblem, InvalidArgumentError, InvalidPayloadError
 from ..hooks import AddWatcher
 from ..hooks.watchers import WatchedAdd
 from ..tasks.task import AnyTask
+from ..values.job_options import options_on
 from ..values.payload import encode
-from ..values.spec import CronJob, Unique
+from ..values.spec import CronJob, JobSpec, Unique
 from .item import ParsedCronItem, ParsedCronOptions
 from .matcher import FunctionMatcher
 
-JOB_OPTIONS = ("max_attempts", "queue_name", "job_key", "job_key_mode", "priority")
-"""Options of a recurring job that are those of the jobs it adds."""
 NO_OPTIONS: Mapping[str, Any] = {}
 CRON_MEMBER = "payloads of recurring jobs have the member _cron, an object, which the type must allow"
 
 
 def own_options(options: ParsedCronOptions) -> dict[str, Any]:
     """The job options that the item itself sets; an empty job key means no key."""
-    values = ((name, getattr(options, name)) for name in JOB_OPTIONS)
+    values = ((option.name, getattr(options, option.name)) for option in options_on("cron"))
     return {name: value for name, value in values if value is not None}
 
 
@@ -58,6 +57,13 @@ def job_options(options: ParsedCronOptions, of_task: Mapping[str, Any]) -> dict[
         del merged["job_key"]
         merged.pop("job_key_mode", None)
     return merged
+
+
+def flags_of(options: Mapping[str, Any]) -> Collection[str]:
+    """The flags of a job with these options, those included that say what no column has."""
+    values = {name: value for name, value in options.items() if name not in STORED_OPTIONS}
+    values.pop("unique", None)
+    return JobSpec("any", flags=options.get("flags"), **values).flags or ()
 
 
 def payload_at(payload: Mapping[str, Any] | None, minute: datetime, *, backfilled: bool) -> dict[str, Any]:
@@ -125,9 +131,6 @@ class WatchedMinutes:
             context.run(watched.ended, None, error)
 
 
-REGISTERED_OPTIONS = ("queue_name", "max_attempts", "job_key", "job_key_mode", "priority")
-
-
 def schedule_definitions(
     items: Sequence[ParsedCronItem], tasks: Mapping[str, AnyTask]
 ) -> list[ScheduleDefinition]:
@@ -155,9 +158,9 @@ def _options(item: ParsedCronItem, task: AnyTask | None) -> dict[str, Any]:
         of_task = NO_OPTIONS
     merged = job_options(item.options, of_task)
     options: dict[str, Any] = {
-        name: merged[name] for name in REGISTERED_OPTIONS if merged.get(name) is not None
+        name: merged[name] for name in STORED_OPTIONS if name != "flags" and merged.get(name) is not None
     }
-    if isinstance(flags := merged.get("flags"), Iterable):
+    if flags := flags_of(merged):
         options["flags"] = sorted(flags)
     if isinstance(unique := merged.get("unique"), Unique):
         options["unique"] = msgspec.to_builtins(unique)

@@ -15,7 +15,7 @@ PREFIX = "graphile_worker"
 MAX_TASKS = 200
 """Tasks with a label of their own."""
 OTHER = "other"
-"""The value of the label `task` beyond `MAX_TASKS`."""
+"""The value of the label `task` or `tag` beyond `MAX_TASKS`."""
 READY_CAP = 10_001
 """`ready_jobs` says no more than this."""
 OUTCOMES = ("success", "error", "failed", "interrupted", "snoozed", "expired", "cancelled")
@@ -37,7 +37,7 @@ class Metric(msgspec.Struct, frozen=True):
     kind: Kind
     help: str
     labels: tuple[str, ...] = ()
-    """At most one beside `task`, which comes first."""
+    """At most one beside `task` or `tag`, which comes first."""
     unit: str = ""
     """`seconds`, `bytes` or `bool`; empty if it is a number of things."""
     parts: tuple[Part, ...] = ("worker",)
@@ -92,6 +92,9 @@ INFO = Metric(
     ("version", "schema"),
     parts=("worker", "exporter", "dashboard"),
     merge="max",
+)
+TAGGED = Metric(
+    "tagged_jobs_total", "counter", "Attempts that ended, of jobs with this tag.", ("tag", "outcome")
 )
 FETCHED = Metric("jobs_fetched_total", "counter", "Jobs locked by fetches.")
 RETURNED = Metric("jobs_returned_total", "counter", "Prefetched jobs returned to the queue, not run.")
@@ -267,6 +270,8 @@ DASHBOARD: Sequence[PanelRow] = (
         ),
         (
             _chart("Running jobs, by task", "Live.", Query(RUNNING, ("task",))),
+            _chart("Attempts per second, by tag", "The fifteen busiest tags.",
+                   Query(TAGGED, ("tag",), top=15)),
             _chart("Jobs added per second", "By processes with the plugin.",
                    Query(ADDED, ("task", "result")), Query(CRON_JOBS, ("task",), "{{task}} recurring")),
         ),

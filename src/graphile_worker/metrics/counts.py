@@ -39,7 +39,7 @@ from ..hooks.events import (
     WorkerRecovered,
 )
 from ..values import __version__
-from ..values.job import Job, wait_of, waits_of
+from ..values.job import TAG_FLAG, Job, wait_of, waits_of
 from ..values.outcome import Completed, Finished
 from ..values.spec import CronJob, JobSpec
 from .catalogue import (
@@ -59,6 +59,7 @@ from .catalogue import (
     RETURNED,
     RUNNING,
     SLOTS,
+    TAGGED,
     WAIT,
     WORKER_METRICS,
     Metric,
@@ -75,19 +76,22 @@ logger = logging.getLogger("graphile_worker.metrics")
 
 
 class ByTask(dict[str, T], Generic[T]):
-    """Something for each task, and one for all tasks beyond the bound. Use `found[name]`."""
+    """Something for each task or tag, and one for all beyond the bound. Use `found[name]`."""
 
-    def __init__(self, make: Callable[[], T], max_tasks: int) -> None:
+    def __init__(self, make: Callable[[], T], max_tasks: int, label: str = "task") -> None:
         super().__init__()
         self._make = make
         self._max_tasks = max_tasks
+        self._label = label
 
     def __missing__(self, name: str) -> T:
         if len(self) >= self._max_tasks:
             if OTHER not in self:
                 logger.warning(
-                    "there are more than %d tasks; the metrics of further ones have the label task=%r",
+                    "there are more than %d %ss; the metrics of further ones have the label %s=%r",
                     self._max_tasks,
+                    self._label,
+                    self._label,
                     OTHER,
                 )
                 self[OTHER] = self._make()
@@ -145,11 +149,13 @@ class WorkerCounts:
     ) -> None:
         self.tasks = ByTask(lambda: TaskCounts(duration_buckets, wait_buckets), max_tasks)
         self.totals = {
-            metric.name: ByTask(lambda: defaultdict[str, float](float), max_tasks) for metric in TOTALS
+            metric.name: ByTask(lambda: defaultdict[str, float](float), max_tasks, *metric.labels[:1])
+            for metric in TOTALS
         }
-        """By metric, task and the other label; "" if there is none."""
+        """By metric, task or tag, and the other label; "" if there is none."""
+        self._tagged = self.totals[TAGGED.name]
         for metric in TOTALS:
-            if "task" not in metric.labels:
+            if metric.labels[:1] not in (("task",), ("tag",)):
                 self.totals[metric.name][""].update(
                     dict.fromkeys(metric.from_zero if metric.labels else ("",), 0.0)
                 )
@@ -202,6 +208,9 @@ class WorkerCounts:
         finished = event.finished
         if event.failed:
             finished = [each for each in finished if isinstance(each.outcome, Completed)]
+        for each in finished:
+            if each.job.raw_flags is not None:
+                self._count_tags(each.job, "success")
         if len(finished) < FEW:
             for each in finished:
                 self._succeeded(each.job, each.duration)
@@ -222,10 +231,16 @@ class WorkerCounts:
     def _ended(self, job: Job, outcome: str, duration: float | None = None) -> None:
         counts = self.tasks[job.task_identifier]
         counts.outcomes[outcome] += 1
+        self._count_tags(job, outcome)
         if duration is not None:
             counts.durations.add(duration)
             if job.attempts == 1:
                 counts.waits.add(wait_of(job))
+
+    def _count_tags(self, job: Job, outcome: str) -> None:
+        if job.raw_flags is not None and TAG_FLAG in job.raw_flags:
+            for tag in job.tags:
+                self._tagged[tag][outcome] += 1
 
     def _errored(self, event: JobErrored) -> None:
         if event.will_retry:  # else `JobFailed` follows

@@ -37,7 +37,7 @@ def task(function_or_identifier: Any = None, /, **options: Any) -> Any:
     """Make a function a task: `@task`, `@task("users/email/verify")`, `@task(queue_name="mail")`.
 
     The default identifier is the function's name. The options of a job (queue_name, max_attempts, priority,
-    job_key, job_key_mode, unique, flags) hold for the jobs of the task, unless an add sets its own. The
+    job_key, job_key_mode, unique, flags, tags) apply to its jobs, unless an add sets its own. The
     `queue_name` may be a function, which gets the payload. The others are rules of the task: how its jobs are
     retried (retry, retry_on, dont_retry, give_up_after), when they expire (expires), how long an attempt may
     run (timeout, on_timeout), where and how many of them run (executor, lane, limit,

@@ -101,6 +101,7 @@ class TaskOptions(TypedDict, total=False):
     unique: Unique | None
     """Add nothing while there is a job with the same arguments."""
     flags: Collection[str] | None
+    tags: Collection[str] | None
     keep: bool | timedelta | None
     keep_payload: bool | None
     retry: Retry | None

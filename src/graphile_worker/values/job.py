@@ -22,6 +22,15 @@ current_helpers: ContextVar[Any] = ContextVar("graphile_worker_current_helpers")
 """The JobHelpers of the job that runs in this context; here, because lower layers need the job for logs."""
 
 
+TAG_FLAG = "py:tag="
+"""How the flags begin that say which tags a job has."""
+
+
+def tags_in(flags: Iterable[str]) -> list[str]:
+    """The tags that the flags of a job say."""
+    return sorted(flag.removeprefix(TAG_FLAG) for flag in flags if flag.startswith(TAG_FLAG))
+
+
 class Job(msgspec.Struct, frozen=True, gc=False):
     """A job as it was when its row was read.
 
@@ -65,6 +74,11 @@ class Job(msgspec.Struct, frozen=True, gc=False):
     def flags(self) -> dict[str, bool] | None:
         """The flags as the database stores them: each flag a key whose value is true."""
         return None if self.raw_flags is None else msgspec.json.decode(self.raw_flags)
+
+    @property
+    def tags(self) -> list[str]:
+        """The tags, sorted."""
+        return tags_in(self.flags or ())
 
     @property
     def run_at(self) -> datetime:

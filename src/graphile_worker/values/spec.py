@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, TypedDict, TypeV
 import msgspec
 
 from ..errors import InvalidArgumentError
+from .job import TAG_FLAG
 from .payload import NAME as TRACE
 from .payload import encode, without_trace
 
@@ -29,6 +30,7 @@ JOB_KEY_MODES: tuple[str, ...] = get_args(JobKeyMode)
 MAX_IDENTIFIER_LENGTH = 128
 MAX_QUEUE_NAME_LENGTH = 128
 MAX_JOB_KEY_LENGTH = 512
+MAX_TAG_LENGTH = 100
 MAX_WIDTH = 1000
 SMALLINT_MIN, SMALLINT_MAX = -32768, 32767
 DEFAULT_PRIORITY = 0  # as the shared tables have it
@@ -70,6 +72,7 @@ class PlainJobOptions(TypedDict, total=False):
     keep_payload: bool | None
     timeout: float | timedelta | None
     unique: Unique | None
+    tags: Collection[str] | None
 
 
 class JobOptions(PlainJobOptions, total=False):
@@ -116,6 +119,8 @@ class JobSpec(_TaskAndPayload, frozen=True, kw_only=True):
     """How long one attempt may run: seconds or a timedelta; default: what the task says."""
     unique: Unique | None = None
     """Add nothing while there is a job with the same arguments; sets the job key."""
+    tags: Collection[str] | None = None
+    """Labels to search for, to count and to show."""
 
     if TYPE_CHECKING:
 
@@ -165,6 +170,8 @@ class JobSpec(_TaskAndPayload, frozen=True, kw_only=True):
             _add_keep_flags(self, self.keep)
         if self.timeout is not None:
             _add_timeout_flag(self, self.timeout)
+        if self.tags is not None:
+            _add_tag_flags(self, self.tags)
 
     def replace(self, **changes: Any) -> Self:
         """A validated copy with some values changed."""
@@ -316,12 +323,16 @@ def check_run_at(value: object) -> None:
 
 def check_flags(value: object) -> None:
     """Reject anything but a collection of names."""
+    _check_names("flags", "flag", value)
+
+
+def _check_names(argument: str, noun: str, value: object) -> None:
     if isinstance(value, str) or not isinstance(value, Collection) or isinstance(value, Mapping):
-        raise InvalidArgumentError("flags", f"expected a list of names, got {value!r}")
-    for flag in value:
-        if not isinstance(flag, str):
-            raise InvalidArgumentError("flags", f"every flag must be text, got {flag!r}")
-        check_text("flags", flag)
+        raise InvalidArgumentError(argument, f"expected a list of names, got {value!r}")
+    for name in value:
+        if not isinstance(name, str):
+            raise InvalidArgumentError(argument, f"every {noun} must be text, got {name!r}")
+        check_text(argument, name)
 
 
 def _add_expiry_flag(spec: JobSpec, expires: datetime | timedelta) -> None:
@@ -345,6 +356,16 @@ def _add_timeout_flag(spec: JobSpec, timeout: float | timedelta) -> None:
 
     others = (flag for flag in spec.flags or () if not flag.startswith(TIMEOUT_FLAG))
     msgspec.structs.force_setattr(spec, "flags", (*others, timeout_flag(timeout)))
+
+
+def _add_tag_flags(spec: JobSpec, tags: Collection[str]) -> None:
+    """Say with flags which tags the job has."""
+    _check_names("tags", "tag", tags)
+    for tag in tags:
+        check_name("tags", tag, MAX_TAG_LENGTH)
+    others = [flag for flag in spec.flags or () if not flag.startswith(TAG_FLAG)]
+    flags = dict.fromkeys((*others, *(TAG_FLAG + tag for tag in tags)))
+    msgspec.structs.force_setattr(spec, "flags", tuple(flags) or None)
 
 
 def _set_unique_key(spec: JobSpec, unique: Unique) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 import signal
 from collections.abc import Iterable
-from datetime import timedelta
+from contextlib import suppress
+from datetime import datetime, timedelta
 
 MINUTE, HOUR, DAY = 60, 3600, 86_400
 _UNITS = {"s": 1, "m": MINUTE, "h": HOUR, "d": DAY, "w": 7 * DAY}
@@ -66,6 +67,33 @@ def parse_time_phrase(text: str) -> float:
     if seconds > LONGEST:
         raise ValueError(f"found {text!r}; expected at most a hundred years")
     return float(seconds)
+
+
+def parse_when(text: str) -> datetime | timedelta:
+    """Read a time or a period from now. Raises ValueError with a description of both."""
+    text = text.strip()
+    if text.lower() == "now":
+        return timedelta()
+    with suppress(ValueError):
+        return timedelta(seconds=parse_time_phrase(text.removeprefix("+").lower()))
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        raise ValueError(
+            f"{text!r} is neither a time such as 2030-01-31T12:00:00Z "
+            "nor a period from now such as 5m, 2h or 1d12h, up to 100 years"
+        ) from None
+    if time.tzinfo is None:
+        raise ValueError(f"{text!r} has no time zone; add Z for UTC or an offset such as +02:00")
+    return time
+
+
+def parse_period(text: str) -> timedelta:
+    """Read a length of time such as `1h30m`; a number without a unit is in seconds. Raises ValueError."""
+    phrase = text.strip().lower()
+    with suppress(ValueError):
+        return timedelta(seconds=parse_time_phrase(f"{phrase}s" if phrase.isdecimal() else phrase))
+    raise ValueError(f"{text!r} is not a period such as 30s, 5m or 1h30m")
 
 
 def closest(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> str | None:

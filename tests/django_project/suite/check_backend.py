@@ -1,6 +1,7 @@
 """What Django's Tasks framework asks of a backend; run by `manage.py test --pattern "check_*.py"`."""
 
 import asyncio
+import dataclasses
 import sys
 import threading
 from datetime import timedelta
@@ -19,10 +20,12 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 import shop
-from graphile_worker import run
+from graphile_worker import JobSpec, Unique, run
 from graphile_worker.contrib.django import aadd_job, add_job, utils, worker
 from graphile_worker.contrib.django.conf import connection_string, worker_settings
 from graphile_worker.contrib.django.tasks import (
+    OWN_FIELDS,
+    GraphileTask,
     InvalidTask,
     TaskResultDoesNotExist,
     TaskResultStatus,
@@ -203,6 +206,24 @@ class Enqueue(BackendCase):
         self.assertEqual(utils().get_job(int(first.id)).max_attempts, 2)
         other = tasks.unique.using(job_key="another", max_attempts=7).enqueue()
         self.assertEqual(utils().get_job(int(other.id)).max_attempts, 7)
+
+    def test_options_of_a_job(self):
+        examples = {
+            "max_attempts": 3, "job_key": "k", "job_key_mode": "preserve_run_at",
+            "unique": Unique(fields=("kwargs",)), "tags": ["gold"], "flags": ["slow"],
+            "timeout": timedelta(minutes=5), "expires": timedelta(hours=2),
+        }  # fmt: skip
+        self.assertEqual(set(examples), set(OWN_FIELDS))
+        self.assertLessEqual(set(OWN_FIELDS), {field.name for field in dataclasses.fields(GraphileTask)})
+        for name, value in examples.items():
+            needed = {"job_key": "another"} if name == "job_key_mode" else {}
+            result = tasks.add.using(**needed, **{name: value}).enqueue(1)
+            job = utils().get_job(int(result.id))
+            spec = JobSpec("t", {"args": [1], "kwargs": {}}, **needed, **{name: value})
+            own = {flag for flag in job.flags or () if not flag.startswith("py:keep")}
+            self.assertEqual(own, set(spec.flags or ()), name)
+            self.assertEqual(job.max_attempts, spec.max_attempts or 1)
+            self.assertEqual(job.key is None, spec.job_key is None)
 
     def test_signals_and_pickles(self):
         seen = []

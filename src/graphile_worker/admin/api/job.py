@@ -10,7 +10,7 @@ from .. import audit
 from ..answers import Download, Problem
 from ..audit import actor_of
 from ..call import Call
-from ..models.job import Attempt, JobEdit, JobView, NewJob, Revealed
+from ..models.job import Attempt, JobEdit, JobToAdd, JobView, NewJob, Revealed
 from ..routes import API, Route
 from ..service import add, job
 from .jobs import redactor_of
@@ -84,7 +84,8 @@ async def download(call: Call) -> Download:
 
 
 async def add_job(call: Call) -> JobView:
-    added = await add.add_job(call.database, actor_of(call), await call.json(NewJob))
+    new: JobToAdd = await call.json(NewJob)
+    added = await add.add_job(call.database, actor_of(call), new, add.options_in(new))
     return await job.get_view(call.database, redactor_of(call), added.id)
 
 

@@ -9,6 +9,7 @@ import msgspec
 
 from ...database.statements.job_filter import JobState
 from ...history.records import FinishedState
+from ...values.job_options import Kind, options_on
 
 JobViewState = JobState | FinishedState | Literal["gone"]
 
@@ -98,21 +99,40 @@ class Revealed(msgspec.Struct, frozen=True):
     payload: msgspec.Raw
 
 
-class NewJob(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A job to add; the options as in Python."""
+class JobToAdd(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The part of `NewJob` that is not an option."""
 
     task: str
     payload: msgspec.Raw = msgspec.field(default_factory=lambda: msgspec.Raw(b"{}"))
     """Any JSON value; `{}` by default."""
-    queue: str | None = None
-    run_at: datetime | None = None
-    max_attempts: int | None = None
-    job_key: str | None = None
-    job_key_mode: Literal["replace", "preserve_run_at", "unsafe_dedupe"] | None = None
-    priority: int | None = None
-    flags: list[str] | None = None
     check: bool = True
     """Refuse a payload that the task cannot take, if workers say what it expects."""
+
+
+JSON_TYPES: dict[Kind, Any] = {
+    "text": str,
+    "number": int,
+    "time": str,
+    "period": float | str,
+    "names": list[str],
+    "switch": bool,
+    "keep": bool | float | str,
+    "unique": bool | list[str],
+}
+
+NewJob: type[JobToAdd] = msgspec.defstruct(  # type: ignore[assignment]
+    "NewJob",
+    [
+        (option.short, (Literal[option.choices] if option.choices else JSON_TYPES[option.kind]) | None, None)
+        for option in options_on("dashboard")
+    ],
+    bases=(JobToAdd,),
+    namespace={"__doc__": "A job to add; the options have their short names, as in JSON lines."},
+    module=__name__,
+    frozen=True,
+    kw_only=True,
+    forbid_unknown_fields=True,
+)
 
 
 class JobEdit(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

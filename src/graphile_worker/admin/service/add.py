@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -13,11 +14,12 @@ from ...database.sql import load
 from ...database.statements.inspection import JobDetails
 from ...history.audit import Actor, complete_record, finalize_snapshot, record, snapshot_jobs
 from ...recovery.registry.workers import list_workers, running_tasks
+from ...values.job_options import from_json, options_on
 from ...values.spec import JobSpec
 from ..answers import Problem, not_found
 from ..database import Database
-from ..models.job import JobEdit, NewJob
-from .changing import lock_jobs, with_zone
+from ..models.job import JobEdit, JobToAdd
+from .changing import lock_jobs
 from .expected import problems_of, read_notes
 
 MAX_PAYLOAD = 256 * 1024
@@ -47,20 +49,10 @@ def _refuse_constant(name: str) -> Any:
     raise ValueError(f"{name} is not JSON")
 
 
-async def add_job(database: Database, actor: Actor, new: NewJob) -> JobDetails:
-    """Add the job and record it; returns it as it is in the table."""
+async def add_job(database: Database, actor: Actor, new: JobToAdd, options: Mapping[str, Any]) -> JobDetails:
+    """Add the job with these options of JobSpec and record it; returns it as it is in the table."""
     payload = checked_payload(bytes(new.payload))
-    spec = JobSpec(
-        new.task,
-        msgspec.Raw(payload.encode()),
-        queue_name=new.queue or None,
-        run_at=with_zone(new.run_at),
-        max_attempts=new.max_attempts,
-        job_key=new.job_key or None,
-        job_key_mode=new.job_key_mode,
-        priority=new.priority,
-        flags=new.flags or None,
-    )
+    spec = JobSpec(new.task, msgspec.Raw(payload.encode()), **options)
     async with database.write() as connection:
         if new.check:
             await _check_fits(connection, database, new.task, payload)
@@ -73,6 +65,18 @@ async def add_job(database: Database, actor: Actor, new: NewJob) -> JobDetails:
     if details is None:
         raise not_found(f"job {job.id}: it has completed already")
     return details
+
+
+def options_in(new: JobToAdd) -> dict[str, Any]:
+    """The options of JobSpec that the body of a request sets; an empty text is none."""
+    values: dict[str, Any] = {}
+    for option in options_on("dashboard"):
+        value = getattr(new, option.short)
+        try:
+            values[option.name] = from_json(option, None if value in ("", []) else value)
+        except ValueError as error:
+            raise Problem(400, f"{option.short} is not valid", f"{error}.") from None
+    return values
 
 
 async def edit_payload(database: Database, actor: Actor, job_id: int, edit: JobEdit) -> JobDetails:

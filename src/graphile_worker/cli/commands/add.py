@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, NoReturn, TextIO
+from typing import TYPE_CHECKING, Any, NoReturn, TextIO, TypeVar
 
 import click
 
@@ -20,7 +20,8 @@ from ...config import Settings
 from ...diagnostics.json_shapes import job_as_json
 from ...errors import InvalidArgumentError
 from ...values.job import Job
-from ...values.spec import JOB_KEY_MODES, JobSpec
+from ...values.job_options import JobOption, options_on
+from ...values.spec import JobSpec, Unique
 from ...values.text import count
 from ..support.bulk_input import add_from
 from ..support.client import run_async, utils_for, with_app
@@ -34,37 +35,62 @@ if TYPE_CHECKING:
     from ..support.wait import Waited
 
 STDIN = "-"
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def job_options(command: Command) -> Command:
+    """The flags for the options of a job."""
+    for option in reversed(options_on("add")):
+        for flag in reversed(list(_flags(option))):
+            command = flag(command)
+    return command
+
+
+def _flags(option: JobOption) -> Iterator[Callable[[Command], Command]]:
+    """One flag; two for an option that is either a switch or has a value."""
+    name = "--" + (option.flag or option.short).replace("_", "-")
+    help = option.help + (f"  [default: {option.default}]" if option.default else "")
+    if option.kind in ("switch", "keep", "unique"):
+        yield click.option(name, option.name, is_flag=True, default=None, help=option.help)
+    if option.kind == "keep":
+        yield click.option(
+            f"{name}-for", f"{option.name}_for", type=Period(), metavar=option.metavar,
+            help="The same, for this long, such as 12h or 30d.",
+        )  # fmt: skip
+    if option.kind == "unique":
+        yield click.option(
+            f"{name}-by", f"{option.name}_by", multiple=True, metavar=option.metavar,
+            help="The same for a member of the payload; repeatable.",
+        )  # fmt: skip
+    if option.kind == "names":
+        yield click.option(
+            name, option.name, multiple=True, metavar=option.metavar, help=f"{option.help} Repeatable."
+        )
+    if option.kind == "choice":
+        yield click.option(name, option.name, type=click.Choice(option.choices), help=help)
+    if (kind := TYPES.get(option.kind)) is not None:
+        yield click.option(name, option.name, type=kind, metavar=option.metavar, help=help)
+
+
+TYPES: dict[str, Any] = {"text": str, "number": int, "time": When(), "period": Period()}
+
+
+def _chosen(flags: dict[str, Any]) -> dict[str, Any]:
+    """The options of JobSpec that the flags set; None for the others."""
+    values = dict(flags)
+    kept_for, members = values.pop("keep_for"), values.pop("unique_by")
+    if kept_for is not None:
+        values["keep"] = kept_for
+    if members or values["unique"]:
+        values["unique"] = Unique(fields=members)
+    return {name: None if value == () else value for name, value in values.items()}
 
 
 @command("add", database=True)
 @click.argument("task", required=False)
 @click.argument("payload", required=False)
 @click.option("--payload-file", metavar="FILE", help="Read the payload from a file, or from - (stdin).")
-@click.option("--queue", "queue_name", metavar="NAME", help="Named queue; its jobs run one after another.")
-@click.option(
-    "--run-at",
-    type=When(),
-    metavar="WHEN",
-    help="Earliest time to run: 2030-01-31T12:00:00Z, or from now: 5m, 2h, 1d12h.",
-)
-@click.option(
-    "--max-attempts", type=int, metavar="N", help="Maximum number of attempts.  [default: the task's, or 25]"
-)
-@click.option("--key", "job_key", metavar="KEY", help="Job key; replaces a waiting job with the same key.")
-@click.option(
-    "--key-mode",
-    "job_key_mode",
-    type=click.Choice(list(JOB_KEY_MODES)),
-    help="What to do with a job that has the same key.",
-)
-@click.option("--priority", type=int, metavar="N", help="Lower numbers run first.  [default: 0]")
-@click.option("--flag", "flags", multiple=True, metavar="NAME", help="Flag of the job; repeatable.")
-@click.option(
-    "--time-limit",
-    type=Period(),
-    metavar="TIME",
-    help="How long one attempt may run, such as 30s or 5m.  [default: the task's]",
-)
+@job_options
 @click.option(
     "--from", "source", metavar="FILE", help="Add a job for each line of a JSON Lines file, or of - (stdin)."
 )
@@ -73,7 +99,6 @@ STDIN = "-"
     is_flag=True,
     help="Refuse a task that is neither in the database, in the app, nor in the task directory.",
 )
-@click.option("--keep", is_flag=True, help="Keep the finished job with its result in the history.")
 @click.option(
     "--wait",
     "is_awaited",
@@ -81,7 +106,7 @@ STDIN = "-"
     help="Wait for the end of the job and print its result; implies --keep.",
 )
 @click.option(
-    "--timeout",
+    "--wait-timeout",
     type=Period(),
     metavar="TIME",
     help="With --wait: how long to wait at most, such as 30s or 5m.  [default: no limit]",
@@ -93,31 +118,28 @@ def add_command(
     payload_file: str | None,
     source: str | None,
     strict: bool,
-    flags: tuple[str, ...],
-    time_limit: timedelta | None,
-    keep: bool,
     is_awaited: bool,
-    timeout: timedelta | None,
-    **options: Any,  # named like those of JobSpec
+    wait_timeout: timedelta | None,
+    **flags: Any,
 ) -> Output:
     """Add a job for TASK. PAYLOAD is JSON, or - to read it from standard input.
 
     \b
     graphile-worker add send_email '{"to": "a@example.com"}' --run-at 5m
-    graphile-worker add add_up '[1, 2, 3]' --wait --timeout 30s
+    graphile-worker add add_up '[1, 2, 3]' --wait --wait-timeout 30s
     graphile-worker add --from jobs.jsonl
 
     If TASK is in the app or the task directory, its own options apply where none are given, and the
     payload must fit it.
 
-    A line of the file is an object with "task" and any of "payload", "queue", "run_at", "max_attempts",
-    "key", "key_mode", "priority", "flags" and "timeout" (in seconds). All lines are added in one transaction.
+    A line of the file is an object with "task" and any of "payload" and the options, such as "queue",
+    "run_at", "key" and "tags". All lines are added in one transaction.
     """
-    if timeout is not None and not is_awaited:
-        raise click.UsageError("--timeout is for --wait.")
-    keep = keep or is_awaited
+    if wait_timeout is not None and not is_awaited:
+        raise click.UsageError("--wait-timeout is for --wait.")
+    options = _chosen(flags)
     if source is not None:
-        given = (task, payload, payload_file, flags or None, keep or None, time_limit, *options.values())
+        given = (task, payload, payload_file, is_awaited or None, *options.values())
         if any(value is not None for value in given):
             raise click.UsageError("--from cannot be combined with a task or its options.")
         local = _local_tasks(settings)
@@ -125,17 +147,17 @@ def add_command(
         return Output(lambda: {"added": added}, lambda: click.echo(f"Added {count(added, 'job')}."))
     if task is None:
         raise click.UsageError("Name the TASK of the job, or use --from.")
+    if is_awaited and options["keep"] is None:
+        options["keep"] = True
     value = _read_payload(payload, payload_file)
     local = _local_tasks(settings)
-    spec = JobSpec(
-        local.get(task), value, flags=flags or None, keep=keep or None, timeout=time_limit, **options
-    )
+    spec = JobSpec(local.get(task), value, **options)
     queue = spec.queue_name
     if is_awaited:
         from ..support.wait import output_of
 
-        job, waited = run_async(_add_and_wait(settings, spec, local, timeout, strict=strict))
-        return output_of(waited, job, queue, timeout)
+        job, waited = run_async(_add_and_wait(settings, spec, local, wait_timeout, strict=strict))
+        return output_of(waited, job, queue, wait_timeout)
     job = run_async(_add_one(settings, spec, local, strict=strict))
     return Output(lambda: job_as_json(job, queue_name=queue), lambda: click.echo(_describe(job, queue)))
 

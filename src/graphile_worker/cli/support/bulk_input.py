@@ -13,31 +13,19 @@ import msgspec
 from ...client import WorkerUtils
 from ...errors import GraphileWorkerError, InvalidArgumentError
 from ...tasks.task import AnyTask
+from ...values.job_options import BY_NAME, from_json, options_on
 from ...values.spec import JobSpec
 from .bulk_change import progress_bar
-from .parameters import parse_when
 
 CHUNK = 5_000
 LONG = 1_000_000
 """Bytes from which a file gets a progress bar."""
 NAMES = {
-    "task": "task_identifier",
-    "identifier": "task_identifier",
-    "task_identifier": "task_identifier",
+    **dict.fromkeys(("task", "identifier", "task_identifier"), "task_identifier"),
     "payload": "payload",
-    "queue": "queue_name",
-    "queue_name": "queue_name",
-    "run_at": "run_at",
-    "max_attempts": "max_attempts",
-    "key": "job_key",
-    "job_key": "job_key",
-    "key_mode": "job_key_mode",
-    "job_key_mode": "job_key_mode",
-    "priority": "priority",
-    "flags": "flags",
-    "timeout": "timeout",
+    **{name: option.name for option in options_on("lines") for name in (option.short, option.name)},
 }
-"""Members of a line, named like the flags or the database columns, and the option of JobSpec they set."""
+"""Members of a line, with their short names or as in Python, and the option of JobSpec that they set."""
 NO_TASKS: Mapping[str, AnyTask] = {}
 
 
@@ -91,11 +79,10 @@ def _spec(line: str, tasks: Mapping[str, AnyTask]) -> JobSpec:
             raise ValueError(f"unknown member {member!r}; known: {', '.join(NAMES)}")
         if NAMES[member] in values:
             raise ValueError(f"{member!r} is set twice, under different names")
-        values[NAMES[member]] = value
+        option = BY_NAME.get(NAMES[member])
+        values[NAMES[member]] = value if option is None else from_json(option, value)
     if "task_identifier" not in values:
         raise ValueError('the member "task" is missing: the name of the task')
-    if isinstance(values.get("run_at"), str):
-        values["run_at"] = parse_when(values["run_at"])
     identifier = values["task_identifier"]
     if isinstance(identifier, str):
         values["task_identifier"] = tasks.get(identifier, identifier)

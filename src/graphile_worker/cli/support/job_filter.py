@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 import msgspec
 
-from .parameters import JobId, parse_when
+from ...values.text import parse_when
+from .parameters import JobId
 
 if TYPE_CHECKING:
     from ...database.statements.job_filter import JobFilter
@@ -44,6 +45,7 @@ FILTERS = [
     click.option("--queue", "queue_name", metavar="NAME", help="Only jobs in this queue."),
     click.option("--locked-by", metavar="POOL_ID", help="Only jobs locked by this worker pool."),
     click.option("--flag", metavar="FLAG", help="Only jobs with this flag."),
+    click.option("--tag", metavar="TAG", help="Only jobs with this tag."),
     click.option(
         "--error", metavar="TEXT", help="Only jobs with this text in their last error; case is ignored."
     ),
@@ -78,8 +80,8 @@ BULK_FLAGS = [
     click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation."),
 ]
 NAMES = (
-    "state", "task_identifier", "queue_name", "locked_by", "flag", "error", "created_since", "created_until",
-    "older_than", "failed_since", "failed_until",
+    "state", "task_identifier", "queue_name", "locked_by", "flag", "tag", "error", "created_since",
+    "created_until", "older_than", "failed_since", "failed_until",
 )  # fmt: skip
 
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from ...values.text import closest, parse_time_phrase
+from ...values.text import closest, parse_period, parse_when
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -44,25 +43,6 @@ class When(_ParamType):
             self.fail(str(error), param, ctx)
 
 
-def parse_when(text: str) -> datetime | timedelta:
-    """Read a time or a period from now. Raises ValueError with a description of both."""
-    text = text.strip()
-    if text.lower() == "now":
-        return timedelta()
-    with suppress(ValueError):
-        return timedelta(seconds=parse_time_phrase(text.removeprefix("+").lower()))
-    try:
-        time = datetime.fromisoformat(text)
-    except ValueError:
-        raise ValueError(
-            f"{text!r} is neither a time such as 2030-01-31T12:00:00Z "
-            "nor a period from now such as 5m, 2h or 1d12h, up to 100 years"
-        ) from None
-    if time.tzinfo is None:
-        raise ValueError(f"{text!r} has no time zone; add Z for UTC or an offset such as +02:00")
-    return time
-
-
 class Since(_ParamType):
     """The beginning of a period: ISO 8601 with a zone, or a period before now such as `15m` or `7d`."""
 
@@ -87,10 +67,10 @@ class Period(_ParamType):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> timedelta:
         if isinstance(value, timedelta):
             return value
-        text = value.strip().lower()
-        with suppress(ValueError):
-            return timedelta(seconds=parse_time_phrase(f"{text}s" if text.isdecimal() else text))
-        self.fail(f"{value!r} is not a period such as 30s, 5m or 1h30m", param, ctx)
+        try:
+            return parse_period(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
 
 
 class JobId(_ParamType):

@@ -30,6 +30,7 @@ from ...values.text import closest
 from .client import utils
 from .conf import worker_settings
 from .tasks import (
+    OWN_FIELDS,
     BaseTaskBackend,
     GraphileTask,
     InvalidTask,
@@ -109,15 +110,14 @@ class GraphileWorkerBackend(BaseTaskBackend):
         self.validate_task(task)
         args, kwargs = normalize_json(list(args)), normalize_json(dict(kwargs))
         is_kept = self.supports_get_result
+        own = {name: getattr(task, name, None) for name in OWN_FIELDS}
         job = utils(self.database).add_job(
             identifier_of(task),
             {"args": args, "kwargs": kwargs},
             priority=-task.priority,
             run_at=_aware(task.run_after),
             queue_name=task.queue_name if task.queue_name in self._serial_queues else None,
-            max_attempts=getattr(task, "max_attempts", None) or self.max_attempts,
-            job_key=getattr(task, "job_key", None),
-            job_key_mode=getattr(task, "job_key_mode", None),
+            **own | {"max_attempts": own["max_attempts"] or self.max_attempts},
             keep=self._keep if is_kept else None,
             keep_payload=True if is_kept else None,
         )

@@ -7,14 +7,17 @@ for each thread, so what is defined is remembered here.
 from __future__ import annotations
 
 import sys
+from collections.abc import Collection
 from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from typing import Any
 
 from django.apps import apps
 from django.core.exceptions import ImproperlyConfigured
 from django.utils.module_loading import import_string
 
-from ...values.spec import JobKeyMode
+from ...values.job_options import options_on
+from ...values.spec import JobKeyMode, Unique
 
 try:
     from django.tasks import (
@@ -58,7 +61,9 @@ __all__ = [
     "task_backends", "task_enqueued", "task_finished", "task_started",
 ]  # fmt: skip
 
-OWN_FIELDS = ("max_attempts", "job_key", "job_key_mode")
+DJANGOS_FIELDS = ("queue_name", "priority")
+"""Options of a job that Django's own tasks have."""
+OWN_FIELDS = tuple(option.name for option in options_on("django") if option.name not in DJANGOS_FIELDS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +75,16 @@ class GraphileTask(Task):
     job_key: str | None = None
     """At most one job with this key waits."""
     job_key_mode: JobKeyMode | None = None
+    unique: Unique | None = None
+    """Enqueue nothing while there is a job with the same arguments: `Unique()`."""
+    tags: Collection[str] | None = None
+    """Labels to search for, to count and to show."""
+    flags: Collection[str] | None = None
+    """A worker skips jobs with a flag that it forbids."""
+    timeout: float | timedelta | None = None
+    """How long one attempt may run."""
+    expires: datetime | timedelta | None = None
+    """Delete the job instead of running it: after this time, or this long after it could run."""
 
     def using(self, **changes: Any) -> GraphileTask:
         """A task with other options; those that are None stay as they are."""
@@ -78,7 +93,7 @@ class GraphileTask(Task):
 
 
 def task(function: Any = None, /, **options: Any) -> Any:
-    """`django.tasks.task` that also takes `max_attempts`, `job_key` and `job_key_mode`, on every Django."""
+    """`django.tasks.task` that also takes the options of a job, such as `max_attempts`, on every Django."""
     own = {name: options.pop(name) for name in OWN_FIELDS if name in options}
 
     def decorate(function: Any) -> Any:

@@ -10,7 +10,7 @@ from typing import Literal, get_args
 import msgspec
 
 from ...errors import InvalidArgumentError
-from ...values.job import Job
+from ...values.job import TAG_FLAG, Job
 from ...values.spec import check_text
 
 JobState = Literal["ready", "scheduled", "locked", "failed"]
@@ -24,6 +24,15 @@ RunPosition = tuple[int, float, int]
 FIRST_ID, LAST_ID = -(2**63), 2**63 - 1
 BEGINNING: RunPosition = (-32768, float("-inf"), FIRST_ID)
 """Before every job."""
+
+NAMES_IN_TEXT = {
+    "task": "task_identifier",
+    "queue": "queue_name",
+    "tag": "tag",
+    "flag": "flag",
+    "worker": "locked_by",
+}
+"""Conditions that a name must equal, as the dashboard's filter and the command line call them."""
 
 _TEXTS = ("task_identifier", "queue_name", "job_key", "locked_by", "flag", "error")
 _TIMES = ("created_since", "created_until", "failed_since", "failed_until")
@@ -46,6 +55,7 @@ class JobFilter:
     job_key: str | None = None
     locked_by: str | None = None
     flag: str | None = None
+    tag: str | None = None
     error: str | None = None
     """A part of the last error, in upper or lower case."""
     created_since: datetime | None = None
@@ -87,8 +97,10 @@ class JobFilter:
         _check_choice("state", self.state, (None, *JOB_STATES))
         _check_choice("order", self.order, JOB_ORDERS)
         _check_limit(self.limit)
-        for name in (*_TEXTS, *_FURTHER_TEXTS):
+        for name in (*_TEXTS, "tag", *_FURTHER_TEXTS):
             _check_optional_text(name, getattr(self, name))
+        if self.flag is not None and self.tag is not None:
+            raise InvalidArgumentError("tag", "cannot be combined with flag; a tag is a flag too")
         for name in (*_TIMES, *_FURTHER_TIMES):
             _check_time(name, getattr(self, name))
         for name in _BOUNDS:
@@ -113,14 +125,17 @@ class JobFilter:
     @property
     def has_conditions(self) -> bool:
         """Whether some jobs may not match."""
-        return any(getattr(self, name) is not None for name in ("state", *_CONDITIONS, "payload"))
+        return any(getattr(self, name) is not None for name in ("state", "tag", *_CONDITIONS, "payload"))
 
     @property
     def values(self) -> tuple[object, ...]:
         """The parameters $2 to $25 of statements that include the part `matching_jobs`; $26 is the state."""
         paths = [msgspec.json.encode(path.split(".")).decode() for path in self.payload or ()]
         texts = [_as_text(value) for value in (self.payload or {}).values()]
-        return (*(getattr(self, name) for name in _CONDITIONS), paths or None, texts or None)
+        values = {name: getattr(self, name) for name in _CONDITIONS}
+        if self.tag is not None:
+            values["flag"] = TAG_FLAG + self.tag
+        return (*values.values(), paths or None, texts or None)
 
 
 def index_variant(filter: JobFilter, *, has_failed_index: bool) -> str:

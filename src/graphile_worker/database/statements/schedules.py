@@ -30,7 +30,8 @@ from .pauses import Until, check_terms, pause_from
 MAX_IDENTIFIER_LENGTH = 1_000
 MAX_SCHEDULES = 500
 """How many are listed at once."""
-JOB_OPTIONS = ("queue_name", "max_attempts", "job_key", "job_key_mode", "priority", "flags")
+STORED_OPTIONS = ("queue_name", "max_attempts", "job_key", "job_key_mode", "priority", "flags")
+"""Options of its jobs that are registered as they are; all others but `unique` are flags."""
 
 
 class ScheduleDefinition(msgspec.Struct, frozen=True, kw_only=True):
@@ -193,7 +194,7 @@ def manual_job(schedule: Schedule, minute: datetime) -> JobSpec:
         )
     payload = found.payload if isinstance(found.payload, dict) else {}
     marker = {"ts": minute.strftime("%Y-%m-%dT%H:%M:00.000Z"), "backfilled": False, "manual": True}
-    options = {name: value for name in JOB_OPTIONS if (value := found.options.get(name)) is not None}
+    options = {name: value for name in STORED_OPTIONS if (value := found.options.get(name)) is not None}
     if (unique := found.options.get("unique")) is not None:
         options.pop("job_key", None)
         options["unique"] = msgspec.convert(unique, Unique)
