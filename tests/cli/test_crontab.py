@@ -168,7 +168,7 @@ def test_check_shows_the_options_of_the_jobs_and_warns_of_overrides(call: Call, 
     result = call("crontab", "check").check()
     assert result.out.splitlines() == [
         "crontab:1: charge: max_attempts 4, queue_name money, flags slow (from the task)",
-        "crontab:2: eager: max_attempts 3, job_key k, priority -1; queue_name money, flags slow "
+        "crontab:2: eager: max_attempts 3, priority -1, job_key k; queue_name money, flags slow "
         "(from the task)",
         "crontab:2: warning: eager: max_attempts 3 overrides the task's 4",
         "crontab: 2 recurring jobs, no problems, 1 warning.",
