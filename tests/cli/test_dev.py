@@ -92,7 +92,7 @@ def add(url: str, task: str, payload: Any = None, **options: Any) -> None:
 def listed(url: str) -> list[Any]:
     """The payloads of all jobs."""
     with make_sync_worker_utils(connection_string=url) as utils:
-        return [job.payload for job in utils.list_jobs()]
+        return [job.payload for job in utils.jobs.list()]
 
 
 # -- in a terminal -------------------------------------------------------------------------------------------

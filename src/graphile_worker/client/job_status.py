@@ -198,7 +198,7 @@ async def read_status(connection: Connection, schema: SchemaName, job_id: int) -
 class Reader(Protocol):
     """The part of a client that reads a job's status."""
 
-    async def get_job_status(self, job: Job | int) -> JobStatus: ...
+    async def get_status(self, job: Job | int) -> JobStatus: ...
 
 
 async def watch_progress(client: Reader, job_waiter: JobWaiter, job_id: int) -> AsyncGenerator[Progress]:
@@ -207,7 +207,7 @@ async def watch_progress(client: Reader, job_waiter: JobWaiter, job_id: int) -> 
     last: Progress | None = None
     try:
         while not ended.done():
-            status = await client.get_job_status(job_id)
+            status = await client.get_status(job_id)
             if status.progress is not None and status.progress != last:
                 last = status.progress
                 yield last

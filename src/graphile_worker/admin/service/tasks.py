@@ -184,7 +184,7 @@ async def _slowest(connection: Connection, hub: Hub, name: str) -> list[SlowRun]
     """The slowest of the latest kept jobs."""
     if not hub.sampler.tables >= HISTORY:
         return []
-    finished = await hub.database.utils.list_finished_jobs(
+    finished = await hub.database.utils.history.list_finished(
         HistoryFilter(task_identifier=name, limit=SEARCHED_RUNS), connection=connection
     )
     runs = [

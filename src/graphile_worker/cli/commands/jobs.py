@@ -162,7 +162,7 @@ async def redrive_command(utils: WorkerUtils, **flags: Any) -> Output:
 
 
 async def _redrive_named(utils: WorkerUtils, ids: list[int]) -> list[Job]:
-    details = [await utils.get_job(job_id) for job_id in ids]
+    details = [await utils.jobs.get(job_id) for job_id in ids]
     failed = [job.id for job in details if job is not None and job.state == "failed"]
     return await utils.reschedule_jobs(failed, run_at=timedelta(0), attempts=0)
 
@@ -224,7 +224,7 @@ async def _cancel_named(
     reports = [await utils.cancel_jobs(ids, reason=reason)] if ids else []
     missing = []
     for key in keys:
-        report = await utils.cancel_job(job_key=key, reason=reason)
+        report = await utils.jobs.cancel(job_key=key, reason=reason)
         reports.append(report)
         if not (report.removed or report.asked or report.running):
             missing.append(key)
@@ -295,7 +295,7 @@ async def _change(
         {"id": None, "key": key, "reason": "no job has this key"} for key in missing
     ]
     for job_id in sorted(set(chosen) - {job.id for job in jobs}):
-        details = await utils.get_job(job_id)
+        details = await utils.jobs.get(job_id)
         reason = "no such job" if details is None else why(details)
         untouched.append({"id": job_id, "key": None, "reason": reason})
 
@@ -321,7 +321,7 @@ async def _named(utils: WorkerUtils, ids: Sequence[int], keys: Sequence[str]) ->
     missing: list[str] = []
     chosen = dict.fromkeys(ids)
     for key in keys:
-        found = await utils.list_jobs(JobFilter(job_key=key))
+        found = await utils.jobs.list(JobFilter(job_key=key))
         chosen |= dict.fromkeys(details.id for details in found)
         if not found:
             missing.append(key)
@@ -382,7 +382,7 @@ async def list_command(
     graphile-worker list --failed-since 2h --error timeout
     """
     chosen: Any = ORDERS[order]
-    found = await utils.list_jobs(filter_from(flags, job_key=key, order=chosen, limit=limit))
+    found = await utils.jobs.list(filter_from(flags, job_key=key, order=chosen, limit=limit))
     return Output(
         lambda: [details_as_json(details) for details in found],
         lambda: _print_jobs(found, limit, with_payload=payload),

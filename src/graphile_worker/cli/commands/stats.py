@@ -73,7 +73,7 @@ async def stats_command(
     if since is not None:
         report = await read_report(utils, since, task)
         return Output(report.as_json, report.print)
-    found = await utils.statistics(exact=exact)
+    found = await utils.statistics.jobs(exact=exact)
     held = await _reported_jobs(utils)
     notes = [HELD.format(count(held, "job"))] if held > found.jobs.locked else []
     return Output(lambda: statistics_as_json(found), lambda: _print_statistics(found), notes=notes)
@@ -100,7 +100,7 @@ async def queues_command(utils: WorkerUtils, limit: int, exact: bool) -> Output:
     \b
     graphile-worker queues --limit 10
     """
-    found = await utils.list_queues(limit=limit, exact=exact)
+    found = await utils.queues.list(limit=limit, exact=exact)
     return Output(lambda: [queue_as_json(queue) for queue in found], lambda: _print_queues(found))
 
 
@@ -305,19 +305,19 @@ class StatisticsReport(msgspec.Struct, frozen=True):
 
 async def read_report(utils: WorkerUtils, since: datetime | timedelta, task: str | None) -> StatisticsReport:
     """Read what the command shows."""
-    tasks = await utils.task_statistics(since=since, task_identifier=task, by="task")
+    tasks = await utils.statistics.tasks(since=since, task_identifier=task, by="task")
     group = _group(tasks.until - tasks.since)
-    series = await utils.task_statistics(since=tasks.since, task_identifier=task, by=group)
+    series = await utils.statistics.tasks(since=tasks.since, task_identifier=task, by=group)
     if series.since < tasks.since:  # the whole first day, in the table, too
-        tasks = await utils.task_statistics(since=series.since, task_identifier=task, by="task")
-    total = await utils.task_statistics(since=tasks.since, task_identifier=task)
+        tasks = await utils.statistics.tasks(since=series.since, task_identifier=task, by="task")
+    total = await utils.statistics.tasks(since=tasks.since, task_identifier=task)
     return StatisticsReport(
         task,
         tasks,
         total[0] if total else None,
         series,
         timedelta(seconds=STEPS[group]),
-        [] if task is not None else await utils.samples(since=tasks.since),
+        [] if task is not None else await utils.statistics.samples(since=tasks.since),
     )
 
 

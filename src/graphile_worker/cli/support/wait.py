@@ -41,7 +41,7 @@ async def follow(utils: WorkerUtils, job_id: int, show: Show, *, timeout: timede
     try:
         async with asyncio.timeout(None if timeout is None else timeout.total_seconds()) as limit:
             while not ended.done():
-                show(await utils.get_job_status(job_id))
+                show(await utils.jobs.get_status(job_id))
                 await asyncio.wait((ended,), timeout=INTERVAL)
     except TimeoutError:
         if not limit.expired():
@@ -107,7 +107,7 @@ async def wait_for_end(utils: WorkerUtils, job: Job, timeout: timedelta | None) 
     """Wait for the job, at most this long."""
     with progress_of(job.id, lines=False) as show:
         has_ended = await follow(utils, job.id, show, timeout=timeout)
-    return Waited(await utils.get_job_record(job), has_ended)
+    return Waited(await utils.jobs.get_record(job), has_ended)
 
 
 def output_of(waited: Waited, job: Job, queue: str | None, timeout: timedelta | None) -> Output:

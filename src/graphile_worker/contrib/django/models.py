@@ -24,7 +24,7 @@ class _ReadOnly(models.Model):
 
 
 class Job(_ReadOnly):
-    """A job in the queue. The payload is not here: `utils().get_job(id).payload`."""
+    """A job in the queue. The payload is not here: `utils().jobs.get(id).payload`."""
 
     id = models.BigIntegerField(primary_key=True)
     task_identifier = models.TextField()
