@@ -363,11 +363,11 @@ async def test_a_process_that_hears(utils: WorkerUtils, jobs: Jobs, start: Start
 async def test_what_is_left_is_ended_by_the_next_look(
     utils: WorkerUtils, jobs: Jobs, workers: Workers
 ) -> None:
-    """Jobs that failed in other runtimes, even if they were redriven, and cancels of jobs that are gone."""
+    """Jobs that failed in other runtimes, even if they were retried, and cancels of jobs that are gone."""
     gate = Gate()
-    failed, redriven, gone = [await jobs.add("work", flags=["py:keep"]) for _ in range(3)]
-    await Graveyard(jobs.connection).give("pool-of-node", failed, redriven, gone)
-    await utils.cancel_jobs([failed, redriven, gone], reason=REASON)
+    failed, retried, gone = [await jobs.add("work", flags=["py:keep"]) for _ in range(3)]
+    await Graveyard(jobs.connection).give("pool-of-node", failed, retried, gone)
+    await utils.cancel_jobs([failed, retried, gone], reason=REASON)
     await jobs.connection.execute(
         f"update {SCHEMA}._private_jobs set locked_at = null, locked_by = null, last_error = 'boom'"
     )

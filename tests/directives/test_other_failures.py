@@ -100,7 +100,7 @@ async def test_a_job_that_is_failed_by_hand(
     ]
 
 
-async def test_a_redriven_job_that_fails_again_is_told_again(
+async def test_a_retried_job_that_fails_again_is_told_again(
     jobs: Jobs, utils: WorkerUtils, notifier: NotifyFailureHandlers
 ) -> None:
     job_id = await jobs.add("charge", max_attempts=1)

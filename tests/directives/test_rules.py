@@ -326,10 +326,10 @@ async def test_a_poison_job_tells_the_handler(jobs: Jobs, workers: Workers, util
     assert alert["error"].startswith("Given up: the worker that ran this job died")
 
 
-# -- redrive -----------------------------------------------------------------------------------------------
+# -- retry -----------------------------------------------------------------------------------------------
 
 
-async def test_redrive_sends_failed_jobs_back(jobs: Jobs, workers: Workers, utils: WorkerUtils) -> None:
+async def test_retry_sends_failed_jobs_back(jobs: Jobs, workers: Workers, utils: WorkerUtils) -> None:
     @task
     async def pay() -> None:
         raise GiveUp("the bank is closed")

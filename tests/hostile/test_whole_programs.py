@@ -424,7 +424,7 @@ COMMANDS = (
     ["add", "a", "--key", "k"], ["remove", "k"], ["list"], ["list", "--state", "failed"],
     ["pause", "--task", "a"], ["resume", "--task", "a"], ["width", "q", "3"], ["--once"],
     ["errors"], ["history"], ["show", "1", "2"], ["queues"], ["stats"], ["stats", "--since", "1h"],
-    ["workers"], ["limits"], ["schedules"], ["redrive", "--task", "a", "--yes"],
+    ["workers"], ["limits"], ["schedules"], ["retry", "--task", "a", "--yes"],
     ["fail", "--task", "a", "--yes"], ["reschedule", "--task", "a", "--priority", "1", "--yes"],
     ["cancel", "--task", "a", "--yes"], ["complete", "--task", "a", "--yes"], ["doctor"], ["sweep"],
     ["cleanup"], ["force-unlock", "pool-x"], ["stop", "pool-x"],

@@ -1,4 +1,4 @@
-"""`graphile-worker list`, `complete`, `fail`, `reschedule`, `redrive`, `cancel` and `remove`.
+"""`graphile-worker list`, `complete`, `fail`, `reschedule`, `retry`, `cancel` and `remove`.
 
 Jobs to change are named by id, or by key with `--key`, or chosen by filters. Each command lists the named
 jobs that it could not change, and why; the exit status is 0 only if there were none.
@@ -35,7 +35,7 @@ Change = Callable[[list[int]], Awaitable[list[Job]]]
 COMPLETE = Words("complete", "completed", "completing")
 FAIL = Words("fail", "failed", "failing")
 RESCHEDULE = Words("reschedule", "rescheduled", "rescheduling")
-REDRIVE = Words("redrive", "redriven", "redriving")
+RETRY = Words("retry", "retried", "retrying")
 CANCEL = Words("cancel", "cancelled", "cancelling")
 CHANGES = ("run_at", "priority", "attempts", "max_attempts")
 
@@ -134,40 +134,40 @@ async def reschedule_command(
 
 def _require_failed(**parameters: Any) -> None:
     if parameters["state"] not in (None, "failed"):
-        raise click.UsageError("Only permanently failed jobs can be redriven; for others use `reschedule`.")
+        raise click.UsageError("Only permanently failed jobs can be retried; for others use `reschedule`.")
     selection_from(parameters)
 
 
-@client_command("redrive", check=_require_failed, audit="retry")
+@client_command("retry", check=_require_failed, audit="retry")
 @selection_flags
-async def redrive_command(utils: WorkerUtils, **flags: Any) -> Output:
+async def retry_command(utils: WorkerUtils, **flags: Any) -> Output:
     """Send permanently failed jobs back to work, now and with all their attempts.
 
     Jobs that have not failed are left alone.
 
     \b
-    graphile-worker redrive --task send_email --failed-since 2h
-    graphile-worker redrive --error "connection refused" --rate 50
-    graphile-worker redrive --all
+    graphile-worker retry --task send_email --failed-since 2h
+    graphile-worker retry --error "connection refused" --rate 50
+    graphile-worker retry --all
     """
     selection = selection_from(flags)
     if selection.filter is None:
         return await _change(
-            utils, selection.ids, selection.keys, "redriven", partial(_redrive_named, utils),
-            why=_not_redriven,
+            utils, selection.ids, selection.keys, "retried", partial(_retry_named, utils),
+            why=_not_retried,
         )  # fmt: skip
     failed = msgspec.structs.replace(selection, filter=replace(selection.filter, state="failed"))
     change: Any = partial(utils.reschedule_jobs, run_at=timedelta(0), attempts=0)
-    return await change_matching(failed, REDRIVE, change)
+    return await change_matching(failed, RETRY, change)
 
 
-async def _redrive_named(utils: WorkerUtils, ids: list[int]) -> list[Job]:
+async def _retry_named(utils: WorkerUtils, ids: list[int]) -> list[Job]:
     details = [await utils.jobs.get(job_id) for job_id in ids]
     failed = [job.id for job in details if job is not None and job.state == "failed"]
     return await utils.reschedule_jobs(failed, run_at=timedelta(0), attempts=0)
 
 
-def _not_redriven(job: JobDetails) -> str:
+def _not_retried(job: JobDetails) -> str:
     return f"locked by {cell(job.locked_by)}" if job.locked_by is not None else f"not failed, but {job.state}"
 
 
