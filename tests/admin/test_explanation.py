@@ -162,7 +162,7 @@ async def test_jobs_that_no_worker_can_run(situation: Situation, jobs: Jobs, uti
     await jobs.connection.execute(f"update {SCHEMA}._private_py_workers set tasks = '{{send_emial}}'")
     assert await situation.kind(job) == "soon"
     await utils.workers.pause("pool")
-    assert await situation.kind(job) == "workers_quiet"
+    assert await situation.kind(job) == "workers_paused"
 
 
 async def test_jobs_that_a_limit_holds(

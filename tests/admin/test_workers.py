@@ -87,8 +87,8 @@ async def test_workers_are_shown_with_what_they_run(
     assert "alive" in refused.json()["title"]
     assert (await utils.jobs.get(job.id)).locked_by == runner.pool_id  # type: ignore[union-attr]
 
-    await post(http, "/workers/quiet", {"id": runner.pool_id, "reason": "looking"})
-    assert (await http.get(f"{API}/worker", params={"id": runner.pool_id})).json()["state"] == "quiet"
+    await post(http, "/workers/pause", {"id": runner.pool_id, "reason": "looking"})
+    assert (await http.get(f"{API}/worker", params={"id": runner.pool_id})).json()["state"] == "paused"
     await post(http, "/workers/resume", {"id": runner.pool_id})
     asked = await http.post("/workers/stop", data={"id": runner.pool_id})
     assert "It finishes the jobs that it runs" in asked.text
@@ -97,7 +97,7 @@ async def test_workers_are_shown_with_what_they_run(
     await asyncio.wait_for(runner.wait(), PATIENCE)
     assert (await http.get("/worker", params={"id": runner.pool_id})).status_code == 404
     assert (await http.post(f"{API}/workers/stop", json={"id": "pool-none"})).status_code == 404
-    assert [action for action, _ in await audited(jobs)] == ["quiet_worker", "resume_worker", "stop_worker"]
+    assert [action for action, _ in await audited(jobs)] == ["pause_worker", "resume_worker", "stop_worker"]
 
 
 async def test_the_locks_of_a_dead_worker_are_freed_and_those_of_others_only_when_typed(

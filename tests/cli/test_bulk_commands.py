@@ -148,15 +148,15 @@ def test_many_tasks_are_not_all_named(gw: Call, run: Run) -> None:
 
 
 @pytest.mark.usefixtures("some_failed")
-def test_locked_jobs_are_left_alone_and_counted(gw: Call, run: Run) -> None:
+def test_running_jobs_are_left_alone_and_counted(gw: Call, run: Run) -> None:
     run("update graphile_worker._private_jobs set locked_at = now(), locked_by = 'pool-x' where id <= 3")
     out = gw("complete", "--task", "send_email", "--dry-run").check().out
-    assert out == "This would complete 9 jobs (send_email). 3 locked jobs would be left alone.\n"
+    assert out == "This would complete 9 jobs (send_email). 3 running jobs would be left alone.\n"
     out = gw("complete", "--task", "send_email", "--yes").check().out
-    assert out == "Completed 9 jobs (send_email). 3 locked jobs were left alone.\n"
+    assert out == "Completed 9 jobs (send_email). 3 running jobs were left alone.\n"
     out = gw("complete", "--locked-by", "pool-x", "--yes").check().out
-    assert out == "No jobs to complete. Locked jobs are left alone: 3.\n"
-    assert states(gw) == {"locked": 3, "failed": 4}
+    assert out == "No jobs to complete. Running jobs are left alone: 3.\n"
+    assert states(gw) == {"running": 3, "failed": 4}
 
 
 @pytest.mark.usefixtures("some_failed")
@@ -249,7 +249,7 @@ def test_running_jobs_that_cannot_be_cancelled_are_left_alone(gw: Call, run: Run
         "it: graphile-worker migrate\n"
     )
     result = gw("cancel", "--task", "send_email", "--yes").check()
-    assert result.out == "Cancelled 9 jobs (send_email). 3 locked jobs were left alone.\n"
+    assert result.out == "Cancelled 9 jobs (send_email). 3 running jobs were left alone.\n"
     assert result.err.startswith("Running jobs were not cancelled: the schema has no table of")
 
 

@@ -149,7 +149,7 @@ async def test_jobs_that_are_locked_stay_and_are_counted(utils: WorkerUtils, con
         report = await change(filter=JobFilter(task_identifier="mail"))
         assert (counted.changed, counted.skipped) == (report.changed, report.skipped)
         assert (report.changed, report.skipped) == (3, 2)
-    assert await ids_of(utils, state="locked") == ids[1:3]
+    assert await ids_of(utils, state="running") == ids[1:3]
 
 
 async def test_a_filter_without_conditions_needs_all(utils: WorkerUtils) -> None:

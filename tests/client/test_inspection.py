@@ -28,7 +28,7 @@ async def states(utils: WorkerUtils, connection: Any) -> dict[str, int]:
         "update graphile_worker._private_jobs set locked_at = now(), locked_by = 'pool-1' where id = $1",
         locked.id,
     )
-    return {"ready": ready.id, "scheduled": scheduled.id, "locked": locked.id, "failed": failed.id}
+    return {"ready": ready.id, "scheduled": scheduled.id, "running": locked.id, "failed": failed.id}
 
 
 async def ids(utils: WorkerUtils, **conditions: Any) -> list[int]:
@@ -59,7 +59,7 @@ async def test_list_jobs_filters_by_state_task_queue_key_and_holder(
     assert await ids(utils, queue_name="q") == [states["ready"], states["scheduled"]]
     assert await ids(utils, queue_name="q", state="ready") == [states["ready"]]
     assert await ids(utils, job_key="ready") == [states["ready"]]
-    assert await ids(utils, locked_by="pool-1") == [states["locked"]]
+    assert await ids(utils, locked_by="pool-1") == [states["running"]]
     assert await ids(utils, task_identifier="unknown") == []
     assert await ids(utils) == list(states.values())
 
@@ -198,9 +198,9 @@ async def test_statistics_count_by_state_and_task(
         "where queue_name = 'p'"
     )
     statistics = await utils.statistics.jobs()
-    assert statistics.jobs == JobCounts(ready=1, scheduled=1, locked=1, failed=1)
+    assert statistics.jobs == JobCounts(ready=1, scheduled=1, running=1, failed=1)
     assert statistics.jobs.total == 4
-    assert statistics.tasks == {"a": JobCounts(ready=1, scheduled=1), "b": JobCounts(locked=1, failed=1)}
+    assert statistics.tasks == {"a": JobCounts(ready=1, scheduled=1), "b": JobCounts(running=1, failed=1)}
     assert statistics.is_estimate is False
     assert (statistics.queues, statistics.locked_queues) == (2, 1)
     assert statistics.oldest_ready_at is not None
@@ -256,7 +256,7 @@ async def test_list_queues_returns_size_and_holder(
 @looped(
     ("conditions", "message"),
     [
-        ({"state": "done"}, "state: expected one of ready, scheduled, locked, failed; got 'done'"),
+        ({"state": "done"}, "state: expected one of ready, scheduled, running, failed; got 'done'"),
         ({"order": "random"}, "order: expected one of oldest, newest, run_order; got 'random'"),
         ({"limit": 0}, "limit: must be 1 or more, got 0"),
         ({"limit": "5"}, "limit: expected a whole number, got '5'"),

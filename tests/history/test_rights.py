@@ -191,7 +191,7 @@ async def test_jobs_are_followed_without_a_history(foreign_utils: WorkerUtils) -
     async with foreign_utils.with_pg_client() as connection:
         await connection.execute(f"update {SCHEMA}._private_jobs set locked_at = now(), locked_by = 'node'")
     status = await foreign_utils.jobs.get_status(job)
-    assert (status.state, status.progress) == ("locked", None)
+    assert (status.state, status.progress) == ("running", None)
     with pytest.raises(JobGoneError):
         await foreign_utils.wait_for(job.id + 1, timeout=PATIENCE)
 

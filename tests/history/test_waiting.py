@@ -257,7 +257,7 @@ async def test_progress_is_followed_until_the_end(utils: WorkerUtils, workers: W
     async for progress in handle.watch():
         seen.append((progress.share, progress.note, progress.data))
         status = await handle.status()
-        assert status.state == "locked"
+        assert status.state == "running"
         assert status.progress is not None
         gate.set()
     assert seen == [(0.25, "page 1 of 4", {"page": 1})]

@@ -1,4 +1,4 @@
-"""What operators ask of one worker: to be quiet, to stop, and where a job is."""
+"""What operators ask of one worker: to pause, to stop, and where a job is."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ async def held_back(entered: asyncio.Event, release: asyncio.Event) -> None:
 
 
 @pytest.mark.parametrize("mode", MODES)
-async def test_a_quiet_worker_starts_no_job_until_it_is_resumed(
+async def test_a_paused_worker_starts_no_job_until_it_is_resumed(
     utils: WorkerUtils, workers: Workers, database_url: str, mode: str
 ) -> None:
-    ran: dict[str, list[int]] = {"quiet": [], "other": []}
+    ran: dict[str, list[int]] = {"paused": [], "other": []}
 
     def tasks(name: str) -> dict[str, Any]:
         async def work(payload: Any) -> None:
@@ -41,23 +41,23 @@ async def test_a_quiet_worker_starts_no_job_until_it_is_resumed(
 
         return {"work": work}
 
-    quiet = await workers.start(tasks("quiet"), connection_string=database_url, **MODES[mode])
-    await utils.workers.pause(quiet.pool_id, reason="looking at it")
-    pool = quiet._running_pool
-    await until(lambda: pool._commands.is_quiet)
+    paused = await workers.start(tasks("paused"), connection_string=database_url, **MODES[mode])
+    await utils.workers.pause(paused.pool_id, reason="looking at it")
+    pool = paused._running_pool
+    await until(lambda: pool._commands.is_paused)
     await workers.start(tasks("other"), connection_string=database_url)
     for n in range(20):
         await utils.add_job("work", {"n": n})
     await until(lambda: len(ran["other"]) == 20)
-    assert ran["quiet"] == []
+    assert ran["paused"] == []
 
-    assert await utils.workers.resume(quiet.pool_id)
-    assert not await utils.workers.resume(quiet.pool_id)
-    await until(lambda: not pool._commands.is_quiet)
+    assert await utils.workers.resume(paused.pool_id)
+    assert not await utils.workers.resume(paused.pool_id)
+    await until(lambda: not pool._commands.is_paused)
 
     async def has_run() -> bool:
         await utils.add_job("work", {"n": -1})  # one of the two takes it
-        return bool(ran["quiet"])
+        return bool(ran["paused"])
 
     await until(has_run)
 
@@ -206,7 +206,7 @@ async def until_gone(utils: WorkerUtils, job_id: int) -> None:
 async def until_running(utils: WorkerUtils, job_id: int) -> None:
     async def is_running() -> bool:
         job = await utils.jobs.get(job_id)
-        return job is not None and job.state == "locked"
+        return job is not None and job.state == "running"
 
     await until(is_running)
 

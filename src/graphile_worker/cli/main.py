@@ -86,7 +86,7 @@ SUMMARIES = {
     "queues": "Show named queues, longest first, the worker pools that have locked them, and which "
     "are paused.",
     "remove": "Delete jobs by key.",
-    "reschedule": "Change the time, priority or attempts of jobs, or retry failed jobs.",
+    "reschedule": "Change the time, priority or attempts of jobs.",
     "resume": "End pauses.",
     "retry": "Send permanently failed jobs back to work, now and with all their attempts.",
     "schedules": "List recurring jobs: when they run, when they last did, which workers have them.",

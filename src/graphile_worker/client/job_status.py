@@ -63,7 +63,7 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def has_ended(self) -> bool:
         """Whether it will not run again by itself."""
-        return self.state not in ("ready", "scheduled", "locked")
+        return self.state not in ("ready", "scheduled", "running")
 
 
 class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -157,15 +157,15 @@ async def read_record(
     """All that is known of a job."""
     job = await get_job(connection, schema, job_id)
     reasons: Mapping[int, str | None] = {}
-    if job is not None and (job.state == "failed" or (with_errors and job.state == "locked")):
+    if job is not None and (job.state == "failed" or (with_errors and job.state == "running")):
         reasons = await cancel_reasons(connection, schema, [job_id])
     row = JobRecord(job_id=job_id, job=job, is_cancelled=job_id in reasons, cancel_reason=reasons.get(job_id))
-    if job is not None and job.state != "locked" and not with_errors:
+    if job is not None and job.state != "running" and not with_errors:
         return row
     progress = None
     try:
         async with connection.transaction():  # a savepoint, if the transaction is the caller's
-            if job is not None and job.state == "locked":
+            if job is not None and job.state == "running":
                 progress = await get_progress(connection, schema, job_id)
             history = await history_of_job(connection, schema, job_id) if job is None or with_errors else []
             errors = await errors_of_job(connection, schema, job_id) if with_errors else []

@@ -118,7 +118,7 @@ class _Sources:
             ready=self._count(counts.get("ready", 0)),
             scheduled=self._count(counts.get("scheduled", 0)),
             failed=self._count(counts.get("failed", 0)),
-            running=self.running.by_task.get(name, 0) if self.reports else counts.get("locked", 0),
+            running=self.running.by_task.get(name, 0) if self.reports else counts.get("running", 0),
             workers=len(pools),
             slots=sum(pool.concurrency or 0 for pool in pools),
             is_known=bool(pools) or not has_jobs or self.known.has_others,

@@ -104,27 +104,25 @@ async def stop(database: Database, actor: Actor, worker_id: str, reason: str = "
     return WorkerAnswer(id=worker_id, done="It was asked to stop: it finishes its running jobs, then ends.")
 
 
-async def quiet(database: Database, actor: Actor, worker_id: str, reason: str = "") -> WorkerAnswer:
-    """Ask a worker to fetch no more jobs."""
+async def pause(database: Database, actor: Actor, worker_id: str, reason: str = "") -> WorkerAnswer:
+    """Pause a worker: it fetches no more jobs."""
     why = f"{actor.name}: {reason}" if reason else f"asked by {actor.name}"
     async with database.write() as connection:
         try:
             await database.utils.workers.pause(worker_id, reason=why[:1000], connection=connection)
         except WorkerNotFoundError as error:
             raise _no_worker(error) from None
-        await _record(database, connection, actor, "quiet_worker", worker_id, reason)
-    return WorkerAnswer(id=worker_id, done="It was asked to fetch no more jobs. Running jobs go on.")
+        await _record(database, connection, actor, "pause_worker", worker_id, reason)
+    return WorkerAnswer(id=worker_id, done="It is paused: it fetches no more jobs. Running jobs go on.")
 
 
 async def resume(database: Database, actor: Actor, worker_id: str) -> WorkerAnswer:
-    """Let a quiet worker fetch jobs again."""
+    """Let a paused worker fetch jobs again."""
     async with database.write() as connection:
-        was_quiet = await database.utils.workers.resume(worker_id, connection=connection)
-        if was_quiet:
+        was_paused = await database.utils.workers.resume(worker_id, connection=connection)
+        if was_paused:
             await _record(database, connection, actor, "resume_worker", worker_id, "")
-    done = (
-        "It fetches jobs again." if was_quiet else "It was not asked to stop fetching; nothing was changed."
-    )
+    done = "It fetches jobs again." if was_paused else "It was not paused; nothing was changed."
     return WorkerAnswer(id=worker_id, done=done)
 
 
@@ -267,7 +265,7 @@ def _state(worker: WorkerSummary, asked: Mapping[Any, StateRequest]) -> tuple[Wo
     if "stop" in asked:
         return "stopping", "asked to stop"
     if "quiet" in asked:
-        return "quiet", "fetches no jobs"
+        return "paused", "fetches no jobs"
     return condition, detail
 
 

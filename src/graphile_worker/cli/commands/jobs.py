@@ -110,7 +110,7 @@ async def reschedule_command(
     max_attempts: int | None,
     **flags: Any,
 ) -> Output:
-    """Change the time, priority or attempts of jobs, or retry failed jobs.
+    """Change the time, priority or attempts of jobs.
 
     \b
     graphile-worker reschedule 12 --run-at now --attempts 0              # retry a failed job

@@ -128,7 +128,7 @@ async def pause_command(
     def text() -> None:
         _print_paused(pauses)
         for name in workers:
-            click.echo(f"Asked worker {_line(name)} to fetch no more jobs.")
+            click.echo(f"Paused worker {_line(name)}: it fetches no more jobs.")
 
     return Output(
         lambda: [*(pause_as_json(pause) for pause in pauses), *({"worker_id": name} for name in workers)],
@@ -175,7 +175,7 @@ async def resume_command(
     resumed += [(Pause(schedule=name), await utils.schedules.resume(name)) for name in schedules]
     if everything:
         resumed.append((Pause(), await utils.resume(all=True)))
-    quiet = [(name, await utils.workers.resume(name)) for name in workers]
+    paused_workers = [(name, await utils.workers.resume(name)) for name in workers]
     left = await utils.queues.list_pauses()
     return Output(
         lambda: [
@@ -188,9 +188,9 @@ async def resume_command(
                 }
                 for pause, was_paused in resumed
             ),
-            *({"worker_id": name, "was_paused": was_quiet} for name, was_quiet in quiet),
+            *({"worker_id": name, "was_paused": was_paused} for name, was_paused in paused_workers),
         ],
-        lambda: _print_resumed(resumed, quiet),
+        lambda: _print_resumed(resumed, paused_workers),
         notes=paused_notes(left, "Still paused"),
     )
 
@@ -219,9 +219,9 @@ def _print_paused(pauses: Sequence[Pause]) -> None:
         click.echo(f"Paused {_line(pause.what + pause.terms)}.")
 
 
-def _print_resumed(resumed: Sequence[tuple[Pause, bool]], quiet: Sequence[tuple[str, bool]]) -> None:
-    for name, was_quiet in quiet:
-        fetches = "fetches jobs again" if was_quiet else "was not asked to stop fetching"
+def _print_resumed(resumed: Sequence[tuple[Pause, bool]], workers: Sequence[tuple[str, bool]]) -> None:
+    for name, was_paused in workers:
+        fetches = "fetches jobs again" if was_paused else "was not paused"
         click.echo(f"Worker {_line(name)} {fetches}.")
     for pause, was_paused in resumed:
         what = _line(pause.what)

@@ -75,7 +75,7 @@ async def stats_command(
         return Output(report.as_json, report.print)
     found = await utils.statistics.jobs(exact=exact)
     held = await _reported_jobs(utils)
-    notes = [HELD.format(count(held, "job"))] if held > found.jobs.locked else []
+    notes = [HELD.format(count(held, "job"))] if held > found.jobs.running else []
     return Output(lambda: statistics_as_json(found), lambda: _print_statistics(found), notes=notes)
 
 
@@ -107,7 +107,7 @@ async def queues_command(utils: WorkerUtils, limit: int, exact: bool) -> Output:
 def _print_statistics(found: Statistics) -> None:
     rows = [_row(task, counts) for task, counts in sorted(found.tasks.items())]
     print_table(
-        ("task", "ready", "scheduled", "locked", "failed", "total"),
+        ("task", "ready", "scheduled", "running", "failed", "total"),
         [*rows, _row("(all)", found.jobs)] if len(rows) != 1 else rows,
     )
     click.echo()
@@ -142,7 +142,7 @@ def _print_queues(found: list[QueueSummary]) -> None:
 
 
 def _row(name: str, counts: JobCounts) -> list[Any]:
-    return [name, counts.ready, counts.scheduled, counts.locked, counts.failed, counts.total]
+    return [name, counts.ready, counts.scheduled, counts.running, counts.failed, counts.total]
 
 
 BLOCKS = " ▁▂▃▄▅▆▇█"

@@ -87,7 +87,7 @@ def _lines(job_id: int) -> Show:
 
 def _words(status: JobStatus) -> str:
     """What the job does now: the note of its task, or what it is waiting for."""
-    if status.state == "locked":
+    if status.state == "running":
         note = status.progress.note if status.progress is not None else None
         return note or "running"
     if status.state == "scheduled":
@@ -158,7 +158,7 @@ def _print_result(raw_result: str | None, seconds: float | None, job_id: int) ->
 
 
 def _about_timeout(record: JobRecord, timeout: timedelta | None) -> str:
-    states = {"locked": "it is still running", "ready": "it still waits for a worker"}
+    states = {"running": "it is still running", "ready": "it still waits for a worker"}
     current = states.get(record.state, "it still waits")
     if record.state == "scheduled" and record.job is not None:
         current = f"it waits until {cell(record.job.run_at)}"

@@ -44,11 +44,11 @@ class StateFilter(admin.SimpleListFilter):
     parameter_name = "state"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
-        return [(name, name) for name in ("ready", "scheduled", "locked", "failed")]
+        return [(name, name) for name in ("ready", "scheduled", "running", "failed")]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet) -> QuerySet:
         state, now = self.value(), timezone.now()
-        if state == "locked":
+        if state == "running":
             return queryset.filter(locked_at__isnull=False)
         if state is None:
             return queryset

@@ -55,9 +55,9 @@ class Job(_ReadOnly):
 
     @property
     def state(self) -> str:
-        """`locked`, `failed` (permanently), `ready` or `scheduled`."""
+        """`running` (locked by a worker), `failed` (permanently), `ready` or `scheduled`."""
         if self.locked_at is not None:
-            return "locked"
+            return "running"
         if self.attempts >= self.max_attempts:
             return "failed"
         return "ready" if self.run_at <= timezone.now() else "scheduled"
