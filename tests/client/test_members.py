@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 import subprocess
 import sys
 from importlib import import_module
@@ -11,6 +12,7 @@ from types import FunctionType
 import pytest
 from scripts.blocking_client import MEMBERS
 
+from docs.blocks import ROOT
 from graphile_worker import App, JobHelpers, Runner, SyncWorkerUtils, WorkerUtils
 from graphile_worker.errors import InvalidArgumentError
 from support.cases import Cases, looped
@@ -111,7 +113,7 @@ async def test_a_pause_is_of_one_thing(utils: WorkerUtils) -> None:
             for method in (utils.pause, utils.resume):
                 problem = f"give one of queue_name, task and all=True; got {got}"
                 with cases(method.__name__, arguments), pytest.raises(InvalidArgumentError, match=problem):
-                    await method(**arguments)  # type: ignore[arg-type]
+                    await method(**arguments)
 
 
 async def test_a_queue_a_task_and_all_are_paused_and_resumed(utils: WorkerUtils) -> None:
@@ -130,3 +132,9 @@ async def test_a_queue_a_task_and_all_are_paused_and_resumed(utils: WorkerUtils)
 async def test_what_is_short_for_a_member_does_the_same(utils: WorkerUtils) -> None:
     assert await utils.list_workers() == await utils.workers.list()
     assert await utils.sweep_stale_workers(dry_run=True) == await utils.workers.sweep(dry_run=True)
+
+
+def test_the_guide_lists_them() -> None:
+    text = (ROOT / "docs" / "administration.md").read_text()
+    rows = dict(re.findall(r"^\| `utils\.(\w+)` \| (.*) \|$", text, re.MULTILINE))
+    assert {name: set(re.findall(r"`(\w+)`", row)) for name, row in rows.items()} == BY_SUBJECT
