@@ -128,7 +128,7 @@ async def demo(url: str) -> None:
             say("\n* A batch job in which one row fails: only that row stays, for the next attempt.")
             job = await utils.add_job(import_rows, [1, -2, 3], max_attempts=1)
             await outcomes.failures(2)
-            left = await utils.get_job(job.id)
+            left = await utils.jobs.get(job.id)
             say(f"    what is left of the job: {left.payload if left else None}")
             say("\n* The worker stops: running jobs finish, all outcomes are written.")
     say("* Done.\n")

@@ -78,7 +78,7 @@ async def trace_one_order(url: str) -> None:
 
 async def is_anything_waiting(url: str) -> bool:
     async with make_worker_utils(connection_string=url) as utils:
-        return bool(await utils.list_jobs())
+        return bool(await utils.jobs.list())
 
 
 def print_tree(spans: Sequence[ReadableSpan]) -> None:

@@ -47,7 +47,7 @@ def test_every_attribute_is_there_under_its_name(shape: Callable[[Any], Any], cl
 
 
 def test_statistics_count_by_task_with_a_total() -> None:
-    counts = JobCounts(ready=1, scheduled=2, locked=3, failed=4)
+    counts = JobCounts(ready=1, scheduled=2, running=3, failed=4)
     found = Statistics(
         jobs=counts,
         tasks={"b": JobCounts(ready=1), "a": JobCounts()},
@@ -58,7 +58,7 @@ def test_statistics_count_by_task_with_a_total() -> None:
         pauses=[Pause(queue_name="q", reason="deploy")],
     )
     shown = json_shapes.statistics_as_json(found)
-    assert shown["jobs"] == {"ready": 1, "scheduled": 2, "locked": 3, "failed": 4, "total": 10}
+    assert shown["jobs"] == {"ready": 1, "scheduled": 2, "running": 3, "failed": 4, "total": 10}
     assert list(shown["tasks"]) == ["a", "b"]
     assert {key: shown[key] for key in list(shown)[2:]} == {
         "is_estimate": False,

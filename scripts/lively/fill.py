@@ -31,7 +31,7 @@ async def fill(url: str, *, schema: str = "graphile_worker", seed: int = SEED) -
     try:
         await _write(connection, random.Random(seed))
         async with make_worker_utils(connection_string=url, schema=schema) as utils:
-            await utils.pause_queue("invoices", until=timedelta(hours=3), reason="the bank is down")
+            await utils.queues.pause("invoices", until=timedelta(hours=3), reason="the bank is down")
         await connection.execute(DATE_PAUSE)
     finally:
         await connection.close()

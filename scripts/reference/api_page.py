@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import re
 import typing
 from collections.abc import Iterator
+from functools import cached_property
 from typing import Any, cast
 
 import graphile_worker
@@ -13,6 +15,7 @@ from graphile_worker import executors, hooks, testing
 from graphile_worker.client.api import ClientArguments, SyncClientArguments
 from graphile_worker.values.options import ClientOptionValues
 
+from ..blocking_client import MEMBERS
 from .members import alias, cell, default_of, field_texts, field_types, first_paragraph, text
 
 
@@ -25,16 +28,27 @@ def _interceptor_types() -> str:
 
 PAGES = {
     "worker-utils.md": (
-        "make_worker_utils add_job_adhoc run_migrations WorkerUtils JobFilter JobOrder JobDetails JobState "
-        "BulkOptions BulkReport CancelReport Statistics JobCounts QueueSummary Pause LimitSummary WorkerList "
-        "WorkerSummary RunningJob BlockedLoop LaneDescription ExecutorPlace Schedule RegisteredSchedule "
-        "ScheduleRun JobStack Deploy CleanupTask CleanupReport SweepReport RecoveredWorker "
-        "MigrationReport AwaitableContext JobHandle JobReference JobStatus JobRecord Progress FinishedJob "
-        "FinishedState HistoryFilter AttemptError ErrorGroup StatisticsList TaskStatistics StatisticsGroup"
-        " BacklogSample"
+        "make_worker_utils add_job_adhoc run_migrations WorkerUtils BulkOptions BulkReport CancelReport "
+        "Pause CleanupTask CleanupReport MigrationReport AwaitableContext"
+    ),
+    "utils-jobs.md": (
+        "JobsClient JobFilter JobOrder JobDetails JobState JobHandle JobReference JobStatus JobRecord "
+        "Progress JobStack"
+    ),
+    "utils-queues.md": "QueuesClient QueueSummary",
+    "utils-workers.md": (
+        "WorkersClient WorkerList WorkerSummary RunningJob BlockedLoop LaneDescription ExecutorPlace "
+        "SweepReport RecoveredWorker Deploy"
+    ),
+    "utils-limits.md": "LimitsClient LimitSummary",
+    "utils-schedules.md": "SchedulesClient Schedule RegisteredSchedule ScheduleRun",
+    "utils-history.md": "HistoryClient FinishedJob FinishedState HistoryFilter AttemptError ErrorGroup",
+    "utils-statistics.md": (
+        "StatisticsClient Statistics JobCounts StatisticsList TaskStatistics StatisticsGroup BacklogSample"
     ),
     "blocking-client.md": (
-        "make_sync_worker_utils SyncWorkerUtils SyncJobHandle SyncJobReference SyncConnection"
+        "make_sync_worker_utils SyncWorkerUtils SyncJobHandle SyncJobReference SyncConnection "
+        + " ".join(f"Sync{name.capitalize()}Client" for name in MEMBERS)
     ),
     "runner.md": "App Lifespan run run_once serve Runner Lane WorkerOptions TaskList FlagSource Clock",
     "tasks.md": (
@@ -93,6 +107,11 @@ OPTIONS_PAGE = (
 CALLS: dict[str, type] = {"ClientArguments": ClientArguments, "SyncClientArguments": SyncClientArguments}
 """Keyword arguments that are listed one by one."""
 WIDTH = 100
+MEMBER_PAGE = """# `utils.{name}`
+
+A member of [`WorkerUtils`](worker-utils.md), and without `await` of the
+[blocking client](blocking-client.md). The types are imported from `graphile_worker`.
+"""
 
 
 def pages() -> dict[str, str]:
@@ -102,11 +121,23 @@ def pages() -> dict[str, str]:
 
 def _page(file: str, names: list[str]) -> str:
     package = {"testing.md": testing, "executors.md": executors}.get(file, graphile_worker)
-    lines = [text(file).rstrip("\n"), ""]
+    member = file.removeprefix("utils-").removesuffix(".md")
+    head = MEMBER_PAGE.format(name=member) if member in MEMBERS else text(file)
+    lines = [head.rstrip("\n"), ""]
     for name in names:
-        thing = getattr(package, name, None) or getattr(hooks, name)
+        thing = _member_class(name) or getattr(package, name, None) or getattr(hooks, name)
         lines += [f"## `{name}`", "", *_entry(name, thing)]
     return "\n".join(lines).rstrip("\n") + "\n"
+
+
+def _member_class(name: str) -> type | None:
+    """The class of a member of a client, such as `JobsClient`."""
+    member = name.removeprefix("Sync").removesuffix("Client").lower()
+    if member not in MEMBERS or not name.endswith("Client"):
+        return None
+    package = "sync_members" if name.startswith("Sync") else "members"
+    module = importlib.import_module(f"graphile_worker.client.{package}.{member}")
+    return cast("type", getattr(module, name))
 
 
 def _entry(name: str, thing: Any) -> Iterator[str]:
@@ -144,10 +175,9 @@ def _rows(cls: type) -> Iterator[str]:
             if _is_public(cls, name):
                 yield _row(name, annotation, default_of(base, name), texts[name])
     for name, member in _members(cls):
-        if isinstance(member, property):
-            yield _row(
-                name, inspect.get_annotations(cast("Any", member.fget))["return"], "", first_paragraph(member)
-            )
+        if isinstance(member, property | cached_property):
+            getter: Any = member.fget if isinstance(member, property) else member.func
+            yield _row(name, inspect.get_annotations(getter)["return"], "", first_paragraph(getter))
 
 
 def _row(name: str, annotation: str, default: str, meaning: str) -> str:
@@ -197,7 +227,9 @@ def signature(name: str, function: Any) -> str:
             parts.append("*")
         parts += _parameter(parameter, function)
     is_async = inspect.iscoroutinefunction(inspect.unwrap(function))
-    start, end = f"{'await ' if is_async else ''}{name}(", f") -> {found.return_annotation}"
+    # The class has a method `list`, so its annotations name the module of the other one.
+    result = str(found.return_annotation).replace("builtins.", "")
+    start, end = f"{'await ' if is_async else ''}{name}(", f") -> {result}"
     line = start + ", ".join(parts) + end
     if len(line) <= WIDTH:
         return line

@@ -44,14 +44,14 @@ class Upkeep:
             await work()
 
     async def look(self) -> None:
-        await self._utils.statistics()
-        await self._utils.list_jobs(JobFilter(limit=20))
-        await self._utils.list_queues()
+        await self._utils.statistics.jobs()
+        await self._utils.jobs.list(JobFilter(limit=20))
+        await self._utils.queues.list()
         await self._utils.list_workers()
 
     async def change(self) -> None:
         """Complete, fail and postpone some jobs that wait."""
-        waiting = [job.id for job in await self._utils.list_jobs(JobFilter(state="scheduled", limit=9))]
+        waiting = [job.id for job in await self._utils.jobs.list(JobFilter(state="scheduled", limit=9))]
         await self._utils.complete_jobs(waiting[:3])
         await self._utils.permanently_fail_jobs(waiting[3:6], "failed by hand")
         await self._utils.reschedule_jobs(waiting[6:], run_at=timedelta(seconds=1), attempts=0)

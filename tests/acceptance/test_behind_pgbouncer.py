@@ -67,7 +67,7 @@ async def test_many_workers_and_clients_use_few_server_connections_at_the_same_t
             for _ in range(10):
                 await utils.add_job("work", {"n": 1}, job_key=f"key {number}", queue_name=f"queue {number}")
                 await utils.add_jobs([JobSpec("work", {"n": 1}), JobSpec("work", {"n": 1})])
-                await utils.statistics(exact=True)
+                await utils.statistics.jobs(exact=True)
 
     await asyncio.gather(*(add(number) for number in range(4)))
     await jobs.until_gone()
@@ -88,7 +88,7 @@ async def test_the_whole_client_works(pooled_url: str, jobs: Jobs, empty_databas
         assert (await utils.reschedule_jobs([second.id], priority=5))[0].priority == 5
         assert [job.id for job in await utils.permanently_fail_jobs([second.id], "no")] == [second.id]
         assert [job.id for job in await utils.complete_jobs([third.id])] == [third.id]
-        assert len(await utils.list_jobs()) == 2
+        assert len(await utils.jobs.list()) == 2
         removed = await utils.remove_job("first")
         assert removed is not None
         assert removed.id == first.id

@@ -17,14 +17,14 @@ async def test_an_action_asks_first_and_offers_to_undo(http: httpx.AsyncClient, 
     question = await http.post("/jobs/actions", data=fields)
     assert question.status_code == 200
     assert f"Delete jobs {jobs[0]} and {jobs[1]}?" in question.text
-    assert len(await utils.list_jobs()) == 2
+    assert len(await utils.jobs.list()) == 2
     done = await http.post("/jobs/actions", data={**fields, "confirmed": "yes", "reason": "<b>"})
     assert (done.status_code, done.headers["location"]) == (303, "/jobs?state=failed")
-    assert await utils.list_jobs() == []
+    assert await utils.jobs.list() == []
     entry = (await http.get("/api/v1/audit")).json()["items"][0]
     undone = await http.post(f"/audit/{entry['id']}/undo")
     assert undone.status_code == 303
-    assert len(await utils.list_jobs()) == 2
+    assert len(await utils.jobs.list()) == 2
 
 
 async def test_back_never_leads_to_another_site(http: httpx.AsyncClient, utils: WorkerUtils) -> None:
@@ -43,7 +43,7 @@ async def test_reschedule_says_the_time_in_utc(http: httpx.AsyncClient, utils: W
     question = await http.post("/jobs/actions", data=fields)
     assert "2040-06-01 10:00:00 UTC" in question.text
     await http.post("/jobs/actions", data={**fields, "confirmed": "yes"})
-    details = await utils.get_job(job.id)
+    details = await utils.jobs.get(job.id)
     assert details is not None
     assert (details.run_at.isoformat(), details.priority) == ("2040-06-01T10:00:00+00:00", 5)
     wrong = await http.post("/jobs/actions", data={**fields, "run_at": "soon", "confirmed": "yes"})

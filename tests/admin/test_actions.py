@@ -52,7 +52,7 @@ async def test_run_now_revives_a_failed_job_and_says_so(
     answer = await act(http, "run_now", [job.id])
     assert answer["retried"] == [job.id]
     assert "This is a retry" in answer["message"]
-    details = await utils.get_job(job.id)
+    details = await utils.jobs.get(job.id)
     assert details is not None
     assert details.state == "ready"
     assert details.attempts == 0
@@ -63,7 +63,7 @@ async def test_one_more_attempt(http: httpx.AsyncClient, utils: WorkerUtils) -> 
     job = await utils.add_job("a", max_attempts=3)
     await utils.permanently_fail_jobs([job.id])
     await act(http, "retry", [job.id], one_more=True)
-    details = await utils.get_job(job.id)
+    details = await utils.jobs.get(job.id)
     assert details is not None
     assert (details.attempts, details.max_attempts) == (3, 4)
 
@@ -71,7 +71,7 @@ async def test_one_more_attempt(http: httpx.AsyncClient, utils: WorkerUtils) -> 
 async def test_give_up_names_the_person(http: httpx.AsyncClient, utils: WorkerUtils) -> None:
     job = await utils.add_job("a")
     await act(http, "give_up", [job.id], reason="bank is down")
-    details = await utils.get_job(job.id)
+    details = await utils.jobs.get(job.id)
     assert details is not None
     assert details.state == "failed"
     assert details.last_error == "Given up by anonymous: bank is down"
@@ -85,7 +85,7 @@ async def test_add_again_keeps_the_values(http: httpx.AsyncClient, utils: Worker
     )  # fmt: skip
     answer = await act(http, "add_again", [job.id])
     (added,) = answer["added"]
-    again = await utils.get_job(added)
+    again = await utils.jobs.get(added)
     assert again is not None
     assert (again.raw_payload, again.queue_name, again.priority, again.max_attempts, again.key) == (
         '{"n":12345678901234567890123}', "q", 3, 7, None,
@@ -98,7 +98,7 @@ async def test_reschedule_needs_a_change(http: httpx.AsyncClient, utils: WorkerU
     assert answer.status_code == 400
     job = await utils.add_job("a")
     await act(http, "reschedule", [job.id], run_at="2040-01-01T00:00:00Z", priority=-5)
-    details = await utils.get_job(job.id)
+    details = await utils.jobs.get(job.id)
     assert details is not None
     assert (details.state, details.priority) == ("scheduled", -5)
 
@@ -194,7 +194,7 @@ async def test_a_role_that_may_not_write_is_told(
         await app.aclose()
     finally:
         await connection.execute(f"drop owned by {role}; drop role {role}")
-    assert await utils.get_job(job.id) is not None
+    assert await utils.jobs.get(job.id) is not None
 
 
 def _as_role(url: str, role: str) -> str:

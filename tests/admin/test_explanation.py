@@ -126,15 +126,15 @@ async def test_jobs_that_are_not_due(situation: Situation, jobs: Jobs) -> None:
 async def test_jobs_that_an_operator_holds(situation: Situation, jobs: Jobs, utils: WorkerUtils) -> None:
     job = await jobs.add("a", queue="q")
     await situation.worker("a")
-    await utils.pause_queue("q", until=timedelta(hours=1), reason="the bank is down")
+    await utils.queues.pause("q", until=timedelta(hours=1), reason="the bank is down")
     paused = await situation.explanation(job)
     assert paused["kind"] == "paused_queue"
     assert "the bank is down" in paused["headline"]
-    await utils.resume_queue("q")
-    await utils.pause_task("a")
+    await utils.queues.resume("q")
+    await utils.pause(task="a")
     assert await situation.kind(job) == "paused_task"
-    await utils.resume_task("a")
-    await utils.pause_all()
+    await utils.resume(task="a")
+    await utils.pause(all=True)
     assert await situation.kind(job) == "paused_everything"
 
 
@@ -161,8 +161,8 @@ async def test_jobs_that_no_worker_can_run(situation: Situation, jobs: Jobs, uti
     assert "did you mean 'send_email'?" in unknown["headline"]
     await jobs.connection.execute(f"update {SCHEMA}._private_py_workers set tasks = '{{send_emial}}'")
     assert await situation.kind(job) == "soon"
-    await utils.quiet_worker("pool")
-    assert await situation.kind(job) == "workers_quiet"
+    await utils.workers.pause("pool")
+    assert await situation.kind(job) == "workers_paused"
 
 
 async def test_jobs_that_a_limit_holds(
@@ -207,7 +207,7 @@ async def test_jobs_that_may_not_start_yet(
 
 
 async def _is_gone(utils: WorkerUtils, job_id: int) -> bool:
-    return await utils.get_job(job_id) is None
+    return await utils.jobs.get(job_id) is None
 
 
 async def test_jobs_that_run_longer_than_usual(situation: Situation, jobs: Jobs) -> None:

@@ -135,7 +135,7 @@ async def test_a_careful_retry_counts_jobs_apart_that_did_not_complete(
     first = await _retried(utils)
     await http.post("/api/v1/jobs/actions", json={"action": "delete", "ids": [first]})
     second = await _retried(utils, first)
-    await utils.cancel_job(second)
+    await utils.jobs.cancel(second)
     await _retried(utils, first, second)
     found = (await http.get(f"/api/v1/operations/{begun['id']}")).json()
     assert (found["changed"], found["succeeded"], found["gone"], found["waiting"]) == (3, 0, 2, 1)
@@ -150,7 +150,7 @@ async def _retried(utils: WorkerUtils, *earlier: int) -> int:
     """The job that a careful retry has sent, once it is there."""
     async with asyncio.timeout(PATIENCE):
         while True:
-            for job in await utils.list_jobs(JobFilter(state="ready")):
+            for job in await utils.jobs.list(JobFilter(state="ready")):
                 if job.id not in earlier:
                     return job.id
 
@@ -204,7 +204,7 @@ async def test_give_up_on_a_group_and_mute_it(
     begun = await http.post(f"{path}/actions", data={"action": "delete", "confirmed": "yes"})
     done = await ended(http, int(begun.headers["location"].rpartition("/")[2]))
     assert done["changed"] == 3
-    assert await utils.get_job(ids[0]) is None
+    assert await utils.jobs.get(ids[0]) is None
     muted = await http.post(f"{path}/mute", data={"reason": "known"})
     assert muted.status_code == 303
     found = (await http.get("/api/v1/failures")).json()

@@ -260,7 +260,7 @@ async def test_all_of_it_works_where_only_node_installed_the_schema(
     failed = await jobs.add("a")
     await fail(jobs, failed, "no")
     for path in (
-        "/jobs", "/jobs?state=failed", "/jobs?state=ready", "/jobs?state=locked", "/jobs?task=a",
+        "/jobs", "/jobs?state=failed", "/jobs?state=ready", "/jobs?state=running", "/jobs?task=a",
         f"/jobs/{job}",
         f"/jobs/{failed}", f"{JOBS}/{job}/explanation", f"{JOBS}/{failed}/explanation",
         "/jobs/new", "/jobs/export",

@@ -53,7 +53,7 @@ async def ended(http: httpx.AsyncClient, operation_id: int) -> Any:
 
 
 async def count(utils: WorkerUtils, **filter: Any) -> int:
-    return len(await utils.list_jobs(JobFilter(**filter, limit=10_000)))
+    return len(await utils.jobs.list(JobFilter(**filter, limit=10_000)))
 
 
 async def test_retry_everything_that_failed(http: httpx.AsyncClient, utils: WorkerUtils) -> None:
@@ -78,7 +78,7 @@ async def test_retry_everything_that_failed(http: httpx.AsyncClient, utils: Work
     again = await ended(http, undone["operation_id"])  # more than 1,000: an operation of its own
     assert (again["state"], again["changed"]) == ("done", 1_200)
     assert await count(utils, state="failed") == 1_200
-    job = await utils.get_job(ids[0])
+    job = await utils.jobs.get(ids[0])
     assert job is not None
     assert (job.last_error, job.attempts) == ("boom", 3)
 

@@ -124,7 +124,7 @@ async def test_series_have_values_by_task_and_markers(
     await past.statistics("a", completed=6, failed=2, minutes=range(5, 20))
     await past.statistics("b", completed=1, failed=0, minutes=range(5, 20))
     await past.samples(added=90, deleted=60)
-    await utils.pause_task("a", reason="test")
+    await utils.pause(task="a", reason="test")
     query = {"metric": "completed,failed,run_p95,added,backlog", "by": "task", "range": "1h"}
     found = (await http.get("/api/v1/series", params=query)).json()
     assert (found["step"], found["is_recorded"]) == (60, True)
@@ -211,17 +211,17 @@ async def test_a_task_is_paused_and_resumed_with_a_row_in_the_audit(
     name = "send & <b>"
     answer = await http.post("/api/v1/tasks/pause", json={"name": name, "reason": "bank is down"})
     assert answer.status_code == 200, answer.text
-    assert [pause.task_identifier for pause in await utils.list_pauses()] == [name]
+    assert [pause.task_identifier for pause in await utils.queues.list_pauses()] == [name]
     page = (await http.get("/tasks", headers={"Accept": "text/html"})).text
     assert "send &amp; &lt;b&gt;" in page
     answer = await http.post("/tasks/resume", data={"name": name})
     assert answer.status_code == 303
-    assert await utils.list_pauses() == []
+    assert await utils.queues.list_pauses() == []
     form = await http.get("/tasks/pause", params={"name": name})
     assert "Node and Rust" in form.text
     answer = await http.post("/tasks/pause", data={"name": "", "period": "900", "reason": ""})
     assert answer.status_code == 303
-    (pause,) = await utils.list_pauses()
+    (pause,) = await utils.queues.list_pauses()
     assert pause.what == "every task"
     assert pause.until is not None
     answer = await http.post("/api/v1/tasks/resume", json={})

@@ -63,7 +63,7 @@ async def test_a_lock_is_not_waited_for(http: httpx.AsyncClient, utils: WorkerUt
     )
     assert "Try again" in page.text
     assert form.status_code == 409
-    assert await utils.get_job(job.id) is not None
+    assert await utils.jobs.get(job.id) is not None
 
 
 @pytest.fixture

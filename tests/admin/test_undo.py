@@ -35,9 +35,9 @@ async def test_a_deleted_job_comes_back_with_a_new_id(
         "a", {"big": 12345678901234567890, "text": "é\\u0000"[:1]}, queue_name="q", priority=4,
         max_attempts=9, job_key="k", flags=["f"], run_at=None,
     )  # fmt: skip
-    before = await utils.get_job(job.id)
+    before = await utils.jobs.get(job.id)
     deleted = await act(http, "delete", [job.id])
-    assert await utils.get_job(job.id) is None
+    assert await utils.jobs.get(job.id) is None
     # Its task and its queue may be gone as well.
     await connection.execute(f"delete from {SCHEMA}._private_job_queues")
     await connection.execute(f"delete from {SCHEMA}._private_tasks")
@@ -45,7 +45,7 @@ async def test_a_deleted_job_comes_back_with_a_new_id(
     (restored,) = answer["restored"]
     assert restored["id"] == job.id
     assert f"Job {job.id} is back as job {restored['new_id']}." in answer["message"]
-    after = await utils.get_job(restored["new_id"])
+    after = await utils.jobs.get(restored["new_id"])
     assert before is not None
     assert after is not None
     for name in (
@@ -84,7 +84,7 @@ async def test_only_what_is_unchanged_is_put_back(
     assert {job["id"]: job["why"] for job in answer["left"]} == {
         changed: "changed", running: "running", gone: "gone", ran: "changed",
     }  # fmt: skip
-    job = await utils.get_job(same)
+    job = await utils.jobs.get(same)
     assert job is not None
     assert job.priority == 7
 
@@ -93,8 +93,8 @@ async def test_an_added_job_is_removed_again(http: httpx.AsyncClient, utils: Wor
     job = await utils.add_job("a")
     added = await act(http, "add_again", [job.id])
     await undo(http, added)
-    assert await utils.get_job(added["added"][0]) is None
-    assert await utils.get_job(job.id) is not None
+    assert await utils.jobs.get(added["added"][0]) is None
+    assert await utils.jobs.get(job.id) is not None
 
 
 async def test_an_undo_happens_once(http: httpx.AsyncClient, utils: WorkerUtils) -> None:
@@ -104,7 +104,7 @@ async def test_an_undo_happens_once(http: httpx.AsyncClient, utils: WorkerUtils)
     path = f"/api/v1/audit/{deleted['undo']}/undo"
     answers = await asyncio.gather(http.post(path), http.post(path))
     assert sorted(answer.status_code for answer in answers) == [200, 409]
-    assert len(await utils.list_jobs()) == 1
+    assert len(await utils.jobs.list()) == 1
 
 
 async def test_what_is_older_than_a_day_cannot_be_undone(

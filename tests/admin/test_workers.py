@@ -85,10 +85,10 @@ async def test_workers_are_shown_with_what_they_run(
     refused = await http.post(f"{API}/workers/unlock", json={"id": runner.pool_id})
     assert refused.status_code == 409
     assert "alive" in refused.json()["title"]
-    assert (await utils.get_job(job.id)).locked_by == runner.pool_id  # type: ignore[union-attr]
+    assert (await utils.jobs.get(job.id)).locked_by == runner.pool_id  # type: ignore[union-attr]
 
-    await post(http, "/workers/quiet", {"id": runner.pool_id, "reason": "looking"})
-    assert (await http.get(f"{API}/worker", params={"id": runner.pool_id})).json()["state"] == "quiet"
+    await post(http, "/workers/pause", {"id": runner.pool_id, "reason": "looking"})
+    assert (await http.get(f"{API}/worker", params={"id": runner.pool_id})).json()["state"] == "paused"
     await post(http, "/workers/resume", {"id": runner.pool_id})
     asked = await http.post("/workers/stop", data={"id": runner.pool_id})
     assert "It finishes the jobs that it runs" in asked.text
@@ -97,7 +97,7 @@ async def test_workers_are_shown_with_what_they_run(
     await asyncio.wait_for(runner.wait(), PATIENCE)
     assert (await http.get("/worker", params={"id": runner.pool_id})).status_code == 404
     assert (await http.post(f"{API}/workers/stop", json={"id": "pool-none"})).status_code == 404
-    assert [action for action, _ in await audited(jobs)] == ["quiet_worker", "resume_worker", "stop_worker"]
+    assert [action for action, _ in await audited(jobs)] == ["pause_worker", "resume_worker", "stop_worker"]
 
 
 async def test_the_locks_of_a_dead_worker_are_freed_and_those_of_others_only_when_typed(
@@ -116,11 +116,11 @@ async def test_the_locks_of_a_dead_worker_are_freed_and_those_of_others_only_whe
     assert (await http.get("/workers")).status_code == 200
     assert "another runtime" in (await http.get("/worker", params={"id": "node"})).text
     await post(http, "/workers/unlock", {"id": "pool-dead"})
-    assert (await utils.get_job(first.id)).locked_by is None  # type: ignore[union-attr]
+    assert (await utils.jobs.get(first.id)).locked_by is None  # type: ignore[union-attr]
     for alive in ("node", "not listed"):
         assert (await http.post(f"{API}/workers/unlock", json={"id": alive})).status_code == 409
     await post(http, "/workers/unlock", {"id": "node", "typed": "node"})
-    assert (await utils.get_job(second.id)).locked_by is None  # type: ignore[union-attr]
+    assert (await utils.jobs.get(second.id)).locked_by is None  # type: ignore[union-attr]
 
 
 # -- schedules -----------------------------------------------------------------------------------------------
@@ -151,9 +151,9 @@ async def test_schedules_are_registered_run_paused_and_resumed(
 
     await post(http, "/schedules/pause", {"identifier": "nightly", "reason": "month end"})
     assert (await http.get(f"{API}/schedule", params={"identifier": "nightly"})).json()["pause"]["reason"]
-    assert [pause.schedule for pause in await utils.list_pauses()] == ["nightly"]
+    assert [pause.schedule for pause in await utils.queues.list_pauses()] == ["nightly"]
     added = await post(http, "/schedules/run", {"identifier": "nightly"})
-    job = await utils.get_job(added["job_id"])
+    job = await utils.jobs.get(added["job_id"])
     assert job is not None
     assert job.queue_name == "night"
     assert job.payload["_cron"]["manual"] is True
@@ -161,7 +161,7 @@ async def test_schedules_are_registered_run_paused_and_resumed(
     after = (await http.get(f"{API}/schedule", params={"identifier": "nightly"})).json()
     assert [(run["job_id"], run["state"]) for run in after["runs"]] == [(job.id, "ready")]
     await post(http, "/schedules/resume", {"identifier": "nightly"})
-    assert await utils.list_pauses() == []
+    assert await utils.queues.list_pauses() == []
     page = await http.get("/schedule", params={"identifier": "nightly"})
     assert "every day at 04:00" in page.text
     assert "Last 1 run: 1 not ended" in page.text

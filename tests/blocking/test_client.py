@@ -61,15 +61,15 @@ def test_jobs_are_added_managed_and_listed(utils: SyncWorkerUtils) -> None:
     job = utils.add_job("one", {"a": [1, "ü"]}, queue_name="q", job_key="k", run_at=LATER, flags=["f"])
     assert (type(job), job.payload, job.key, job.run_at) == (Job, {"a": [1, "ü"]}, "k", LATER)
     two, three = utils.add_jobs([JobSpec("two"), JobSpec(double, 3)])
-    found = utils.get_job(job.id)
+    found = utils.jobs.get(job.id)
     assert found is not None
     assert (found.queue_name, found.state) == ("q", "scheduled")
-    assert [each.id for each in utils.list_jobs(JobFilter(task_identifier="two"))] == [two.id]
-    assert utils.statistics(exact=True).jobs.total == 3
-    assert [queue.queue_name for queue in utils.list_queues()] == ["q"]
+    assert [each.id for each in utils.jobs.list(JobFilter(task_identifier="two"))] == [two.id]
+    assert utils.statistics.jobs(exact=True).jobs.total == 3
+    assert [queue.queue_name for queue in utils.queues.list()] == ["q"]
     assert [each.id for each in utils.complete_jobs([two.id])] == [two.id]
     assert utils.permanently_fail_jobs([three.id], "because")[0].last_error == "because"
-    assert utils.redrive("double").changed == 1
+    assert utils.jobs.retry("double").changed == 1
     assert utils.reschedule_jobs([job.id], priority=-3)[0].priority == -3
     assert [each.id for each in utils.cancel_jobs([three.id]).removed] == [three.id]
     removed = utils.remove_job("k")
@@ -78,8 +78,8 @@ def test_jobs_are_added_managed_and_listed(utils: SyncWorkerUtils) -> None:
     assert utils.cleanup().job_queues == 1
     assert utils.list_workers(all=True) == []
     assert utils.sweep_stale_workers().recovered == []
-    assert len(utils.task_statistics(since=timedelta(hours=1))) <= 1
-    assert utils.list_errors() == []
+    assert len(utils.statistics.tasks(since=timedelta(hours=1))) <= 1
+    assert utils.history.list_errors() == []
 
 
 def test_a_job_may_be_added_in_the_transaction_of_a_connection(
@@ -87,8 +87,8 @@ def test_a_job_may_be_added_in_the_transaction_of_a_connection(
 ) -> None:
     with psycopg.connect(database_url) as mine:
         job = utils.add_job("mine", connection=mine)
-        assert utils.get_job(job.id) is None
-        assert utils.get_job(job.id, connection=mine) is not None
+        assert utils.jobs.get(job.id) is None
+        assert utils.jobs.get(job.id, connection=mine) is not None
         mine.rollback()
         assert count() == 0
         utils.add_jobs((JobSpec("mine", number) for number in range(3)), connection=mine)
@@ -215,7 +215,7 @@ def test_a_change_in_batches_may_use_the_client_and_be_stopped(utils: SyncWorker
     seen: list[int] = []
 
     def on_step(report: Any, ids: list[int]) -> None:
-        seen.append(utils.statistics(exact=True).jobs.total)
+        seen.append(utils.statistics.jobs(exact=True).jobs.total)
         stop.set()
 
     report = utils.complete_jobs(
@@ -236,7 +236,7 @@ def test_a_bound_client_changes_in_batches_too(database_url: str, count: Count) 
             filter=JobFilter(task_identifier="bulk"),
             step_size=10,
             jobs_per_second=1000,
-            on_step=lambda _, ids: seen.append(utils.statistics(exact=True).jobs.total),
+            on_step=lambda _, ids: seen.append(utils.statistics.jobs(exact=True).jobs.total),
             stop=threading.Event(),
         )
     assert (report.changed, report.is_complete, seen, count()) == (30, True, [20, 10, 0], 0)
@@ -263,9 +263,9 @@ async def test_the_result_of_a_job_is_waited_for(utils: SyncWorkerUtils, databas
             other = bound.add_job(double, 4, keep=True)
             mine.commit()
             results = handle.result(timeout=120), other.result(timeout=120), bound.wait_for(handle)
-            assert list(bound.watch(handle)) == []
+            assert list(bound.jobs.watch(handle)) == []
         assert list(handle.watch()) == []
-        return *results, handle.status().state, utils.handle(handle.id).result()
+        return *results, handle.status().state, utils.jobs.handle(handle.id).result()
 
     async with run(connection_string=database_url, task_list=[double], handle_signals=False):
         async with asyncio.timeout(240):
@@ -284,7 +284,7 @@ async def test_progress_is_watched(utils: SyncWorkerUtils, database_url: str) ->
         notes = []
         with psycopg.connect(database_url, autocommit=True) as mine:
             client = SyncWorkerUtils.bound(mine) if bound else utils
-            for progress in client.watch(client.add_job(slow, keep=True)):
+            for progress in client.jobs.watch(client.add_job(slow, keep=True)):
                 notes.append(progress.note)
                 may_end.set()
         return notes
@@ -397,7 +397,12 @@ def test_calls_in_progress_end_when_the_client_is_released(
     handle = utils.add_job("nothing runs this", keep=True)
     with ThreadPoolExecutor(4) as threads:
         waiting = [threads.submit(handle.result) for _ in range(4)]
-        while utils._background._serving._client._job_waiter._waiting.keys() != {handle.id}:  # type: ignore[union-attr]
+        background = utils._calls.background
+        assert background is not None
+        assert background._serving is not None
+        client = background._serving._client
+        assert client is not None
+        while client._connections.job_waiter._waiting.keys() != {handle.id}:
             time.sleep(0.01)
         utils.release()
         for each in waiting:
@@ -440,8 +445,8 @@ async def test_in_a_running_event_loop_it_works_with_a_warning(database_url: str
 def test_a_call_waits_for_call_timeout_at_most(database_url: str, session: Any) -> None:
     with make_sync_worker_utils(connection_string=database_url, call_timeout=timedelta(seconds=30)) as utils:
         utils.add_job("one")  # connected
-        assert isinstance(utils._background, Background)
-        utils._background._call_timeout = 0.3
+        assert isinstance(utils._calls.background, Background)
+        utils._calls.background._call_timeout = 0.3
         with session.transaction():
             session.execute("lock table graphile_worker._private_jobs in access exclusive mode")
             with pytest.raises(
@@ -450,7 +455,7 @@ def test_a_call_waits_for_call_timeout_at_most(database_url: str, session: Any) 
                 utils.add_job("two")
             # It is cancelled in the background, and must not get the lock before that.
             wait_until(lambda: not session.execute(IS_LOCKED_OUT).fetchone()[0])
-        utils._background._call_timeout = 120
+        utils._calls.background._call_timeout = 120
         utils.add_job("three")
     names = session.execute("select task_identifier from graphile_worker.jobs order by id").fetchall()
     assert names == [("one",), ("three",)], "the statement was cancelled"

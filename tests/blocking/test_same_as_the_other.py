@@ -12,6 +12,7 @@ from inspect import signature
 from typing import Any
 
 import pytest
+from scripts.blocking_client import MEMBERS
 
 from client.conftest import selection  # noqa: F401
 from client.test_add_job import (  # noqa: F401
@@ -42,15 +43,17 @@ for _test in [name for name in globals() if name.startswith("test_")]:
 
 
 class InThreads:
-    """The blocking client with methods to await: each call has a thread."""
+    """The blocking client, or a member of it, with methods to await: each call has a thread."""
 
-    def __init__(self, utils: SyncWorkerUtils) -> None:
-        self._utils = utils
+    def __init__(self, client: Any) -> None:
+        self._client = client
 
     def __getattr__(self, name: str) -> Any:
-        if not hasattr(SyncWorkerUtils, name) and name not in ("hooks", "schema"):
+        if not hasattr(self._client, name):
             pytest.skip(f"about {name} of the asynchronous client")
-        found = getattr(self._utils, name)
+        found = getattr(self._client, name)
+        if name in MEMBERS and isinstance(self._client, SyncWorkerUtils):
+            return InThreads(found)
         if not callable(found):
             return found
 

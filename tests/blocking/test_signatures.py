@@ -6,9 +6,10 @@ import ast
 import inspect
 import typing
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
-from scripts.blocking_client import TYPES, files
+from scripts.blocking_client import MEMBERS, TYPES, files
 
 from graphile_worker import (
     JobHandle,
@@ -20,11 +21,21 @@ from graphile_worker import (
 )
 from support.cases import looped
 
+
+def class_of(cls: type, name: str) -> type:
+    """The class of a member, such as `utils.jobs`."""
+    annotation: str = inspect.get_annotations(getattr(cls, name).func)["return"]
+    package = "members" if cls is WorkerUtils else "sync_members"
+    found: type = getattr(import_module(f"graphile_worker.client.{package}.{name}"), annotation)
+    return found
+
+
 OTHER_TYPES = {**TYPES, "AbstractAsyncContextManager": "Iterator", "AsyncIterator": "Iterator"}
 PAIRS: list[tuple[type, type]] = [
     (WorkerUtils, SyncWorkerUtils),
     (JobHandle, SyncJobHandle),
     (JobReference, SyncJobReference),
+    *((class_of(WorkerUtils, name), class_of(SyncWorkerUtils, name)) for name in MEMBERS),
 ]
 OWN = {"pool"}
 """Attributes of the asynchronous client that the blocking one does not have."""

@@ -175,5 +175,5 @@ async def _control(url: str, attacks: Sequence[str]) -> None:
     """Pauses with hostile names and reasons, by the client itself."""
     async with make_worker_utils(connection_string=url) as utils:
         for attack in attacks[::10]:
-            await utils.pause_queue(attack[:NAME], reason=attack)
-            await utils.pause_task(attack[:NAME], reason=attack)
+            await utils.queues.pause(attack[:NAME], reason=attack)
+            await utils.pause(task=attack[:NAME], reason=attack)

@@ -70,9 +70,9 @@ async def test_a_running_job_is_cut_off_and_its_worker_told(utils: WorkerUtils, 
     job_id = await jobs.add("work", key="k")
     await lock(jobs, job_id)
     if by == "id":
-        assert outline(await utils.cancel_job(job_id, reason="why"))["asked"] == [job_id]
+        assert outline(await utils.jobs.cancel(job_id, reason="why"))["asked"] == [job_id]
     elif by == "key":
-        assert outline(await utils.cancel_job(job_key="k", reason="why"))["asked"] == [job_id]
+        assert outline(await utils.jobs.cancel(job_key="k", reason="why"))["asked"] == [job_id]
     else:
         bulk = await utils.cancel_jobs(filter=JobFilter(job_key="k"), reason="why")
         assert (bulk.changed, bulk.asked, bulk.skipped, bulk.failed, bulk.problem) == (1, 1, 0, 0, None)
@@ -109,20 +109,20 @@ async def test_cancelling_twice_keeps_the_first_reason(utils: WorkerUtils, jobs:
 
 
 async def test_a_key_that_no_job_has(utils: WorkerUtils, jobs: Jobs) -> None:
-    assert await utils.cancel_job(job_key="k") == CancelReport()
+    assert await utils.jobs.cancel(job_key="k") == CancelReport()
     with pytest.raises(InvalidArgumentError, match="name the job, or its job_key, and not both"):
-        await utils.cancel_job()  # type: ignore[call-overload]
+        await utils.jobs.cancel()  # type: ignore[call-overload]
     with pytest.raises(InvalidArgumentError, match="job_key"):
-        await utils.cancel_job(job_key="")
+        await utils.jobs.cancel(job_key="")
 
 
 async def test_the_key_is_free_for_the_next_job(utils: WorkerUtils, jobs: Jobs) -> None:
     first = await utils.add_job("work", job_key="k")
     await lock(jobs, first.id)
-    await utils.cancel_job(job_key="k")
+    await utils.jobs.cancel(job_key="k")
     second = await utils.add_job("work", job_key="k")
     assert second.id != first.id
-    assert outline(await utils.cancel_job(job_key="k"))["removed"] == [second.id]
+    assert outline(await utils.jobs.cancel(job_key="k"))["removed"] == [second.id]
 
 
 async def test_a_filter_cancels_waiting_and_running_jobs_in_batches(utils: WorkerUtils, jobs: Jobs) -> None:
@@ -207,7 +207,7 @@ async def test_a_job_that_failed_after_the_cancel_is_cancelled_for_those_who_wai
     await jobs.connection.execute(f"update {SCHEMA}._private_jobs set locked_at = null, locked_by = null")
     with pytest.raises(JobCancelledError, match="was cancelled: stop"):
         await handle.result(timeout=PATIENCE)
-    status, record = await handle.status(), await utils.get_job_record(handle.id)
+    status, record = await handle.status(), await utils.jobs.get_record(handle.id)
     assert (status.state, status.error) == ("cancelled", "stop")
     assert (record.state, record.is_cancelled, record.cancel_reason) == ("cancelled", True, "stop")
 

@@ -177,7 +177,7 @@ async def test_only_the_queue_of_a_locked_job_is_freed(
     await jobs.connection.execute(
         f"update {SCHEMA}._private_jobs set locked_at = null, locked_by = null where id = $1", first
     )
-    job = await utils.get_job(first)
+    job = await utils.jobs.get(first)
     assert job is not None
     statement, arguments = end_statement(pool_id, SCHEMA, [CancelledJob(job=job)])
     rows = await jobs.connection.fetch(load(statement, SchemaName()), *arguments)
@@ -262,7 +262,7 @@ async def test_a_prefetched_job_that_is_returned_does_not_come_back(
     await workers.start({"work": more})
     await until_settled(jobs)
     assert more.started == []
-    assert (await utils.get_job_history(ids[1]))[0].state == "cancelled"
+    assert (await utils.history.of_job(ids[1]))[0].state == "cancelled"
 
 
 # -- recovery ----------------------------------------------------------------------------------------------
@@ -305,7 +305,7 @@ async def test_recovery_deletes_it(
             await gate.until_inside(1)
     assert [row["id"] for row in await jobs.all()] == [other]
     assert await jobs.connection.fetchval(f"select count(*) from {CANCELS}") == 0
-    (end,) = await utils.get_job_history(cancelled)
+    (end,) = await utils.history.of_job(cancelled)
     assert (end.state, end.error, end.queue_name) == ("cancelled", REASON, "q0")
     with pytest.raises(JobCancelledError, match=REASON):
         await utils.wait_for(cancelled, timeout=PATIENCE)
@@ -330,7 +330,7 @@ async def test_a_worker_that_is_killed_before_it_hears(
     first = start("-j", 2, url=database_url, tasks=TASKS, WAIT="1", **QUICK_ENVIRONMENT)
     await history.until_count("start", 2)
     first.send(signal.SIGSTOP)
-    report = await utils.cancel_job(job_key="k", reason=REASON)
+    report = await utils.jobs.cancel(job_key="k", reason=REASON)
     assert [job.id for job in report.asked] == [cancelled]
     first.send(signal.SIGKILL)
     assert first.ended() == 137
@@ -340,7 +340,7 @@ async def test_a_worker_that_is_killed_before_it_hears(
     await until_settled(jobs)
     assert [event for event, _ in await history.events(cancelled)] == ["start"]
     assert [event for event, _ in await history.events(other)] == ["start", "start", "end"]
-    (end,) = await utils.get_job_history(cancelled)
+    (end,) = await utils.history.of_job(cancelled)
     assert (end.state, end.error) == ("cancelled", REASON)
 
 
@@ -363,16 +363,16 @@ async def test_a_process_that_hears(utils: WorkerUtils, jobs: Jobs, start: Start
 async def test_what_is_left_is_ended_by_the_next_look(
     utils: WorkerUtils, jobs: Jobs, workers: Workers
 ) -> None:
-    """Jobs that failed in other runtimes, even if they were redriven, and cancels of jobs that are gone."""
+    """Jobs that failed in other runtimes, even if they were retried, and cancels of jobs that are gone."""
     gate = Gate()
-    failed, redriven, gone = [await jobs.add("work", flags=["py:keep"]) for _ in range(3)]
-    await Graveyard(jobs.connection).give("pool-of-node", failed, redriven, gone)
-    await utils.cancel_jobs([failed, redriven, gone], reason=REASON)
+    failed, retried, gone = [await jobs.add("work", flags=["py:keep"]) for _ in range(3)]
+    await Graveyard(jobs.connection).give("pool-of-node", failed, retried, gone)
+    await utils.cancel_jobs([failed, retried, gone], reason=REASON)
     await jobs.connection.execute(
         f"update {SCHEMA}._private_jobs set locked_at = null, locked_by = null, last_error = 'boom'"
     )
     await jobs.connection.execute(f"delete from {SCHEMA}._private_jobs where id = $1", gone)
-    await utils.redrive("work", all=True)
+    await utils.jobs.retry("work", all=True)
     assert (await jobs.count()) == 2
     await workers.start({"other": gate})
     await until_settled(jobs)

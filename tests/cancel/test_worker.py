@@ -97,7 +97,7 @@ async def test_a_running_coroutine_is_cancelled(
     assert reasons == ["the job was cancelled: the user left"]
     assert await jobs.locked() == 0
     assert await ends(jobs) == [(handle.id, "cancelled", "the user left", "k", 1)]
-    (end,) = await utils.get_job_history(handle)
+    (end,) = await utils.history.of_job(handle)
     assert end.started_at is not None
     assert end.duration is not None
     assert end.pool_id == report.asked[0].locked_by

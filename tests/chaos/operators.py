@@ -53,11 +53,11 @@ class Operator:
         self._open = paused = Paused(kind=kind, name=self._name(kind))
         async with asyncio.timeout(TRY_FOR):
             if kind == "queue":
-                await utils.pause_queue(paused.name)
+                await utils.queues.pause(paused.name)
             elif kind == "task":
-                await utils.pause_task(paused.name)
+                await utils.pause(task=paused.name)
             else:
-                await utils.pause_all()
+                await utils.pause(all=True)
             began_at = await _clock(utils)
         self._open = msgspec.structs.replace(paused, began=time.monotonic(), began_at=began_at)
         self._is_known = True
@@ -72,11 +72,11 @@ class Operator:
                 self._is_known = False
                 self.paused.append(msgspec.structs.replace(paused, ended=ended, ended_at=ended_at))
             if paused.kind == "queue":
-                await utils.resume_queue(paused.name)
+                await utils.queues.resume(paused.name)
             elif paused.kind == "task":
-                await utils.resume_task(paused.name)
+                await utils.resume(task=paused.name)
             else:
-                await utils.resume_all()
+                await utils.resume(all=True)
         self._open = None
 
     def _name(self, kind: PauseKind) -> str:

@@ -62,19 +62,19 @@ def test_all_failed_jobs_are_retried(gw: Call) -> None:
 
 
 @pytest.mark.usefixtures("some_failed")
-def test_redrive_sends_failed_jobs_back_and_no_others(gw: Call, run: Run) -> None:
+def test_retry_sends_failed_jobs_back_and_no_others(gw: Call, run: Run) -> None:
     run("select graphile_worker.add_job('charge_card', run_at => now() + interval '1 day')")
-    assert gw("redrive", "--task", "charge_card", "--dry-run").check().out == (
-        "This would redrive 4 jobs (charge_card).\n"
+    assert gw("retry", "--task", "charge_card", "--dry-run").check().out == (
+        "This would retry 4 jobs (charge_card).\n"
     )
-    assert gw("redrive", "--task", "charge_card", "--yes").check().out == "Redriven 4 jobs (charge_card).\n"
+    assert gw("retry", "--task", "charge_card", "--yes").check().out == "Retried 4 jobs (charge_card).\n"
     assert states(gw) == {"failed": 12, "ready": 4, "scheduled": 1}
-    result = gw("redrive", "1", "17")
-    assert (result.status, result.out) == (1, "Redriven 1 job.\n")
+    result = gw("retry", "1", "17")
+    assert (result.status, result.out) == (1, "Retried 1 job.\n")
     assert result.err == "17: not failed, but scheduled\n"
-    assert gw("redrive", "--all", "--yes").check().out == "Redriven 11 jobs (send_email).\n"
+    assert gw("retry", "--all", "--yes").check().out == "Retried 11 jobs (send_email).\n"
     assert states(gw) == {"ready": 16, "scheduled": 1}
-    assert gw("redrive", "--state", "ready").status == 2
+    assert gw("retry", "--state", "ready").status == 2
 
 
 @pytest.mark.usefixtures("some_failed")
@@ -148,15 +148,15 @@ def test_many_tasks_are_not_all_named(gw: Call, run: Run) -> None:
 
 
 @pytest.mark.usefixtures("some_failed")
-def test_locked_jobs_are_left_alone_and_counted(gw: Call, run: Run) -> None:
+def test_running_jobs_are_left_alone_and_counted(gw: Call, run: Run) -> None:
     run("update graphile_worker._private_jobs set locked_at = now(), locked_by = 'pool-x' where id <= 3")
     out = gw("complete", "--task", "send_email", "--dry-run").check().out
-    assert out == "This would complete 9 jobs (send_email). 3 locked jobs would be left alone.\n"
+    assert out == "This would complete 9 jobs (send_email). 3 running jobs would be left alone.\n"
     out = gw("complete", "--task", "send_email", "--yes").check().out
-    assert out == "Completed 9 jobs (send_email). 3 locked jobs were left alone.\n"
+    assert out == "Completed 9 jobs (send_email). 3 running jobs were left alone.\n"
     out = gw("complete", "--locked-by", "pool-x", "--yes").check().out
-    assert out == "No jobs to complete. Locked jobs are left alone: 3.\n"
-    assert states(gw) == {"locked": 3, "failed": 4}
+    assert out == "No jobs to complete. Running jobs are left alone: 3.\n"
+    assert states(gw) == {"running": 3, "failed": 4}
 
 
 @pytest.mark.usefixtures("some_failed")
@@ -187,7 +187,7 @@ def test_failed_jobs_that_would_stay_failed_are_mentioned(gw: Call) -> None:
         (["cancel", "--until", "1h", "--older-than", "1h"], "Use --until or --older-than, not both."),
         (["cancel", "--since", "soon"], "nor a period before now such as 5m"),
         (["list", "--failed-since", "2020-01-01T00:00:00"], "has no time zone"),
-        (["retry"], "Did you mean 'redrive'?"),
+        (["requeue"], "Did you mean 'retry'?"),
         (["delete"], "Did you mean 'cancel'?"),
     ],
 )
@@ -249,7 +249,7 @@ def test_running_jobs_that_cannot_be_cancelled_are_left_alone(gw: Call, run: Run
         "it: graphile-worker migrate\n"
     )
     result = gw("cancel", "--task", "send_email", "--yes").check()
-    assert result.out == "Cancelled 9 jobs (send_email). 3 locked jobs were left alone.\n"
+    assert result.out == "Cancelled 9 jobs (send_email). 3 running jobs were left alone.\n"
     assert result.err.startswith("Running jobs were not cancelled: the schema has no table of")
 
 

@@ -92,7 +92,7 @@ def add(url: str, task: str, payload: Any = None, **options: Any) -> None:
 def listed(url: str) -> list[Any]:
     """The payloads of all jobs."""
     with make_sync_worker_utils(connection_string=url) as utils:
-        return [job.payload for job in utils.list_jobs()]
+        return [job.payload for job in utils.jobs.list()]
 
 
 # -- in a terminal -------------------------------------------------------------------------------------------
@@ -110,7 +110,7 @@ def test_the_view_shows_what_runs_waits_and_fails_and_is_never_wider_than_the_te
     add(url, "fail", max_attempts=1)
     add(url, "slow")
     add(url, "hello", {"name": "Bob"}, run_at=timedelta(hours=1))
-    terminal.until_panel_says("slow #3", "1 locked", "1 scheduled", "1 completed", "1 failed", "jobs/s")
+    terminal.until_panel_says("slow #3", "1 running", "1 scheduled", "1 completed", "1 failed", "jobs/s")
     terminal.until_panel_says("1 permanently failed", "fail #2", "1/1", "ValueError: no very very", "…")
     terminal.until_says("Hello, Ada")
     assert terminal.settings() != terminal.settings_at_first  # keys do not appear in the view

@@ -19,7 +19,7 @@ TABLES = {
 }
 COMMANDS: tuple[tuple[str, ...], ...] = (
     ("list",),
-    *(("list", "--state", state) for state in ("ready", "scheduled", "locked", "failed")),
+    *(("list", "--state", state) for state in ("ready", "scheduled", "running", "failed")),
     *(("list", "--order", order) for order in ("newest", "run")),
     ("show", "1"),
     ("show", "2"),

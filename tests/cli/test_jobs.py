@@ -208,10 +208,10 @@ def some_jobs(gw: Call, server: Any, database_url: str) -> dict[str, int]:
     ids = {
         "ready": add(gw, "mail", '{"n": 1}', "--queue", "q")["id"],
         "scheduled": add(gw, "mail", "--run-at", "1h", "--key", "later")["id"],
-        "locked": add(gw, "report", "--key", "busy")["id"],
+        "running": add(gw, "report", "--key", "busy")["id"],
         "failed": add(gw, "report")["id"],
     }
-    lock(server, database_url, ids["locked"])
+    lock(server, database_url, ids["running"])
     gw("fail", ids["failed"], "--reason", "gave up").check()
     return ids
 
@@ -226,8 +226,8 @@ def test_jobs_are_listed_by_state_task_queue_key_and_holder(gw: Call, some_jobs:
     assert listed("--task", "mail") == [some_jobs["ready"], some_jobs["scheduled"]]
     assert listed("--queue", "q") == [some_jobs["ready"]]
     assert listed("--key", "later") == [some_jobs["scheduled"]]
-    assert listed("--locked-by", "pool-1") == [some_jobs["locked"]]
-    assert listed("--order", "newest", "--limit", 2) == [some_jobs["failed"], some_jobs["locked"]]
+    assert listed("--locked-by", "pool-1") == [some_jobs["running"]]
+    assert listed("--order", "newest", "--limit", 2) == [some_jobs["failed"], some_jobs["running"]]
     assert listed("--order", "run") == [some_jobs["ready"], some_jobs["scheduled"]]
     assert listed("--task", "mail", "--state", "failed") == []
 
@@ -328,19 +328,19 @@ def test_jobs_are_completed_by_id_and_by_key(gw: Call) -> None:
 
 
 def test_jobs_that_were_not_touched_are_named_with_the_reason(gw: Call, some_jobs: dict[str, int]) -> None:
-    result = gw("complete", some_jobs["ready"], some_jobs["locked"], 99, "--key", "unknown")
+    result = gw("complete", some_jobs["ready"], some_jobs["running"], 99, "--key", "unknown")
     assert result.status == 1
     assert result.out == "Completed 1 job.\n"
     assert result.err.splitlines() == [
         "unknown: no job has this key",
-        f"{some_jobs['locked']}: locked by pool-1",
+        f"{some_jobs['running']}: locked by pool-1",
         "99: no such job",
     ]
-    result = gw("fail", some_jobs["locked"], "--json")
+    result = gw("fail", some_jobs["running"], "--json")
     assert result.status == 1
     assert result.json == {
         "failed": [],
-        "untouched": [{"id": some_jobs["locked"], "key": None, "reason": "locked by pool-1"}],
+        "untouched": [{"id": some_jobs["running"], "key": None, "reason": "locked by pool-1"}],
     }
 
 
@@ -378,7 +378,7 @@ def test_jobs_are_removed_by_key(gw: Call, some_jobs: dict[str, int]) -> None:
     assert result.status == 1
     assert result.out.splitlines() == [
         "Removed 1 job.",
-        f"busy: job {some_jobs['locked']} is running; its key was removed and it will not be retried",
+        f"busy: job {some_jobs['running']} is running; its key was removed and it will not be retried",
     ]
     assert result.err == "unknown: no job has this key\n"
     add(gw, "t", "--key", "again")
@@ -392,12 +392,12 @@ def test_jobs_are_removed_by_key(gw: Call, some_jobs: dict[str, int]) -> None:
 
 def test_statistics_count_by_state_and_task(gw: Call, some_jobs: dict[str, int]) -> None:
     found = gw("stats", "--json").check().json
-    assert found["jobs"] == {"ready": 1, "scheduled": 1, "locked": 1, "failed": 1, "total": 4}
-    assert found["tasks"]["mail"] == {"ready": 1, "scheduled": 1, "locked": 0, "failed": 0, "total": 2}
+    assert found["jobs"] == {"ready": 1, "scheduled": 1, "running": 1, "failed": 1, "total": 4}
+    assert found["tasks"]["mail"] == {"ready": 1, "scheduled": 1, "running": 0, "failed": 0, "total": 2}
     assert (found["queues"], found["locked_queues"], found["is_estimate"]) == (1, 0, False)
     assert found["oldest_ready_at"].endswith("Z")
     out = gw("stats").check().out
-    assert out.splitlines()[0].split() == ["TASK", "READY", "SCHEDULED", "LOCKED", "FAILED", "TOTAL"]
+    assert out.splitlines()[0].split() == ["TASK", "READY", "SCHEDULED", "RUNNING", "FAILED", "TOTAL"]
     assert out.splitlines()[3].split() == ["(all)", "1", "1", "1", "1", "4"]
     assert "1 named queue, 0 locked." in out
 

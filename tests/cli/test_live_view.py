@@ -111,7 +111,7 @@ def test_totals_continue_when_the_worker_is_restarted() -> None:
 @looped("width", [40, 80, 81, 120, 200])
 def test_no_line_is_wider_than_the_terminal_whatever_is_in_it(width: int) -> None:
     state = ViewState(database="PostgreSQL 18.4 in " + "x" * 100, reason="a\nb\tc" + "!" * 300)
-    state.counts = JobCounts(ready=10**9, scheduled=10**9, locked=10**6, failed=10**9)
+    state.counts = JobCounts(ready=10**9, scheduled=10**9, running=10**6, failed=10**9)
     state.update(busy().snapshot(10_000.0), 1.0)
     state.ended("waiting", "why\n" * 100)
     for view in (state, ViewState(database="")):

@@ -339,4 +339,4 @@ def test_a_worker_whose_reader_went_away_while_tasks_print_stops_in_an_orderly_w
         gw("add", "talk", "--max-attempts", 2).check()
         worker.ended()
         assert worker.was_killed_by() is signal.SIGPIPE
-    assert gw("list", "--json", "--state", "locked").json == []
+    assert gw("list", "--json", "--state", "running").json == []

@@ -242,9 +242,9 @@ def test_the_doctor_says_how_to_retry_failed_jobs_and_that_works(gw: Call) -> No
     gw("add", "declined").check()
     gw("fail", 1).check()
     said = " ".join(gw("doctor").out.split())
-    assert "Run them again: `graphile-worker redrive --all`." in said
-    result = gw("redrive", "--all", "--yes").check()
-    assert result.out == "Redriven 1 job (declined).\n"
+    assert "Run them again: `graphile-worker retry --all`." in said
+    result = gw("retry", "--all", "--yes").check()
+    assert result.out == "Retried 1 job (declined).\n"
 
 
 def test_retrying_failed_jobs_without_attempts_names_the_whole_command(gw: Call) -> None:

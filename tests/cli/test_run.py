@@ -198,7 +198,7 @@ def test_a_worker_whose_reader_went_away_stops_in_an_orderly_way(worker: Worker,
     err = process.stderr.read()
     assert "Traceback" not in err
     assert "Exception" not in err
-    assert gw("list", "--json", "--state", "locked").json == []
+    assert gw("list", "--json", "--state", "running").json == []
 
 
 def test_several_processes_share_the_work_and_stop_together(worker: Worker, gw: Call, tasks: Path) -> None:

@@ -59,9 +59,9 @@ def test_schedules_are_listed_run_and_paused(gw: Call, pool: str) -> None:
 
 
 def test_workers_are_asked_to_pause_and_to_stop(gw: Call, pool: str) -> None:
-    assert gw("pause", "--worker", pool).check().out == "Asked worker pool-a to fetch no more jobs.\n"
+    assert gw("pause", "--worker", pool).check().out == "Paused worker pool-a: it fetches no more jobs.\n"
     assert gw("resume", "--worker", pool).check().out == "Worker pool-a fetches jobs again.\n"
-    assert gw("resume", "--worker", pool).check().out == "Worker pool-a was not asked to stop fetching.\n"
+    assert gw("resume", "--worker", pool).check().out == "Worker pool-a was not paused.\n"
     assert gw("stop", pool, "--reason", "memory").check().out == "Asked worker pool-a to stop.\n"
     missing = gw("stop", "pool-none")
     assert missing.status == 1

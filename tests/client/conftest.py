@@ -49,4 +49,4 @@ async def selection(utils: WorkerUtils, connection: Any) -> Selection:
         "update graphile_worker._private_jobs set locked_by = 'test', locked_at = now() where id = $1",
         jobs[2].id,
     )
-    return Selection(*[as_job(await utils.get_job(job.id)) for job in jobs])
+    return Selection(*[as_job(await utils.jobs.get(job.id)) for job in jobs])

@@ -161,7 +161,7 @@ async def test_adding_a_key_again_replaces_time_and_payload_of_the_same_job(util
     assert second.id == first.id
     assert second.run_at < first.run_at
     assert second.payload == {"a": "right"}
-    assert len(await utils.list_jobs()) == 1
+    assert len(await utils.jobs.list()) == 1
 
 
 @pytest.mark.compat("ONE-9")
@@ -177,7 +177,7 @@ async def test_adding_only_the_key_again_resets_everything_else(utils: WorkerUti
     third = await utils.add_job(
         "job2", {"a": 2}, job_key="abc", queue_name="queue2", run_at=later, max_attempts=100
     )
-    details = await utils.get_job(third.id)
+    details = await utils.jobs.get(third.id)
     assert details is not None
     assert third.id == first.id
     assert (third.task_identifier, third.payload, third.run_at, third.max_attempts) == (
@@ -191,9 +191,9 @@ async def test_a_rollback_takes_the_jobs_with_it(utils: WorkerUtils, connection:
     await transaction.start()
     await utils.add_job("job1", connection=connection)
     await utils.add_jobs([JobSpec("job1"), JobSpec("job2", job_key="K")], connection=connection)
-    assert len(await utils.list_jobs(connection=connection)) == 3
+    assert len(await utils.jobs.list(connection=connection)) == 3
     await transaction.rollback()
-    assert await utils.list_jobs() == []
+    assert await utils.jobs.list() == []
 
 
 async def test_a_job_added_in_a_transaction_is_there_after_the_commit(
@@ -201,8 +201,8 @@ async def test_a_job_added_in_a_transaction_is_there_after_the_commit(
 ) -> None:
     async with connection.transaction():
         job = await utils.add_job("job1", connection=connection)
-        assert await utils.get_job(job.id) is None
-    assert await utils.get_job(job.id) is not None
+        assert await utils.jobs.get(job.id) is None
+    assert await utils.jobs.get(job.id) is not None
 
 
 async def test_a_connection_with_its_own_json_codec_is_no_trouble(
@@ -258,7 +258,7 @@ async def test_interceptors_may_change_or_refuse_a_job(database_url: str) -> Non
         [other, kept] = await utils.add_jobs([JobSpec("job1"), JobSpec("job1", queue_name="own")])
         with pytest.raises(JobRefusedError, match="not here"):
             await utils.add_job("forbidden")
-        names = [(await utils.get_job(each.id)).queue_name for each in (job, other, kept)]  # type: ignore[union-attr]
+        names = [(await utils.jobs.get(each.id)).queue_name for each in (job, other, kept)]  # type: ignore[union-attr]
     assert names == ["changed", "changed", "own"]
 
 
@@ -270,7 +270,7 @@ async def test_a_task_object_gives_identifier_and_options(utils: WorkerUtils) ->
         pass
 
     job = await utils.add_job(send, {"to": "a@example.com"}, max_attempts=9)
-    details = await utils.get_job(job.id)
+    details = await utils.jobs.get(job.id)
     assert details is not None
     assert (job.task_identifier, details.queue_name, job.max_attempts) == ("send/email", "mail", 9)
 
@@ -290,7 +290,7 @@ async def test_schema_names_with_quotes_capitals_and_spaces(empty_database_url: 
         added = await utils.add_jobs([JobSpec("job2"), JobSpec("job1", job_key="K2", flags=["x"])])
         assert [each.task_identifier for each in added] == ["job2", "job1"]
         assert [each.id for each in await utils.complete_jobs([job.id])] == [job.id]
-        assert (await utils.statistics()).jobs.ready == 2
+        assert (await utils.statistics.jobs()).jobs.ready == 2
         assert utils.schema == SchemaName(name)
 
 

@@ -21,7 +21,7 @@ from graphile_worker.values.spec import JobSpec
 @pytest.mark.compat("ADDS-1")
 async def test_add_jobs_adds_one_row(utils: WorkerUtils) -> None:
     [job] = await utils.add_jobs([JobSpec("job1", {"a": 1})])
-    [details] = await utils.list_jobs()
+    [details] = await utils.jobs.list()
     assert as_job(details) == job
 
 
@@ -29,7 +29,7 @@ async def test_add_jobs_adds_one_row(utils: WorkerUtils) -> None:
 async def test_the_same_key_in_four_calls_makes_one_job_with_the_last_payload(utils: WorkerUtils) -> None:
     for number in range(1, 5):
         [job] = await utils.add_jobs([JobSpec("job1", {"a": number}, job_key="UNIQUE")])
-    [details] = await utils.list_jobs()
+    [details] = await utils.jobs.list()
     assert as_job(details) == job
     assert (job.payload, job.revision) == ({"a": 4}, 3)
 
@@ -65,7 +65,7 @@ async def test_each_spec_of_a_batch_may_have_its_own_mode(utils: WorkerUtils) ->
 async def test_six_specs_make_six_jobs(utils: WorkerUtils) -> None:
     jobs = await utils.add_jobs([JobSpec("job1", {"a": number}) for number in range(1, 7)])
     assert [job.payload["a"] for job in jobs] == [1, 2, 3, 4, 5, 6]
-    assert [as_job(details) for details in await utils.list_jobs()] == jobs
+    assert [as_job(details) for details in await utils.jobs.list()] == jobs
 
 
 async def test_rows_come_back_in_order_with_the_right_task_names(utils: WorkerUtils) -> None:
@@ -89,7 +89,7 @@ async def test_rows_come_back_in_order_with_the_right_task_names(utils: WorkerUt
         assert job.key == spec.job_key
         assert (job.priority, job.max_attempts) == (spec.priority, spec.max_attempts)
         assert job.flags == (None if spec.flags is None else dict.fromkeys(spec.flags, True))
-    listed = await utils.list_jobs(_all_filter())
+    listed = await utils.jobs.list(_all_filter())
     assert sorted(jobs, key=lambda job: job.id) == [as_job(details) for details in listed]
     queues = {details.id: details.queue_name for details in listed}
     assert [queues[job.id] for job in jobs] == [spec.queue_name for spec in specs]
@@ -167,7 +167,7 @@ async def test_a_late_mistake_undoes_the_whole_call(utils: WorkerUtils) -> None:
     specs = [JobSpec("job1", number) for number in range(2000)] + [JobSpec("job1", {1, object()})]
     with pytest.raises(InvalidArgumentError, match=r"specs\[2000\]\.payload: cannot be encoded as JSON"):
         await utils.add_jobs(specs)
-    assert await utils.list_jobs() == []
+    assert await utils.jobs.list() == []
 
 
 async def test_a_late_mistake_leaves_the_transaction_of_the_caller_usable(
@@ -179,7 +179,7 @@ async def test_a_late_mistake_leaves_the_transaction_of_the_caller_usable(
         with pytest.raises(InvalidArgumentError):
             await utils.add_jobs(specs, connection=connection)
         await utils.add_job("after", connection=connection)
-    assert [details.task_identifier for details in await utils.list_jobs()] == ["before", "after"]
+    assert [details.task_identifier for details in await utils.jobs.list()] == ["before", "after"]
 
 
 async def test_large_payloads_are_sent_in_smaller_portions(
@@ -203,7 +203,7 @@ async def test_many_batches_with_overlapping_keys_neither_fail_nor_lose(database
                 assert [job.key for job in jobs] == keys
 
         await asyncio.gather(*(add(caller) for caller in range(8)))
-        jobs = [as_job(details) for details in await utils.list_jobs()]
+        jobs = [as_job(details) for details in await utils.jobs.list()]
     assert len(jobs) == 12
     assert sum(len(job.payload) for job in jobs) == 8 * 10 * 8
 
@@ -216,7 +216,7 @@ async def test_the_same_key_twice_in_one_batch_is_refused_by_name(utils: WorkerU
     with pytest.raises(InvalidArgumentError, match=r"specs\[1400\]\.job_key: 'twice' occurs twice") as caught:
         await utils.add_jobs(specs)
     assert caught.value.argument == "specs[1400].job_key"
-    assert await utils.list_jobs() == []
+    assert await utils.jobs.list() == []
 
 
 async def test_unsafe_dedupe_is_refused_in_a_batch(utils: WorkerUtils) -> None:

@@ -96,7 +96,7 @@ async def test_a_whole_spec_is_added(utils: WorkerUtils, database_url: str) -> N
     spec = JobSpec("a", {"n": 1}, queue_name="q", priority=3, flags=["f"])
     job = await utils.add_job(spec)
     assert (job.task_identifier, job.payload, job.priority, job.flags) == ("a", {"n": 1}, 3, {"f": True})
-    found = await utils.get_job(job.id)
+    found = await utils.jobs.get(job.id)
     assert found is not None
     assert found.queue_name == "q"
     other = await add_job_adhoc(spec, connection_string=database_url)

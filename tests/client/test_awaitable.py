@@ -120,8 +120,8 @@ async def test_a_missing_schema_names_the_command_that_installs_it(
             utils.add_jobs([JobSpec("job1")]),
             utils.add_jobs([JobSpec("job1", job_key="K")]),
             utils.complete_jobs([1]),
-            utils.statistics(),
-            utils.list_jobs(),
+            utils.statistics.jobs(),
+            utils.jobs.list(),
         ]
         for call in calls:
             with pytest.raises(SchemaMissingError) as caught:

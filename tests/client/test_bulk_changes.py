@@ -31,7 +31,7 @@ async def add_failed(utils: WorkerUtils, task: str, number: int, error: str = "n
 
 
 async def ids_of(utils: WorkerUtils, **conditions: Any) -> list[int]:
-    return [job.id for job in await utils.list_jobs(JobFilter(limit=100_000, **conditions))]
+    return [job.id for job in await utils.jobs.list(JobFilter(limit=100_000, **conditions))]
 
 
 # -- what is changed ---------------------------------------------------------------------------------------
@@ -60,11 +60,11 @@ async def test_every_change_takes_a_filter(utils: WorkerUtils) -> None:
     await utils.add_jobs([JobSpec(task, n) for n in range(3) for task in ("fail", "complete", "cancel")])
     failed = await utils.permanently_fail_jobs(filter=JobFilter(task_identifier="fail"), reason="enough")
     assert (failed.changed, failed.failed, failed.tasks) == (3, 3, {"fail": 3})
-    assert {job.last_error for job in await utils.list_jobs(JobFilter(state="failed"))} == {"enough"}
+    assert {job.last_error for job in await utils.jobs.list(JobFilter(state="failed"))} == {"enough"}
     completed = await utils.complete_jobs(filter=JobFilter(task_identifier="complete"))
     cancelled = await utils.cancel_jobs(filter=JobFilter(task_identifier="cancel"))
     assert completed.changed == cancelled.changed == 3
-    assert {job.task_identifier for job in await utils.list_jobs()} == {"fail"}
+    assert {job.task_identifier for job in await utils.jobs.list()} == {"fail"}
 
 
 CONDITIONS: dict[str, dict[str, Any]] = {
@@ -120,11 +120,11 @@ async def test_without_the_index_of_failed_jobs_they_are_found_too(
 async def test_a_dry_run_counts_and_changes_nothing(utils: WorkerUtils) -> None:
     await add_failed(utils, "mail", 3)
     await utils.add_job("card")
-    before = await utils.list_jobs()
+    before = await utils.jobs.list()
     report = await utils.complete_jobs(filter=JobFilter(), all=True, dry_run=True)
     assert (report.changed, report.failed, report.tasks) == (4, 3, {"card": 1, "mail": 3})
     assert (report.is_complete, report.is_dry_run) == (True, True)
-    assert await utils.list_jobs() == before
+    assert await utils.jobs.list() == before
 
 
 async def test_a_limit_takes_the_oldest(utils: WorkerUtils) -> None:
@@ -149,7 +149,7 @@ async def test_jobs_that_are_locked_stay_and_are_counted(utils: WorkerUtils, con
         report = await change(filter=JobFilter(task_identifier="mail"))
         assert (counted.changed, counted.skipped) == (report.changed, report.skipped)
         assert (report.changed, report.skipped) == (3, 2)
-    assert await ids_of(utils, state="locked") == ids[1:3]
+    assert await ids_of(utils, state="running") == ids[1:3]
 
 
 async def test_a_filter_without_conditions_needs_all(utils: WorkerUtils) -> None:
@@ -372,7 +372,7 @@ async def test_jobs_that_are_added_meanwhile_are_not_touched(utils: WorkerUtils)
 
     report = await utils.cancel_jobs(filter=JobFilter(task_identifier="mail"), step_size=3, on_step=add_more)
     assert report.changed == 10
-    assert {job.payload for job in await utils.list_jobs()} == {"late"}
+    assert {job.payload for job in await utils.jobs.list()} == {"late"}
 
 
 async def test_a_run_ends_where_its_dry_run_ended(utils: WorkerUtils) -> None:

@@ -26,7 +26,7 @@ async def test_permanently_failed_jobs_are_deleted(utils: WorkerUtils, selection
     await utils.permanently_fail_jobs(selection.four_ids)
     report = await utils.cleanup(["DELETE_PERMAFAILED_JOBS"])
     assert report == CleanupReport(permafailed_jobs=3)
-    assert [as_job(job) for job in await utils.list_jobs()] == [selection.locked, selection.untouched]
+    assert [as_job(job) for job in await utils.jobs.list()] == [selection.locked, selection.untouched]
 
 
 async def test_many_failed_jobs_are_deleted_in_portions(
@@ -37,7 +37,7 @@ async def test_many_failed_jobs_are_deleted_in_portions(
     doomed = [job.id for job in jobs[::2]]
     await utils.permanently_fail_jobs(doomed)
     assert (await utils.cleanup(["DELETE_PERMAFAILED_JOBS"])).permafailed_jobs == 350
-    assert (await utils.statistics()).jobs.total == 350
+    assert (await utils.statistics.jobs()).jobs.total == 350
 
 
 async def test_a_failed_job_that_is_locked_does_not_hold_up_the_cleanup(
@@ -74,7 +74,7 @@ async def test_unused_queues_are_deleted(utils: WorkerUtils, connection: Any) ->
     await utils.complete_jobs([jobs[2].id])
 
     assert await utils.cleanup(["GC_JOB_QUEUES"]) == CleanupReport(job_queues=1)
-    assert [queue.queue_name for queue in await utils.list_queues()] == ["test", "test2"]
+    assert [queue.queue_name for queue in await utils.queues.list()] == ["test", "test2"]
 
 
 @pytest.mark.compat("ADM-7")

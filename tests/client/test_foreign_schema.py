@@ -156,7 +156,7 @@ async def test_a_job_taken_while_its_key_is_added_again_does_not_swallow_the_new
 
     assert new.id != old.id
     assert (new.key, new.payload, new.locked_by) == ("K", {"a": 2}, None)
-    details = await utils.get_job(old.id)
+    details = await utils.jobs.get(old.id)
     assert details is not None
     assert (details.key, details.attempts, details.locked_by) == (None, 25, "pool")
 
@@ -172,7 +172,7 @@ async def test_rows_come_back_in_order_although_the_function_mixes_them(utils: W
     assert [(job.payload, job.priority) for job in jobs] == [(spec.payload, spec.priority) for spec in specs]
     assert len({job.id for job in jobs}) == 1200
     for job in jobs[:5]:
-        details = await utils.get_job(job.id)
+        details = await utils.jobs.get(job.id)
         assert details is not None
         assert as_job(details) == job
 

@@ -28,19 +28,19 @@ async def states(utils: WorkerUtils, connection: Any) -> dict[str, int]:
         "update graphile_worker._private_jobs set locked_at = now(), locked_by = 'pool-1' where id = $1",
         locked.id,
     )
-    return {"ready": ready.id, "scheduled": scheduled.id, "locked": locked.id, "failed": failed.id}
+    return {"ready": ready.id, "scheduled": scheduled.id, "running": locked.id, "failed": failed.id}
 
 
 async def ids(utils: WorkerUtils, **conditions: Any) -> list[int]:
-    return [job.id for job in await utils.list_jobs(JobFilter(**conditions))]
+    return [job.id for job in await utils.jobs.list(JobFilter(**conditions))]
 
 
 async def test_get_job_returns_queue_state_and_payload(utils: WorkerUtils, states: dict[str, int]) -> None:
     for state, job_id in states.items():
-        details = await utils.get_job(job_id)
+        details = await utils.jobs.get(job_id)
         assert details is not None
         assert details.state == state
-    details = await utils.get_job(states["failed"])
+    details = await utils.jobs.get(states["failed"])
     assert details is not None
     assert isinstance(details, Job)
     assert (details.id, details.queue_name) == (states["failed"], "p")
@@ -59,7 +59,7 @@ async def test_list_jobs_filters_by_state_task_queue_key_and_holder(
     assert await ids(utils, queue_name="q") == [states["ready"], states["scheduled"]]
     assert await ids(utils, queue_name="q", state="ready") == [states["ready"]]
     assert await ids(utils, job_key="ready") == [states["ready"]]
-    assert await ids(utils, locked_by="pool-1") == [states["locked"]]
+    assert await ids(utils, locked_by="pool-1") == [states["running"]]
     assert await ids(utils, task_identifier="unknown") == []
     assert await ids(utils) == list(states.values())
 
@@ -140,12 +140,12 @@ async def test_a_failed_job_says_when_it_failed(utils: WorkerUtils, workers: Any
     await workers.once({"fail": fail})
     margin = timedelta(milliseconds=1)
     for job in (by_worker, by_hand):
-        details = await utils.get_job(job.id)
+        details = await utils.jobs.get(job.id)
         assert details is not None
         assert details.failed_at is not None
         assert before - margin <= details.failed_at <= datetime.now(UTC) + margin
         assert details.to_dict()["failed_at"] == details.failed_at
-    details = await utils.get_job(waiting.id)
+    details = await utils.jobs.get(waiting.id)
     assert details is not None
     assert details.failed_at is None
     assert await ids(utils, failed_since=before - margin) == [by_worker.id, by_hand.id]
@@ -154,9 +154,9 @@ async def test_a_failed_job_says_when_it_failed(utils: WorkerUtils, workers: Any
 
 async def test_a_page_has_a_default_and_a_largest_size(utils: WorkerUtils) -> None:
     await utils.add_jobs([JobSpec("a", number) for number in range(60)])
-    assert len(await utils.list_jobs()) == 50
+    assert len(await utils.jobs.list()) == 50
     with pytest.raises(InvalidArgumentError, match="limit: must be from 1 to 100000, got 100001"):
-        await utils.list_jobs(JobFilter(limit=100_001))
+        await utils.jobs.list(JobFilter(limit=100_001))
 
 
 async def test_list_jobs_pages_in_every_order(utils: WorkerUtils) -> None:
@@ -170,7 +170,7 @@ async def test_list_jobs_pages_in_every_order(utils: WorkerUtils) -> None:
     for order, expected in orders:
         seen: list[int] = []
         after = None
-        while page := await utils.list_jobs(JobFilter(order=order, limit=4, after=after)):
+        while page := await utils.jobs.list(JobFilter(order=order, limit=4, after=after)):
             seen += [job.payload for job in page]
             after = page[-1]
         assert seen == expected
@@ -185,7 +185,7 @@ async def test_a_job_whose_task_name_is_gone_is_still_shown(utils: WorkerUtils, 
     job = await utils.add_job("a")
     await connection.execute("delete from graphile_worker._private_tasks")
     assert await ids(utils) == [job.id]
-    assert (await utils.statistics()).tasks == {"": JobCounts(ready=1)}
+    assert (await utils.statistics.jobs()).tasks == {"": JobCounts(ready=1)}
     [completed] = await utils.complete_jobs([job.id])
     assert completed.task_identifier == ""
 
@@ -197,10 +197,10 @@ async def test_statistics_count_by_state_and_task(
         "update graphile_worker._private_job_queues set locked_at = now(), locked_by = 'pool' "
         "where queue_name = 'p'"
     )
-    statistics = await utils.statistics()
-    assert statistics.jobs == JobCounts(ready=1, scheduled=1, locked=1, failed=1)
+    statistics = await utils.statistics.jobs()
+    assert statistics.jobs == JobCounts(ready=1, scheduled=1, running=1, failed=1)
     assert statistics.jobs.total == 4
-    assert statistics.tasks == {"a": JobCounts(ready=1, scheduled=1), "b": JobCounts(locked=1, failed=1)}
+    assert statistics.tasks == {"a": JobCounts(ready=1, scheduled=1), "b": JobCounts(running=1, failed=1)}
     assert statistics.is_estimate is False
     assert (statistics.queues, statistics.locked_queues) == (2, 1)
     assert statistics.oldest_ready_at is not None
@@ -209,10 +209,10 @@ async def test_statistics_count_by_state_and_task(
 
 
 async def test_statistics_of_an_empty_queue(utils: WorkerUtils) -> None:
-    statistics = await utils.statistics()
+    statistics = await utils.statistics.jobs()
     assert statistics.jobs == JobCounts()
     assert statistics.oldest_ready_at is None
-    assert await utils.list_queues() == []
+    assert await utils.queues.list() == []
 
 
 async def test_a_large_table_is_estimated_and_says_so(
@@ -224,18 +224,18 @@ async def test_a_large_table_is_estimated_and_says_so(
     monkeypatch.setattr(inspect, "COUNTED_PAGES", 20)
     monkeypatch.setattr(inspect, "SAMPLED_PAGES", 70)
 
-    estimate = await utils.statistics()
+    estimate = await utils.statistics.jobs()
     assert estimate.is_estimate
     assert 3200 < estimate.jobs.ready < 12800
     assert set(estimate.tasks) == {"task_0", "task_1"}
-    queues = await utils.list_queues(limit=3)
+    queues = await utils.queues.list(limit=3)
     assert len(queues) == 3
     assert all(queue.is_estimate and 800 < queue.jobs < 3200 for queue in queues)
 
-    exact = await utils.statistics(exact=True)
+    exact = await utils.statistics.jobs(exact=True)
     assert not exact.is_estimate
     assert exact.jobs == JobCounts(ready=8000)
-    assert [queue.jobs for queue in await utils.list_queues(exact=True)] == [2000] * 4
+    assert [queue.jobs for queue in await utils.queues.list(exact=True)] == [2000] * 4
 
 
 async def test_list_queues_returns_size_and_holder(
@@ -245,7 +245,7 @@ async def test_list_queues_returns_size_and_holder(
         "update graphile_worker._private_job_queues set locked_at = now(), locked_by = 'pool-9' "
         "where queue_name = 'q'"
     )
-    queues = await utils.list_queues()
+    queues = await utils.queues.list()
     assert [(queue.queue_name, queue.jobs, queue.ready, queue.locked_by) for queue in queues] == [
         ("q", 2, 1, "pool-9"),
         ("p", 1, 0, None),
@@ -256,7 +256,7 @@ async def test_list_queues_returns_size_and_holder(
 @looped(
     ("conditions", "message"),
     [
-        ({"state": "done"}, "state: expected one of ready, scheduled, locked, failed; got 'done'"),
+        ({"state": "done"}, "state: expected one of ready, scheduled, running, failed; got 'done'"),
         ({"order": "random"}, "order: expected one of oldest, newest, run_order; got 'random'"),
         ({"limit": 0}, "limit: must be 1 or more, got 0"),
         ({"limit": "5"}, "limit: expected a whole number, got '5'"),

@@ -15,7 +15,7 @@ from support.cases import looped
 
 
 async def current(utils: WorkerUtils, job: Any) -> Any:
-    details = await utils.get_job(job.id)
+    details = await utils.jobs.get(job.id)
     return None if details is None else as_job(details)
 
 
@@ -23,7 +23,7 @@ async def current(utils: WorkerUtils, job: Any) -> Any:
 async def test_complete_jobs_deletes_what_is_not_locked(utils: WorkerUtils, selection: Any) -> None:
     completed = await utils.complete_jobs(selection.four_ids)
     assert completed == [selection.failed, selection.regular_1, selection.regular_2]
-    assert [as_job(job) for job in await utils.list_jobs()] == [selection.locked, selection.untouched]
+    assert [as_job(job) for job in await utils.jobs.list()] == [selection.locked, selection.untouched]
 
 
 @pytest.mark.compat("ADM-2")
@@ -78,7 +78,7 @@ async def test_without_a_reason_a_standard_text_is_stored(utils: WorkerUtils, re
 async def test_remove_job_deletes_a_waiting_job(utils: WorkerUtils) -> None:
     job = await utils.add_job("job1", {"a": 1}, job_key="K")
     assert await utils.remove_job("K") == job
-    assert await utils.list_jobs() == []
+    assert await utils.jobs.list() == []
 
 
 @pytest.mark.compat("EXT-7")
@@ -120,7 +120,7 @@ async def test_force_unlock_workers_unlocks_only_the_given_pools(utils: WorkerUt
 
     for job, (_, pool) in zip(jobs, plan, strict=True):
         assert (await current(utils, job)).locked_by == ("pool-1" if pool == "pool-1" else None)
-    holders = {queue.queue_name: queue.locked_by for queue in await utils.list_queues()}
+    holders = {queue.queue_name: queue.locked_by for queue in await utils.queues.list()}
     assert holders == {"test": "pool-1", "test2": None, "test3": None}
 
 
@@ -134,16 +134,16 @@ async def test_managing_inside_a_transaction_is_undone_with_it(utils: WorkerUtil
     await utils.complete_jobs([job.id], connection=connection)
     await utils.force_unlock_workers(["pool"], connection=connection)
     await utils.cleanup(connection=connection)
-    assert await utils.list_queues(connection=connection) == []
+    assert await utils.queues.list(connection=connection) == []
     await transaction.rollback()
     assert await current(utils, job) == job
-    assert len(await utils.list_queues()) == 1
+    assert len(await utils.queues.list()) == 1
 
 
 async def test_ids_that_no_job_has_change_nothing(utils: WorkerUtils) -> None:
     assert await utils.complete_jobs([]) == []
     assert await utils.complete_jobs([12345, 2**63 - 1]) == []
-    assert await utils.get_job(12345) is None
+    assert await utils.jobs.get(12345) is None
 
 
 @looped(
@@ -153,7 +153,7 @@ async def test_ids_that_no_job_has_change_nothing(utils: WorkerUtils) -> None:
         (lambda utils: utils.complete_jobs("12"), "job_ids: expected a list of job ids, got '12'"),
         (lambda utils: utils.complete_jobs(["1"]), "job_ids: every id must be a whole number, got '1'"),
         (lambda utils: utils.complete_jobs([True]), "job_ids: every id must be a whole number, got True"),
-        (lambda utils: utils.get_job(2**63), "job_ids: no job has an id beyond"),
+        (lambda utils: utils.jobs.get(2**63), "job_ids: no job has an id beyond"),
         (lambda utils: utils.reschedule_jobs([1], max_attempts=0), "max_attempts: must be from 1 to 32767"),
         (lambda utils: utils.reschedule_jobs([1], attempts=-1), "attempts: must be from 0 to 32767"),
         (lambda utils: utils.reschedule_jobs([1], priority=2**15), "priority: must be from -32768 to 32767"),

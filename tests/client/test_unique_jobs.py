@@ -74,7 +74,7 @@ async def test_a_running_job_counts_unless_told_otherwise(utils: WorkerUtils, co
     assert (await utils.add_job(sync, Sync(1))).id == kept.id
     again = await utils.add_job(refresh, Sync(1))
     assert again.id != left.id
-    row = await utils.get_job(left.id)
+    row = await utils.jobs.get(left.id)
     assert row is not None
     assert (row.key, row.attempts) == (None, row.max_attempts)  # its successor does the work
 
@@ -86,7 +86,7 @@ async def test_a_permanently_failed_job_does_not_block(utils: WorkerUtils, conne
     successor = await utils.add_job(job, Sync(1))
     assert successor.id != failed.id
     assert not successor.is_existing
-    row = await utils.get_job(failed.id)
+    row = await utils.jobs.get(failed.id)
     assert row is not None
     assert (row.key, row.state) == (None, "failed")
 
@@ -126,9 +126,9 @@ async def test_options_of_a_unique_job_are_written(utils: WorkerUtils) -> None:
     spec = sync.spec(
         Sync(1), queue_name="q", priority=3, max_attempts=2, flags=["f"], run_at=timedelta(days=1)
     )
-    one = await utils.get_job((await utils.add_job(spec)).id)
+    one = await utils.jobs.get((await utils.add_job(spec)).id)
     [job] = await utils.add_jobs([spec.replace(payload={"user_id": 2})])
-    many = await utils.get_job(job.id)
+    many = await utils.jobs.get(job.id)
     for row in (one, many):
         assert row is not None
         assert (row.queue_name, row.priority, row.max_attempts, row.flags) == ("q", 3, 2, {"f": True})

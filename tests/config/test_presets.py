@@ -29,7 +29,7 @@ async def test_a_preset_is_built_on_and_serves_clients_and_workers(empty_databas
     # Arguments of the call override the preset.
     await run_once(options=fast, task_list=[note], schema="elsewhere")
     async with make_worker_utils(options=fast, schema="elsewhere") as utils:
-        assert await utils.list_jobs() == []
+        assert await utils.jobs.list() == []
         await utils.add_job(note, 2)
     ended, events = asyncio.Event(), Events()
     events.on("job:success", lambda _: ended.set())

@@ -103,9 +103,9 @@ async def a_running_job_is_shown_and_cancelled(
         await until(lambda: bool(lines(file)))
 
         async with asyncio.timeout(PATIENCE):
-            notes = [progress.note async for progress in _first(utils.watch(handle.id))]
+            notes = [progress.note async for progress in _first(utils.jobs.watch(handle.id))]
         assert notes == ["waiting"]
-        stack = await utils.get_job_stack(handle.id, timeout=PATIENCE)
+        stack = await utils.jobs.get_stack(handle.id, timeout=PATIENCE)
         assert f"in {task}" in stack.stack
         assert stack.place == place.place
         assert "cluster_tasks.py" in stack.stack.split("\n")[0], stack.stack

@@ -22,16 +22,16 @@ async def schedule(connection: Any, minute: datetime) -> None:
 
 async def test_a_paused_item_is_skipped_and_not_made_up_for(database_url: str, connection: Any) -> None:
     async with make_worker_utils(connection_string=database_url) as utils:
-        await utils.pause_schedule("nightly", until=timedelta(hours=1))
+        await utils.schedules.pause("nightly", until=timedelta(hours=1))
         await schedule(connection, MINUTE)
         assert await connection.fetchval(JOBS) == 1  # of the other item
-        assert await utils.resume_schedule("nightly")
+        assert await utils.schedules.resume("nightly")
         await schedule(connection, MINUTE)  # another worker, or a backfill
         assert await connection.fetchval(JOBS) == 1
         await schedule(connection, MINUTE + timedelta(minutes=1))
         assert await connection.fetchval(JOBS) == 3
         (noted,) = await connection.fetchval(RUNS)
-        assert (await utils.get_job(noted)).run_at == MINUTE + timedelta(minutes=1)  # type: ignore[union-attr]
+        assert (await utils.jobs.get(noted)).run_at == MINUTE + timedelta(minutes=1)  # type: ignore[union-attr]
         for number in range(2, 30):
             await schedule(connection, MINUTE + timedelta(minutes=number))
         assert len(await connection.fetchval(RUNS)) == 20

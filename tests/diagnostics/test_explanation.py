@@ -65,42 +65,42 @@ HELD_BY_POOL = QueueFacts("q", [("pool", 30.0)])
 CASES: list[tuple[ExplanationKind, JobFacts, str]] = [
     (
         "running",
-        JobFacts.of(job("locked", id=5, **LOCKED), NOW, pools(busy()), usual=20.0),
+        JobFacts.of(job("running", id=5, **LOCKED), NOW, pools(busy()), usual=20.0),
         "It is running on web-a (process 7), for 30 s.",
     ),
     (
         "running_long",
-        JobFacts.of(job("locked", id=5, **LOCKED), NOW, pools(busy()), usual=2.0),
+        JobFacts.of(job("running", id=5, **LOCKED), NOW, pools(busy()), usual=2.0),
         "It is running on web-a (process 7), for 30 s, longer than usual.",
     ),
     (
         "prefetched",
-        JobFacts.of(job("locked", id=6, **LOCKED), NOW, pools(busy())),
+        JobFacts.of(job("running", id=6, **LOCKED), NOW, pools(busy())),
         "web-a (process 7) has locked it and is about to run it.",
     ),
     (
         "cancelling",
-        JobFacts.of(job("locked", id=5, **LOCKED), NOW, pools(busy()), is_cancelled=True),
+        JobFacts.of(job("running", id=5, **LOCKED), NOW, pools(busy()), is_cancelled=True),
         "It is running on web-a (process 7) and was asked to end.",
     ),
     (
         "dead_worker",
-        JobFacts.of(job("locked", **LOCKED), NOW, pools(pool(is_alive=False, dead_in=0.0))),
+        JobFacts.of(job("running", **LOCKED), NOW, pools(pool(is_alive=False, dead_in=0.0))),
         "Its worker web-a (process 7) is dead. The job comes back with the next sweep.",
     ),
     (
         "dead_worker",
-        JobFacts.of(job("locked", **LOCKED), NOW, pools(pool(is_alive=False, dead_in=90.0))),
+        JobFacts.of(job("running", **LOCKED), NOW, pools(pool(is_alive=False, dead_in=90.0))),
         "Its worker web-a (process 7) is dead. The job comes back in 1 min 30 s.",
     ),
     (
         "unknown_worker",
-        JobFacts.of(job("locked", **LOCKED), NOW, pools()),
+        JobFacts.of(job("running", **LOCKED), NOW, pools()),
         "It is locked by pool, for 2 min; nothing tells whether that is alive.",
     ),
     (
         "stale_lock",
-        JobFacts.of(job("locked", **LOCKED | {"locked_at": NOW - timedelta(hours=5)}), NOW, pools()),
+        JobFacts.of(job("running", **LOCKED | {"locked_at": NOW - timedelta(hours=5)}), NOW, pools()),
         "It has been locked by pool for 5 h: the lock is stale.",
     ),
     (
@@ -173,9 +173,9 @@ CASES: list[tuple[ExplanationKind, JobFacts, str]] = [
         "No running Python worker has the task resize.",
     ),
     (
-        "workers_quiet",
-        JobFacts.of(job(), NOW, pools(pool(), quiet=frozenset({"pool"}))),
-        "All workers that have the task were asked to fetch no more jobs.",
+        "workers_paused",
+        JobFacts.of(job(), NOW, pools(pool(), paused=frozenset({"pool"}))),
+        "All workers that have the task are paused or stopping.",
     ),
     (
         "limit_concurrency",
@@ -285,7 +285,7 @@ MANY: list[tuple[ExplanationKind, ReadyTask, PoolFacts]] = [
     ("workers_unknown", ready(), PoolFacts()),
     ("no_worker", ready(), pools()),
     ("unknown_task", ready("b"), pools(pool())),
-    ("workers_quiet", ready(), pools(pool(), quiet=frozenset({"pool"}))),
+    ("workers_paused", ready(), pools(pool(), paused=frozenset({"pool"}))),
     ("limit_concurrency", ready(), pools(pool(), limits=[limit(concurrency=3, running=3)])),
     ("limit_rate", ready(), pools(pool(), limits=[limit(rate=(5, timedelta(minutes=1)), may_start=0)])),
     ("flags", ready(flagged=2, flags=["slow"]), pools(pool(forbidden_flags=["slow"]))),

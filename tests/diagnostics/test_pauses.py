@@ -21,8 +21,8 @@ async def findings(url: str, *checks: str) -> list[Finding]:
 
 
 async def pause_all_three(utils: WorkerUtils) -> None:
-    await utils.pause_task("paused", reason="deploy")
-    await utils.pause_queue("q")
+    await utils.pause(task="paused", reason="deploy")
+    await utils.queues.pause("q")
 
 
 async def test_jobs_of_paused_tasks_and_queues_wait_on_purpose(jobs: Jobs, database_url: str) -> None:
@@ -43,7 +43,7 @@ async def test_jobs_of_paused_tasks_and_queues_wait_on_purpose(jobs: Jobs, datab
         assert (pauses.severity, pauses.summary) == ("info", "paused: task paused (deploy), queue q")
         (queues,) = await findings(database_url, "queues")
         assert queues.severity == "ok"
-        await utils.pause_all()
+        await utils.pause(all=True)
         (everything,) = await findings(database_url, "waiting")
         assert "other (1 job, 8 min)" in everything.summary
 

@@ -124,7 +124,7 @@ async def test_a_job_expires_as_it_says_itself(jobs: Jobs, workers: Workers, uti
         ]
     )
     assert await jobs.count() == await jobs.locked() == 0
-    ends = await utils.list_finished_jobs()
+    ends = await utils.history.list_finished()
     assert [(end.state, end.flags) for end in ends] == [
         ("expired", {"py:keep": True, "py:expires=+3600": True})
     ]
@@ -156,7 +156,7 @@ async def test_a_retry_of_a_job_with_a_deadline_expires(
     await workers.once([fail])
     assert ran == ["deadline", "delay"]
     assert await jobs.count() == 0
-    assert {(end.job_id, end.state) for end in await utils.list_finished_jobs()} == {
+    assert {(end.job_id, end.state) for end in await utils.history.list_finished()} == {
         (soon.id, "expired"),
         (each.id, "expired"),
     }
@@ -177,7 +177,7 @@ async def test_executables_expire_too(
     await workers.once(None, task_directory=str(folder))
     assert '"n":2' in ran.read_text().replace(" ", "")
     assert '"n":1' not in ran.read_text().replace(" ", "")
-    assert [end.state for end in await utils.list_finished_jobs()] == ["expired"]
+    assert [end.state for end in await utils.history.list_finished()] == ["expired"]
 
 
 # -- what is kept ------------------------------------------------------------------------------------------
@@ -194,16 +194,16 @@ async def test_the_end_of_an_expired_job(jobs: Jobs, workers: Workers, utils: Wo
     with pytest.raises(JobCancelledError, match=f"^job {handle.id} has expired, so its task was not") as why:
         await handle.result(timeout=PATIENCE)
     assert (why.value.has_expired, why.value.reason) == (True, None)
-    (end,) = await utils.list_finished_jobs(HistoryFilter(state="expired", task_identifier="code"))
+    (end,) = await utils.history.list_finished(HistoryFilter(state="expired", task_identifier="code"))
     assert (end.job_id, end.state, end.queue_name, end.key) == (handle.id, "expired", "q", "k")
     assert (end.payload, end.result, end.error) == ({"n": 1}, None, None)
     assert (end.started_at, end.duration) == (None, None)
-    assert await utils.list_finished_jobs(HistoryFilter(state="completed")) == []
+    assert await utils.history.list_finished(HistoryFilter(state="completed")) == []
     status = await handle.status()
     assert (status.state, status.has_ended) == ("expired", True)
-    record = await utils.get_job_record(handle)
+    record = await utils.jobs.get_record(handle)
     assert (record.state, record.errors) == ("expired", [])
-    assert await utils.list_errors() == []
+    assert await utils.history.list_errors() == []
 
 
 async def test_expired_and_completed_jobs_in_one_batch(
@@ -285,5 +285,5 @@ async def test_without_asking_no_payload_of_an_expired_job_is_kept(
     await utils.add_job(charge, {"card": "4242"})
     await make_old(jobs, hours=2)
     await workers.once([charge])
-    (end,) = await utils.list_finished_jobs()
+    (end,) = await utils.history.list_finished()
     assert (end.state, end.payload) == ("expired", None)

@@ -100,7 +100,7 @@ async def test_a_job_that_is_failed_by_hand(
     ]
 
 
-async def test_a_redriven_job_that_fails_again_is_told_again(
+async def test_a_retried_job_that_fails_again_is_told_again(
     jobs: Jobs, utils: WorkerUtils, notifier: NotifyFailureHandlers
 ) -> None:
     job_id = await jobs.add("charge", max_attempts=1)
@@ -108,7 +108,7 @@ async def test_a_redriven_job_that_fails_again_is_told_again(
         await fail_as_node_does(jobs, job_id)
         await notifier.run(jobs.connection)
         assert [told["job_id"] for told in await alerts(jobs)] == [job_id]
-        assert (await utils.redrive("charge")).changed == 1
+        assert (await utils.jobs.retry("charge")).changed == 1
     await notifier.run(jobs.connection)
     assert await alerts(jobs) == []
     assert await jobs.connection.fetchval(f"select count(*) from {TOLD}") == 0  # it may run again

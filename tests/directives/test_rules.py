@@ -119,9 +119,9 @@ async def test_the_time_of_a_permanent_failure_is_known(
     await jobs.add("fail", {"last": is_final}, max_attempts=1 if is_final else 3)
     await jobs.connection.execute(f"update {SCHEMA}._private_jobs set updated_at = now() - interval '2 h'")
     await workers.once([fail])
-    assert len(await utils.list_jobs(JobFilter(failed_since=began))) == 1
-    assert len(await utils.list_jobs(JobFilter(failed_since=datetime.now(UTC) + HOUR))) == 0
-    assert len(await utils.list_jobs(JobFilter(failed_until=began))) == 0
+    assert len(await utils.jobs.list(JobFilter(failed_since=began))) == 1
+    assert len(await utils.jobs.list(JobFilter(failed_since=datetime.now(UTC) + HOUR))) == 0
+    assert len(await utils.jobs.list(JobFilter(failed_until=began))) == 0
 
 
 # -- expiry ------------------------------------------------------------------------------------------------
@@ -326,10 +326,10 @@ async def test_a_poison_job_tells_the_handler(jobs: Jobs, workers: Workers, util
     assert alert["error"].startswith("Given up: the worker that ran this job died")
 
 
-# -- redrive -----------------------------------------------------------------------------------------------
+# -- retry -----------------------------------------------------------------------------------------------
 
 
-async def test_redrive_sends_failed_jobs_back(jobs: Jobs, workers: Workers, utils: WorkerUtils) -> None:
+async def test_retry_sends_failed_jobs_back(jobs: Jobs, workers: Workers, utils: WorkerUtils) -> None:
     @task
     async def pay() -> None:
         raise GiveUp("the bank is closed")
@@ -342,13 +342,13 @@ async def test_redrive_sends_failed_jobs_back(jobs: Jobs, workers: Workers, util
     await jobs.add("other")
     await jobs.add("pay", run_at=datetime.now(UTC) + HOUR)
     await workers.once([pay, other])
-    dry = await utils.redrive(pay, dry_run=True)
+    dry = await utils.jobs.retry(pay, dry_run=True)
     assert (dry.changed, dry.tasks) == (1, {"pay": 1})
-    assert (await utils.redrive(pay, since=datetime.now(UTC) + HOUR)).changed == 0
-    assert (await utils.redrive("pay", since=datetime.now(UTC) - HOUR, error="CLOSED")).changed == 1
+    assert (await utils.jobs.retry(pay, since=datetime.now(UTC) + HOUR)).changed == 0
+    assert (await utils.jobs.retry("pay", since=datetime.now(UTC) - HOUR, error="CLOSED")).changed == 1
     back, still, _ = await jobs.all()
     assert (back["attempts"], back["is_available"], still["is_available"]) == (0, True, False)
-    assert (await utils.redrive()).tasks == {"other": 1}
+    assert (await utils.jobs.retry()).tasks == {"other": 1}
 
 
 @pytest.mark.parametrize("lost", [b"COMMIT", b"BEGIN"])

@@ -238,23 +238,23 @@ async def test_a_running_job_shows_its_progress_and_its_stack(
         counts = await utils.add_job("count_for_ever", {"file": str(file)}, flags=["py:timeout=3600"])
         await until(lambda: len(lines(file)) == 3)
         async with asyncio.timeout(PATIENCE):
-            async for progress in utils.watch(waits.id):
+            async for progress in utils.jobs.watch(waits.id):
                 assert (progress.share, progress.note) == (0.25, "a quarter")
                 break
-        waiting = await utils.get_job_stack(waits.id, timeout=PATIENCE)
+        waiting = await utils.jobs.get_stack(waits.id, timeout=PATIENCE)
         assert waiting.kind == "coroutine"
         assert "await helpers.abort_signal.wait()" in waiting.stack
         assert "heavy_tasks.py" in waiting.stack.split("\n")[0], waiting.stack
-        sleeping = await utils.get_job_stack(sleeps.id, timeout=PATIENCE)
+        sleeping = await utils.jobs.get_stack(sleeps.id, timeout=PATIENCE)
         assert sleeping.kind == "thread"
         assert "heavy_tasks.py" in sleeping.stack.split("\n")[0], sleeping.stack
         assert "in sleep_until_told" in sleeping.stack
         assert (sleeping.place or "").startswith("process ")
         # C code that keeps the interpreter to itself keeps its process from answering.
-        counting = await utils.get_job_stack(counts.id, timeout=PATIENCE)
+        counting = await utils.jobs.get_stack(counts.id, timeout=PATIENCE)
         assert "no answer" in counting.stack
         for job in (waits, sleeps, counts):
-            await utils.cancel_job(job.id)
+            await utils.jobs.cancel(job.id)
         await jobs.until_gone()
 
 

@@ -246,7 +246,7 @@ async def test_settings_of_the_role_change_nothing_but_what_tasks_see(
         found = None
         while found is None:  # the server may close the idle session in the same moment, as the role says
             with suppress(ConnectionFailedError):
-                found = await utils.get_job(failing.id)
+                found = await utils.jobs.get(failing.id)
         assert "it's a \\ 'quoted' error" in (found.last_error or "")
         (rescheduled,) = await utils.reschedule_jobs([kept.id], run_at=later, priority=3)
         assert (rescheduled.run_at, rescheduled.key) == (later, "a\\'b")

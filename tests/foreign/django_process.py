@@ -107,7 +107,7 @@ def check_autocommit(connection: Any) -> None:
     client.add_job("one")
     raised(ZeroDivisionError, lambda: client.add_jobs(failing()))
     assert count(connection) == before + 1
-    assert client.statistics().jobs.total == before + 1
+    assert client.statistics.jobs().jobs.total == before + 1
     utils(connection, "of_django").migrate()
     utils(connection, "of_django").add_job("hello")
 

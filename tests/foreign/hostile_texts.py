@@ -64,7 +64,7 @@ async def check_texts(
     single = await do(utils.add_job(task, {key: task}, queue_name=queue, flags=[key]))
     assert (single.task_identifier, single.payload, single.flags) == (task, {key: task}, {key: True})
     filter = JobFilter(task_identifier=task, queue_name=queue, job_key=key)
-    [found] = await do(utils.list_jobs(filter))
+    [found] = await do(utils.jobs.list(filter))
     assert (found.id, found.task_identifier, found.queue_name, found.key) == (job.id, task, queue, key)
     assert found.payload == task
     [failed] = await do(utils.permanently_fail_jobs([plain.id], queue))

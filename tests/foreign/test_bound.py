@@ -101,10 +101,10 @@ async def test_every_connection_argument_takes_a_session(shared_url: str, observ
     ):
         session: AsyncSession = place.given
         job = await utils.add_job("hello", connection=session)
-        assert await utils.get_job(job.id) is None
-        assert await utils.get_job(job.id, connection=session) is not None
-        assert [each.id for each in await utils.list_jobs(connection=session)] == [job.id]
-        assert (await utils.statistics(connection=session)).jobs.ready == 1
+        assert await utils.jobs.get(job.id) is None
+        assert await utils.jobs.get(job.id, connection=session) is not None
+        assert [each.id for each in await utils.jobs.list(connection=session)] == [job.id]
+        assert (await utils.statistics.jobs(connection=session)).jobs.ready == 1
         assert not (await utils.migrate(connection=session)).changed
         await utils.complete_jobs([job.id], connection=session)
         await utils.cleanup(connection=session)

@@ -32,25 +32,25 @@ async def test_jobs_are_managed_and_listed(place: Place, observer: Any) -> None:
     assert full.flags == {"a": True, "b": True}
     mixed = [JobSpec("ab"[n % 2], n, priority=n, queue_name="q", run_at=timedelta(days=1)) for n in range(4)]
     one, two, three, four = await do(utils.add_jobs(mixed))
-    found = await do(utils.get_job(full.id))
+    found = await do(utils.jobs.get(full.id))
     assert found is not None
     assert (found.queue_name, found.state, found.payload) == ("q", "scheduled", {"a": 1})
-    assert await do(utils.get_job(-1)) is None
+    assert await do(utils.jobs.get(-1)) is None
     changed = await do(utils.reschedule_jobs([one.id], run_at=LATER, priority=-32768, attempts=0))
     assert [(job.id, job.run_at, job.priority) for job in changed] == [(one.id, LATER, -32768)]
     failed = await do(utils.permanently_fail_jobs([two.id], "because"))
     assert [(job.id, job.last_error) for job in failed] == [(two.id, "because")]
     assert [job.id for job in await do(utils.complete_jobs([three.id]))] == [three.id]
-    statistics = await do(utils.statistics())
+    statistics = await do(utils.statistics.jobs())
     assert (statistics.jobs.scheduled, statistics.jobs.failed, statistics.queues) == (3, 1, 1)
-    assert [(queue.queue_name, queue.jobs) for queue in await do(utils.list_queues())] == [("q", 4)]
+    assert [(queue.queue_name, queue.jobs) for queue in await do(utils.queues.list())] == [("q", 4)]
     for state in (None, *JOB_STATES):
         for order in JOB_ORDERS:
             if order != "run_order" or state in (None, "ready", "scheduled"):
                 filter = JobFilter(state=state, order=order, task_identifier="a", queue_name="q")
-                assert {job.task_identifier for job in await do(utils.list_jobs(filter))} <= {"a"}
+                assert {job.task_identifier for job in await do(utils.jobs.list(filter))} <= {"a"}
     page = JobFilter(order="run_order", after=one)
-    assert [job.id for job in await do(utils.list_jobs(page))] == [four.id, full.id]
+    assert [job.id for job in await do(utils.jobs.list(page))] == [four.id, full.id]
 
 
 async def test_workers_are_listed_swept_and_cleaned_up_after(place: Place, observer: Any) -> None:
@@ -68,7 +68,7 @@ async def test_workers_are_listed_swept_and_cleaned_up_after(place: Place, obser
     report = await do(utils.sweep_stale_workers())
     assert [(dead.id, dead.returned) for dead in report.recovered] == [("pool-dead", [orphan.id])]
     await do(utils.force_unlock_workers(["pool-x"]))
-    jobs = await do(utils.list_jobs())
+    jobs = await do(utils.jobs.list())
     await do(utils.permanently_fail_jobs([job.id for job in jobs]))
     cleaned = await do(utils.cleanup(CLEANUP_TASKS, task_identifiers_to_keep=["failed"]))
     assert (cleaned.permafailed_jobs, cleaned.task_identifiers, cleaned.job_queues) == (2, 1, 1)
@@ -117,7 +117,7 @@ async def test_the_ends_of_kept_jobs_belong_to_the_users_transaction(
     await do(utils.complete_jobs([two.id]))
     await do(utils.remove_job("k2"))
     await do(utils.cancel_jobs(filter=JobFilter(job_key="k3")))
-    record = await do(utils.get_job_record(one))
+    record = await do(utils.jobs.get_record(one))
     assert (record.history[0].error, record.history[0].payload) == ("because", 0)
     await (place.commit if is_committed else place.rollback)()
     rows = await observer.fetch(
@@ -142,9 +142,9 @@ async def test_running_jobs_are_cancelled_in_the_users_transaction(
         "where id = any ($1)",
         [one.id, two.id],
     )
-    report = await do(utils.cancel_job(one))
+    report = await do(utils.jobs.cancel(one))
     assert ([job.id for job in report.asked], report.problem) == ([one.id], None)
-    assert [job.id for job in (await do(utils.cancel_job(job_key="k1", reason="because"))).asked] == [two.id]
+    assert [job.id for job in (await do(utils.jobs.cancel(job_key="k1", reason="because"))).asked] == [two.id]
     await (place.commit if is_committed else place.rollback)()
     rows = await observer.fetch(
         "select job_id, reason from graphile_worker._private_py_cancels where job_id >= $1 order by 1", one.id

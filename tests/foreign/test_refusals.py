@@ -121,7 +121,7 @@ async def test_what_is_no_connection_is_refused(name: str, shared_url: str, stac
         assert str(caught.value).startswith(f"connection: {sentence}")
         assert "s3cret" not in str(caught.value)
         with pytest.raises(InvalidArgumentError):
-            await utils.statistics(connection=given)
+            await utils.statistics.jobs(connection=given)
     with pytest.raises(InvalidArgumentError):
         WorkerUtils.bound(given)
 

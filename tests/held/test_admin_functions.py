@@ -299,7 +299,7 @@ async def test_held_jobs_of_a_paused_task_that_have_not_started_are_released(
     ids = await holding.hold(8, started=5)
     started = [id for id in holding.ran if id in ids]
     waiting = sorted(set(ids) - set(started))
-    await utils.pause_task(TASK)
+    await utils.pause(task=TASK)
 
     async def rows() -> list[Any]:
         """Without quick jobs that a batch has released, which wait for a slot."""
@@ -317,7 +317,7 @@ async def test_held_jobs_of_a_paused_task_that_have_not_started_are_released(
 
     await until(are_left)
     assert [row["attempts"] for row in await rows()] == [0] * len(waiting)
-    await utils.resume_task(TASK)
+    await utils.resume(task=TASK)
     await holding.let_end()
     await jobs.until_gone()
     assert sorted(id for id in holding.ran if id in ids) == ids

@@ -29,7 +29,7 @@ CALLS: dict[str, Callable[[WorkerUtils, int], Awaitable[Any]]] = {
     "permanently_fail_jobs": lambda utils, id: utils.permanently_fail_jobs([id], "no"),
     "reschedule_jobs": lambda utils, id: utils.reschedule_jobs([id], priority=1),
     "cancel_jobs": lambda utils, id: utils.cancel_jobs([id]),
-    "cancel_job": lambda utils, id: utils.cancel_job(job_key="k"),
+    "jobs.cancel": lambda utils, id: utils.jobs.cancel(job_key="k"),
     "remove_job": lambda utils, id: utils.remove_job("k"),
 }
 

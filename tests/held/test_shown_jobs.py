@@ -38,8 +38,8 @@ async def test_held_jobs_look_ready_and_their_worker_reports_them(
         return {job.id for job in worker.running or ()} == set(ids) and worker.jobs_held == len(ids)
 
     await until(are_reported)
-    assert (await utils.statistics()).jobs.locked == 0
-    job: Any = await utils.get_job(ids[0])
+    assert (await utils.statistics.jobs()).jobs.running == 0
+    job: Any = await utils.jobs.get(ids[0])
     assert job.state == "ready"
     explanation = await explain(jobs.connection, utils.schema, job)
     assert (explanation.kind, explanation.worker) == ("held", holding.runner.pool_id)

@@ -68,13 +68,13 @@ async def test_an_error_is_shown_as_soon_as_it_is_stored(
     await jobs.add("stumble", max_attempts=1)
     await until_stored(jobs, 4)
     assert await jobs.connection.fetchval(f"select count(*) from {GROUPS}") == 0
-    before = await utils.list_error_groups()
+    before = await utils.history.list_error_groups()
     assert [(group.task_identifier, group.errors) for group in before] == [("stumble", 1), ("fail", 3)]
-    (alone,) = await utils.list_error_groups(task_identifier="fail", limit=1)
+    (alone,) = await utils.history.list_error_groups(task_identifier="fail", limit=1)
     assert rounded([alone]) == rounded(before[1:])
     await runner.stop()
     assert await jobs.connection.fetchval(f"select count(*) from {GROUPS}") == 2
-    assert rounded(await utils.list_error_groups()) == rounded(before)
+    assert rounded(await utils.history.list_error_groups()) == rounded(before)
 
 
 async def test_a_known_error_that_occurs_again_is_shown_with_its_time_and_number(
@@ -87,15 +87,15 @@ async def test_a_known_error_that_occurs_again_is_shown_with_its_time_and_number
     )
     await jobs.connection.execute(f"update {ERRORS} set failed_at = failed_at - interval '1 day'")
     lately = datetime.now(UTC) - timedelta(hours=1)
-    assert await utils.list_error_groups(since=lately) == []
+    assert await utils.history.list_error_groups(since=lately) == []
     runner = await workers.start([fail], app_version="1.1")
     await jobs.add("fail", max_attempts=1)
     await until_stored(jobs, 2)
-    (group,) = await utils.list_error_groups(since=lately)
+    (group,) = await utils.history.list_error_groups(since=lately)
     assert (group.errors, group.permanent, group.first_version, group.last_version) == (2, 2, "1.0", "1.1")
     assert group.first_at < lately < group.last_at
     await runner.stop()
-    assert rounded(await utils.list_error_groups()) == rounded([group])
+    assert rounded(await utils.history.list_error_groups()) == rounded([group])
 
 
 async def test_the_command_does_not_say_that_there_are_none(
@@ -125,7 +125,7 @@ async def test_jobs_whose_worker_died_are_a_kind_of_error(utils: WorkerUtils, jo
     await jobs.connection.execute(
         load("history/keep_recovered", SchemaName()), [job], [None], 86_400.0, SCHEMA
     )
-    (group,) = await utils.list_error_groups()
+    (group,) = await utils.history.list_error_groups()
     assert (group.fingerprint, group.error_type, group.message) == (
         "worker-died", "WorkerDied", "its worker was killed",
     )  # fmt: skip

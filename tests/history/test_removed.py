@@ -25,7 +25,7 @@ async def utils(database_url: str) -> AsyncIterator[WorkerUtils]:
 
 
 async def ends(utils: WorkerUtils, job: Any) -> list[tuple[str, str | None]]:
-    return [(end.state, end.error) for end in await utils.get_job_history(job)]
+    return [(end.state, end.error) for end in await utils.history.of_job(job)]
 
 
 async def test_a_cancelled_job_says_so_to_those_who_wait(utils: WorkerUtils, jobs: Jobs) -> None:
@@ -40,7 +40,7 @@ async def test_a_cancelled_job_says_so_to_those_who_wait(utils: WorkerUtils, job
     with pytest.raises(JobCancelledError, match="was cancelled: not needed any more") as raised:
         await waiting
     assert raised.value.reason == "not needed any more"
-    (end,) = await utils.get_job_history(handle)
+    (end,) = await utils.history.of_job(handle)
     assert (end.task_identifier, end.state, end.queue_name, end.key) == ("work", "cancelled", "serial", "k")
     assert (end.priority, end.attempts, end.max_attempts, end.payload) == (3, 0, 25, None)
     assert (end.created_at, end.run_at) == (handle.created_at, handle.run_at)
@@ -125,7 +125,7 @@ async def test_bulk_changes(
     assert [row["job_id"] for row in rows] == [job.id for job in kept]
     assert {(row["state"], row["error"]) for row in rows} == {(state, error)}
     assert [row["payload"] for row in rows] == [None, '{"half": "\\ud83d"}', None]
-    (end,) = await utils.get_job_history(kept[1])
+    (end,) = await utils.history.of_job(kept[1])
     assert end.run_at.year == 9999
 
 
@@ -219,7 +219,7 @@ async def test_redactors_of_the_client_see_the_payload_and_the_reason(database_u
     async with make_worker_utils(connection_string=database_url, hooks=hooks) as utils:
         handle = await utils.add_job("work", {"card": 4242, "n": 1}, keep=True, keep_payload=True)
         await handle.cancel("card 4242 expired")
-        (end,) = await utils.get_job_history(handle)
+        (end,) = await utils.history.of_job(handle)
     assert (end.payload, end.error) == ({"card": "…", "n": 1}, "card … expired")
 
 

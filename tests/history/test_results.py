@@ -270,5 +270,5 @@ async def test_results_errors_and_progress_in_a_database_that_is_not_utf8(narrow
             else:
                 with pytest.raises(JobFailedError, match="Its outcome could not be written"):
                     await handles[2].result(timeout=PATIENCE)
-            errors = await utils.list_errors()
+            errors = await utils.history.list_errors()
             assert {error.task_identifier for error in errors} == {step.identifier}

@@ -167,12 +167,12 @@ async def foreign_utils(create_database: Callable[..., str]) -> AsyncIterator[Wo
 
 Read = Callable[[WorkerUtils], Awaitable[object]]
 HISTORY_READS: dict[str, Read] = {
-    "list_finished_jobs": lambda utils: utils.list_finished_jobs(),
-    "get_job_history": lambda utils: utils.get_job_history(1),
-    "get_job_errors": lambda utils: utils.get_job_errors(1),
-    "list_errors": lambda utils: utils.list_errors(),
-    "list_errors of a kind": lambda utils: utils.list_errors(fingerprint="x"),
-    "list_error_groups": lambda utils: utils.list_error_groups(),
+    "list_finished_jobs": lambda utils: utils.history.list_finished(),
+    "get_job_history": lambda utils: utils.history.of_job(1),
+    "get_job_errors": lambda utils: utils.history.errors_of_job(1),
+    "list_errors": lambda utils: utils.history.list_errors(),
+    "list_errors of a kind": lambda utils: utils.history.list_errors(fingerprint="x"),
+    "list_error_groups": lambda utils: utils.history.list_error_groups(),
 }
 
 
@@ -187,15 +187,15 @@ async def test_reading_a_history_that_does_not_exist_says_what_to_do(
 
 async def test_jobs_are_followed_without_a_history(foreign_utils: WorkerUtils) -> None:
     job = await foreign_utils.add_job("step")
-    assert (await foreign_utils.get_job_status(job)).state == "ready"
+    assert (await foreign_utils.jobs.get_status(job)).state == "ready"
     async with foreign_utils.with_pg_client() as connection:
         await connection.execute(f"update {SCHEMA}._private_jobs set locked_at = now(), locked_by = 'node'")
-    status = await foreign_utils.get_job_status(job)
-    assert (status.state, status.progress) == ("locked", None)
+    status = await foreign_utils.jobs.get_status(job)
+    assert (status.state, status.progress) == ("running", None)
     with pytest.raises(JobGoneError):
         await foreign_utils.wait_for(job.id + 1, timeout=PATIENCE)
 
 
 async def test_statistics_that_do_not_exist_are_none(foreign_utils: WorkerUtils) -> None:
-    assert list(await foreign_utils.task_statistics(since=timedelta(hours=1))) == []
-    assert await foreign_utils.samples(since=timedelta(hours=1)) == []
+    assert list(await foreign_utils.statistics.tasks(since=timedelta(hours=1))) == []
+    assert await foreign_utils.statistics.samples(since=timedelta(hours=1)) == []

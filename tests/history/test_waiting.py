@@ -119,8 +119,8 @@ async def test_a_failed_job_that_was_retried_by_hand(utils: WorkerUtils, workers
     await utils.reschedule_jobs([handle.id], attempts=0, run_at=timedelta())
     await workers.once([step])
     assert await handle.result(timeout=PATIENCE) == "mended"
-    assert [end.state for end in await utils.get_job_history(handle)] == ["completed", "failed"]
-    assert [error.attempt for error in await utils.get_job_errors(handle)] == [1]
+    assert [end.state for end in await utils.history.of_job(handle)] == ["completed", "failed"]
+    assert [error.attempt for error in await utils.history.errors_of_job(handle)] == [1]
 
 
 async def test_a_job_that_is_not_kept_is_gone(utils: WorkerUtils, workers: Workers) -> None:
@@ -128,7 +128,7 @@ async def test_a_job_that_is_not_kept_is_gone(utils: WorkerUtils, workers: Worke
     await workers.once(TASKS)
     with pytest.raises(JobGoneError, match=f"job {job.id} does not exist any more.* keep=True"):
         await utils.wait_for(job, timeout=PATIENCE)
-    assert (await utils.get_job_status(job)).state == "gone"
+    assert (await utils.jobs.get_status(job)).state == "gone"
 
 
 async def test_a_task_that_is_kept_is_found_by_looking(
@@ -153,34 +153,34 @@ async def test_two_connections_are_enough(database_url: str, workers: Workers) -
 
 async def test_a_record_has_all_that_is_known(utils: WorkerUtils, workers: Workers, jobs: Jobs) -> None:
     handle = await utils.add_job(fail, keep=True, max_attempts=1)
-    record = await utils.get_job_record(handle)
+    record = await utils.jobs.get_record(handle)
     assert (record.state, record.is_known, record.history, record.errors) == ("ready", True, [], [])
     await workers.once(TASKS)
-    record = await utils.get_job_record(handle.id)
+    record = await utils.jobs.get_record(handle.id)
     assert (record.state, len(record.history), len(record.errors)) == ("failed", 1, 1)
     await jobs.connection.execute(f"delete from {SCHEMA}._private_jobs")
-    record = await utils.get_job_record(handle.id)
+    record = await utils.jobs.get_record(handle.id)
     assert (record.job, record.state, record.problem) == (None, "failed", None)
-    unknown = await utils.get_job_record(999)
+    unknown = await utils.jobs.get_record(999)
     assert (unknown.state, unknown.is_known) == ("gone", False)
 
 
 async def test_a_status_where_there_is_no_history(utils: WorkerUtils, jobs: Jobs) -> None:
     await jobs.connection.execute(f"drop table {SCHEMA}._private_py_history, {SCHEMA}._private_py_progress")
     job = await utils.add_job(double, {"n": 1})
-    assert (await utils.get_job_status(job)).state == "ready"
+    assert (await utils.jobs.get_status(job)).state == "ready"
     async with jobs.connection.transaction():  # which goes on
-        record = await utils.get_job_record(999, connection=jobs.connection)
+        record = await utils.jobs.get_record(999, connection=jobs.connection)
         assert await jobs.count() == 1
     assert "_private_py_history" in str(record.problem)
-    assert (await utils.get_job_status(999)).state == "gone"
+    assert (await utils.jobs.get_status(999)).state == "gone"
 
 
 async def test_a_timeout(utils: WorkerUtils) -> None:
     handle = await utils.add_job(double, {"n": 1}, keep=True)
     with pytest.raises(TimeoutError):
         await handle.result(timeout=0.05)
-    assert not utils._job_waiter._waiting
+    assert not utils._connections.job_waiter._waiting
 
 
 async def test_a_lost_listener_is_replaced(utils: WorkerUtils, workers: Workers, jobs: Jobs) -> None:
@@ -257,7 +257,7 @@ async def test_progress_is_followed_until_the_end(utils: WorkerUtils, workers: W
     async for progress in handle.watch():
         seen.append((progress.share, progress.note, progress.data))
         status = await handle.status()
-        assert status.state == "locked"
+        assert status.state == "running"
         assert status.progress is not None
         gate.set()
     assert seen == [(0.25, "page 1 of 4", {"page": 1})]
@@ -304,7 +304,7 @@ async def test_waiters_survive_a_restart_of_the_server() -> None:
             await utils.migrate()
             handles = [await utils.add_job(double, {"n": n}, keep=True) for n in range(20)]
             waiting = asyncio.gather(*(handle.result(timeout=2 * PATIENCE) for handle in handles))
-            await until(lambda: len(utils._job_waiter._waiting) == 20)
+            await until(lambda: len(utils._connections.job_waiter._waiting) == 20)
             await asyncio.to_thread(embedded.stop)
             await asyncio.to_thread(embedded.start)
             async for workers in workers_of(embedded.url()):
@@ -317,7 +317,7 @@ async def test_waiters_that_are_cancelled_in_bulk_leave_nothing_behind(
 ) -> None:
     handles = [await utils.add_job(double, {"n": n}, keep=True) for n in range(300)]
     waiting = [asyncio.ensure_future(handle.result(timeout=PATIENCE)) for handle in handles for _ in range(3)]
-    await until(lambda: len(utils._job_waiter._waiting) == 300)
+    await until(lambda: len(utils._connections.job_waiter._waiting) == 300)
     for position, waiter in enumerate(waiting):
         if position % 3:
             waiter.cancel()
@@ -325,7 +325,7 @@ async def test_waiters_that_are_cancelled_in_bulk_leave_nothing_behind(
     assert {type(outcome) for outcome in outcomes} == {asyncio.CancelledError}
     await workers.start(TASKS, concurrency=10)
     assert await asyncio.gather(*waiting[::3]) == [2 * n for n in range(300)]
-    assert not utils._job_waiter._waiting
+    assert not utils._connections.job_waiter._waiting
 
 
 def test_a_client_that_is_used_in_a_second_event_loop_says_so(database_url: str) -> None:
@@ -340,8 +340,8 @@ def test_a_client_that_is_used_in_a_second_event_loop_says_so(database_url: str)
         for call in (
             utils.wait_for(job_id, timeout=PATIENCE),
             utils.add_job(double, {"n": 1}),
-            utils.get_job(job_id),
-            anext(aiter(utils.watch(job_id))),
+            utils.jobs.get(job_id),
+            anext(aiter(utils.jobs.watch(job_id))),
             utils.release(),
         ):
             with pytest.raises(GraphileWorkerError, match="belongs to another event loop"):
@@ -361,31 +361,31 @@ async def test_another_thread_cannot_disturb_those_who_wait(
     """Its event loop gets an error; the connections still work for the first one."""
     handle = await utils.add_job(double, {"n": 1}, keep=True)
     waiting = asyncio.ensure_future(handle.result(timeout=PATIENCE))
-    await until(lambda: len(utils._job_waiter._waiting) == 1)
+    await until(lambda: len(utils._connections.job_waiter._waiting) == 1)
 
     async def use() -> None:
         for _ in range(3):
-            for call in (utils.wait_for(handle, timeout=PATIENCE), utils.get_job(handle.id)):
+            for call in (utils.wait_for(handle, timeout=PATIENCE), utils.jobs.get(handle.id)):
                 with pytest.raises(GraphileWorkerError, match="make one client for each event loop"):
                     await call
 
     await asyncio.to_thread(asyncio.run, use())
-    assert list(utils._job_waiter._waiting) == [handle.id]
+    assert list(utils._connections.job_waiter._waiting) == [handle.id]
     await workers.start(TASKS)
     assert await waiting == 2
 
 
 async def test_handles_are_made_from_jobs_handles_and_ids(utils: WorkerUtils, workers: Workers) -> None:
     first = await utils.add_job(double, {"n": 1}, keep=True)
-    assert utils.handle(first) == first
-    details = await utils.get_job(first.id)
+    assert utils.jobs.handle(first) == first
+    details = await utils.jobs.get(first.id)
     assert details is not None
     assert "_client" not in repr(first)
-    by_id = utils.handle(first.id)
+    by_id = utils.jobs.handle(first.id)
     assert repr(by_id) == f"JobReference(id={first.id})"
     assert (await by_id.status()).state == "ready"
     await workers.once(TASKS)
-    for handle in (utils.handle(first), utils.handle(details), by_id):
+    for handle in (utils.jobs.handle(first), utils.jobs.handle(details), by_id):
         assert handle.id == first.id
         assert await handle.result(timeout=PATIENCE) == 2
         assert await handle.cancel() is False
@@ -393,12 +393,12 @@ async def test_handles_are_made_from_jobs_handles_and_ids(utils: WorkerUtils, wo
     wrong: Any
     for wrong in ("1", True, None, 1.5):
         with pytest.raises(InvalidArgumentError, match="job: expected a job or its id, got"):
-            utils.handle(wrong)
+            utils.jobs.handle(wrong)
 
 
 async def test_a_job_is_looked_up_once_before_the_wait(utils: WorkerUtils, workers: Workers) -> None:
     looked: list[list[int]] = []
-    waiter = utils._job_waiter
+    waiter = utils._connections.job_waiter
     look = waiter._look
 
     async def counted(job_ids: Any) -> Any:

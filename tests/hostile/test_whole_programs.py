@@ -234,21 +234,21 @@ async def test_a_worker_with_every_feature(
         await utils.add_job("broken")
         job = await utils.add_job("long")
         await asyncio.wait_for(entered.wait(), 60)
-        assert await utils.get_job_stack(job, timeout=60)
-        await utils.set_queue_width("wide", 5)
-        await utils.set_queue_width("wide", 1)
+        assert await utils.jobs.get_stack(job, timeout=60)
+        await utils.queues.set_width("wide", 5)
+        await utils.queues.set_width("wide", 1)
         await utils.set_limit("some", concurrency=1)
-        await utils.pause_task("short")
-        await utils.pause_queue("q1")
-        assert len(await utils.list_pauses()) == 2
-        await utils.resume_queue("q1")
-        await utils.resume_task("short")
-        await utils.reset_limit("some")
+        await utils.pause(task="short")
+        await utils.queues.pause("q1")
+        assert len(await utils.queues.list_pauses()) == 2
+        await utils.queues.resume("q1")
+        await utils.resume(task="short")
+        await utils.limits.reset("some")
         wanted = {"limited": 10, "wide": 10, "fair": 10, "short": 301, "orphan": 2, "handler": 1, "cron": 1}
         await until(lambda: all(done.count(name) >= count for name, count in wanted.items()))
-        await utils.cancel_job(job.id)
+        await utils.jobs.cancel(job.id)
         await until(cancelled.is_set)
-        await utils.set_queue_width("wide", None)
+        await utils.queues.set_width("wide", None)
         await workers.stop(runner)
     assert await log.wrong() == {}
 
@@ -281,17 +281,17 @@ async def test_a_blocking_client(database_url: str, connection: Any, log: Log) -
         utils.add_job("a", {"x": 2}, unique=Unique(), run_at=later, **there)
         utils.add_jobs([JobSpec("a", n, queue_name="q", flags=["f"]) for n in range(3)], **there)
         utils.add_jobs([JobSpec("a", n, job_key=f"k{n}") for n in range(3)], **there)
-        assert utils.list_jobs(JobFilter(task_identifier="a", queue_name="q"), **there)
-        utils.list_jobs(JobFilter(**_EVERY_CONDITION), **there)
+        assert utils.jobs.list(JobFilter(task_identifier="a", queue_name="q"), **there)
+        utils.jobs.list(JobFilter(**_EVERY_CONDITION), **there)
         utils.reschedule_jobs([job.id], attempts=0, **there)
         utils.permanently_fail_jobs([job.id], "because", **there)
-        utils.list_error_groups(task_identifier="a", **there)
-        utils.set_queue_width("q", 3, **there)
-        utils.pause_queue("q", **there)
-        assert utils.list_pauses(**there)
-        utils.resume_queue("q", **there)
-        utils.statistics(**there)
-        utils.list_queues(**there)
+        utils.history.list_error_groups(task_identifier="a", **there)
+        utils.queues.set_width("q", 3, **there)
+        utils.queues.pause("q", **there)
+        assert utils.queues.list_pauses(**there)
+        utils.queues.resume("q", **there)
+        utils.statistics.jobs(**there)
+        utils.queues.list(**there)
         utils.list_workers(**there)
         utils.cancel_jobs([job.id], **there)
         utils.remove_job("k", **there)
@@ -336,18 +336,18 @@ async def test_a_client_on_a_connection_of_the_caller(
             kept = await utils.add_job("a", keep=True)
             await utils.complete_jobs([kept.id], connection=of_caller)
             job = await utils.add_job("a", {"x": 1}, job_key="k", connection=of_caller)
-            await utils.get_job_status(job.id, connection=of_caller)
+            await utils.jobs.get_status(job.id, connection=of_caller)
             await utils.add_jobs([JobSpec("a", n, queue_name="q") for n in range(3)], connection=of_caller)
-            await utils.list_jobs(JobFilter(**_EVERY_CONDITION), connection=of_caller)
+            await utils.jobs.list(JobFilter(**_EVERY_CONDITION), connection=of_caller)
             await utils.reschedule_jobs([job.id], attempts=0, connection=of_caller)
             await utils.permanently_fail_jobs([job.id], "because", connection=of_caller)
-            await utils.statistics(connection=of_caller)
+            await utils.statistics.jobs(connection=of_caller)
             await utils.list_workers(connection=of_caller)
-            await utils.list_errors(connection=of_caller)
-            await utils.list_error_groups(task_identifier="a", connection=of_caller)
-            await utils.set_queue_width("q", 3, connection=of_caller)
-            await utils.pause_queue("q", connection=of_caller)
-            await utils.resume_queue("q", connection=of_caller)
+            await utils.history.list_errors(connection=of_caller)
+            await utils.history.list_error_groups(task_identifier="a", connection=of_caller)
+            await utils.queues.set_width("q", 3, connection=of_caller)
+            await utils.queues.pause("q", connection=of_caller)
+            await utils.queues.resume("q", connection=of_caller)
             await utils.cancel_jobs([job.id], connection=of_caller)
             await utils.remove_job("k", connection=of_caller)
     finally:
@@ -374,7 +374,7 @@ async def test_the_dashboard(place: dict[str, Any], connection: Any, log: Log) -
 async def _fill(utils: WorkerUtils, connection: Any) -> None:
     await utils.add_jobs([JobSpec("a", n, queue_name="q", job_key=f"k{n}") for n in range(8)])
     await Graveyard(connection).bury("pool-dead", lost_for=None)
-    ids = [job.id for job in await utils.list_jobs()]
+    ids = [job.id for job in await utils.jobs.list()]
     await Graveyard(connection).give("pool-dead", ids[0])
     await utils.permanently_fail_jobs(ids[1:3], "because")
 
@@ -424,7 +424,7 @@ COMMANDS = (
     ["add", "a", "--key", "k"], ["remove", "k"], ["list"], ["list", "--state", "failed"],
     ["pause", "--task", "a"], ["resume", "--task", "a"], ["width", "q", "3"], ["--once"],
     ["errors"], ["history"], ["show", "1", "2"], ["queues"], ["stats"], ["stats", "--since", "1h"],
-    ["workers"], ["limits"], ["schedules"], ["redrive", "--task", "a", "--yes"],
+    ["workers"], ["limits"], ["schedules"], ["retry", "--task", "a", "--yes"],
     ["fail", "--task", "a", "--yes"], ["reschedule", "--task", "a", "--priority", "1", "--yes"],
     ["cancel", "--task", "a", "--yes"], ["complete", "--task", "a", "--yes"], ["doctor"], ["sweep"],
     ["cleanup"], ["force-unlock", "pool-x"], ["stop", "pool-x"],
@@ -489,7 +489,7 @@ async def _add_in_all_ways(utils: WorkerUtils, connection: Any) -> None:
 
 
 async def _manage(utils: WorkerUtils, connection: Any) -> None:
-    ids = [job.id for job in await utils.list_jobs()]
+    ids = [job.id for job in await utils.jobs.list()]
     await Graveyard(connection).bury("pool-dead")
     await Graveyard(connection).give("pool-dead", ids[-1])
     await utils.reschedule_jobs(ids[:3], run_at=timedelta(hours=1), attempts=0)
@@ -540,36 +540,36 @@ _EVERY_CONDITION: dict[str, Any] = {
 
 
 async def _look(utils: WorkerUtils) -> None:
-    await utils.list_jobs(JobFilter(**_EVERY_CONDITION))
+    await utils.jobs.list(JobFilter(**_EVERY_CONDITION))
     for state in (None, *JOB_STATES):
         for order in JOB_ORDERS:
             if order != "run_order" or state in (None, "ready", "scheduled"):
-                await utils.list_jobs(
+                await utils.jobs.list(
                     JobFilter(state=state, order=order, task_identifier="a", queue_name="q")
                 )
-    await utils.statistics()
-    await utils.list_queues()
+    await utils.statistics.jobs()
+    await utils.queues.list()
     await utils.list_workers()
     job = await utils.add_job("a", {"x": 1}, keep=True)
-    await utils.get_job(job.id)
-    await utils.get_job_status(job)
-    await utils.get_job_record(job)
+    await utils.jobs.get(job.id)
+    await utils.jobs.get_status(job)
+    await utils.jobs.get_record(job)
     await utils.complete_jobs([job.id])
     await utils.wait_for(job, timeout=60)
-    await utils.get_job_history(job)
-    await utils.list_finished_jobs(HistoryFilter(task_identifier="a"))
-    await utils.get_job_errors(job)
-    await utils.list_errors()
-    await utils.list_error_groups(task_identifier="a")
-    await utils.task_statistics(since=timedelta(hours=1), by="task")
-    await utils.samples(since=timedelta(hours=1))
-    await utils.list_schedules()
-    await utils.list_limits()
-    await utils.list_deploys(since=datetime(2020, 1, 1, tzinfo=UTC))
-    await utils.list_pauses()
-    await utils.set_queue_width("q", 3)
-    await utils.pause_queue("q")
-    await utils.resume_queue("q")
-    await utils.redrive("a")
+    await utils.history.of_job(job)
+    await utils.history.list_finished(HistoryFilter(task_identifier="a"))
+    await utils.history.errors_of_job(job)
+    await utils.history.list_errors()
+    await utils.history.list_error_groups(task_identifier="a")
+    await utils.statistics.tasks(since=timedelta(hours=1), by="task")
+    await utils.statistics.samples(since=timedelta(hours=1))
+    await utils.schedules.list()
+    await utils.limits.list()
+    await utils.workers.list_deploys(since=datetime(2020, 1, 1, tzinfo=UTC))
+    await utils.queues.list_pauses()
+    await utils.queues.set_width("q", 3)
+    await utils.queues.pause("q")
+    await utils.queues.resume("q")
+    await utils.jobs.retry("a")
     with pytest.raises(WorkerNotFoundError):
-        await utils.quiet_worker("pool-x")
+        await utils.workers.pause("pool-x")

@@ -34,10 +34,10 @@ async def test_a_job_that_node_runs_finishes_and_is_not_retried(
         async with our_database.node.worker("echo", pollInterval=50):
             handle = await utils.add_job("echo", payload, keep=True, job_key="k", queue_name="q")
             await runs.wait_until(STARTED)
-            report = await utils.cancel_job(job_key="k", reason="not needed")
+            report = await utils.jobs.cancel(job_key="k", reason="not needed")
             assert [job.id for job in report.asked] == [handle.id]
             await runs.wait_until(NOT_LOCKED)
-            left = await utils.list_jobs()
+            left = await utils.jobs.list()
             assert [job.state for job in left] == (["failed"] if ending == "fails" else [])
         if ending == "fails":
             with pytest.raises(JobCancelledError, match="not needed"):
@@ -47,7 +47,7 @@ async def test_a_job_that_node_runs_finishes_and_is_not_retried(
         (only,) = await runs.all()
         assert (only.worker, only.attempt) == ("node", 1)
         assert only.ended is not None
-        states = [end.state for end in await utils.get_job_history(handle)]
+        states = [end.state for end in await utils.history.of_job(handle)]
         assert states == (["cancelled"] if ending == "fails" else [])
 
 
@@ -61,4 +61,4 @@ async def test_in_a_schema_of_node_running_jobs_are_left_alone(node_database: Sh
         report = await utils.cancel_jobs([running.id])
         assert [job.id for job in report.running] == [running.id]
         assert (report.problem or "").startswith("the schema has no table of cancelled jobs")
-        assert (await utils.list_jobs())[0].key == "k"
+        assert (await utils.jobs.list())[0].key == "k"

@@ -72,7 +72,7 @@ async def test_node_runs_what_was_snoozed_and_retried_and_not_what_was_given_up(
             left = await database.connection.fetch(f"SELECT * FROM {JOBS}")
             assert {row["id"] for row in left} == given_up
             assert {row["attempts"] for row in left} == {25}
-            assert (await utils.redrive("echo")).changed == len(given_up)
+            assert (await utils.jobs.retry("echo")).changed == len(given_up)
             await database.runs.wait_until(ENDED, len(behind) + len(added))
             await database.runs.wait_until_idle()
         assert await database.connection.fetchval(f"SELECT count(*) FROM {JOBS}") == 0

@@ -94,8 +94,8 @@ async def test_a_queue_that_is_resumed_while_node_runs_a_job_of_it_stays_serial(
         await utils.add_jobs([JobSpec("echo", {"pause": 1500}, queue_name="q") for _ in range(3)])
         await our_database.runs.wait_until("EXISTS (SELECT FROM public.interop_runs)")
         async with python_worker(our_database, "echo"):
-            await utils.pause_queue("q")
-            assert await utils.resume_queue("q")
+            await utils.queues.pause("q")
+            assert await utils.queues.resume("q")
             await our_database.runs.wait_until(ENDED, 3)
     assert await our_database.runs.overlaps() == []
     assert len(await our_database.runs.all()) == 3
@@ -112,7 +112,7 @@ async def test_under_load_no_runtime_starts_a_job_of_a_paused_queue(our_database
             [JobSpec("echo", {"n": n}, queue_name=name) for n in range(60) for name in queues]
         )
         await our_database.runs.wait_until(ENDED, 100)
-        await utils.pause_queue("q3")
+        await utils.queues.pause("q3")
         await our_database.runs.wait_until(
             "NOT EXISTS (SELECT FROM {jobs} job JOIN graphile_worker._private_job_queues queue "
             "ON queue.id = job.job_queue_id WHERE queue_name = 'q3' AND job.locked_at IS NOT NULL)"
@@ -121,6 +121,6 @@ async def test_under_load_no_runtime_starts_a_job_of_a_paused_queue(our_database
         assert started < 60, "the pause came too late to show anything"
         await our_database.runs.wait_until(ENDED, 60 * 9 + started)
         assert sum(run.queue == "q3" for run in await our_database.runs.all()) == started
-        await utils.resume_queue("q3")
+        await utils.queues.resume("q3")
         await our_database.runs.wait_until(ENDED, 600)
     assert await our_database.runs.overlaps() == []

@@ -21,7 +21,7 @@ async def test_waiting_for_a_job_that_node_completes(either_database: SharedData
         with pytest.raises(JobGoneError, match=r"Workers of other runtimes keep no finished jobs"):
             await handle.result(timeout=PATIENCE)
         assert (await handle.status()).state == "gone"
-        assert not (await utils.get_job_record(handle)).is_known
+        assert not (await utils.jobs.get_record(handle)).is_known
 
 
 async def test_cancelling_where_there_may_be_no_history(either_database: SharedDatabase) -> None:

@@ -73,8 +73,8 @@ async def test_a_paused_wide_queue_starts_nothing_in_node(our_database: SharedDa
     options: dict[str, Any] = {"concurrency": 6, "poll_interval": 0.05, "handle_signals": False}
     connection = our_database.connection
     async with make_worker_utils(connection_string=our_database.url) as utils:
-        await utils.set_queue_width("tenant", WIDTH)
-        await utils.pause_queue("tenant")
+        await utils.queues.set_width("tenant", WIDTH)
+        await utils.queues.pause("tenant")
         await utils.add_jobs(JobSpec("echo", {"n": n}, queue_name="tenant") for n in range(20))
         # As if they had failed in a track before.
         await connection.execute(
@@ -91,6 +91,6 @@ async def test_a_paused_wide_queue_starts_nothing_in_node(our_database: SharedDa
                 await utils.add_jobs([JobSpec("other"), JobSpec("also")])
                 await our_database.runs.wait_until(ENDED, 2 * rounds)
             assert {each.task for each in await our_database.runs.all()} == {"other", "also"}
-            await utils.resume_queue("tenant")
+            await utils.queues.resume("tenant")
             await our_database.runs.wait_until(ENDED, 6 + 20)
             await our_database.runs.wait_until_idle()

@@ -155,14 +155,14 @@ async def test_every_row_stays_and_counts(connection: Any, empty_database_url: s
             assert [{name: row[name] for name in rows[0]} for row in after[table]] == rows, table
 
     async with make_worker_utils(connection_string=empty_database_url) as utils:
-        pauses = await utils.list_pauses()
+        pauses = await utils.queues.list_pauses()
         assert {(pause.task_identifier, pause.queue_name) for pause in pauses if pause.schedule is None} == {
             ("paused", None), (None, "paused"),
         }  # fmt: skip
         assert [pause.schedule for pause in pauses if pause.schedule] == ["nightly"] * (state > OLDER)
-        limits = {each.name: (each.concurrency, each.rate) for each in await utils.list_limits()}
+        limits = {each.name: (each.concurrency, each.rate) for each in await utils.limits.list()}
         assert limits == ({} if state == OLDER else {"openai": (5, (500, timedelta(minutes=1)))})
-        (end,) = await utils.get_job_history(kept[0])
+        (end,) = await utils.history.of_job(kept[0])
         assert end.result == {"answer": 42}
 
 
@@ -270,9 +270,9 @@ async def test_nothing_is_lost_and_nothing_runs_twice(
         assert (waiting["attempts"], waiting["locked_by"]) == (0, None)
         assert (failed["attempts"], failed["last_error"]) == (1, "it failed")
         assert await utils.wait_for(kept, timeout=60) == {"answer": 42}
-        (end,) = await utils.get_job_history(unkept)
+        (end,) = await utils.history.of_job(unkept)
         assert (end.state, end.error) == ("failed", "ValueError: no")
-        (error,) = await utils.get_job_errors(unkept)
+        (error,) = await utils.history.errors_of_job(unkept)
         assert (error.error_type, error.traceback) == ("ValueError", "the traceback")
 
 

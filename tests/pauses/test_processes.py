@@ -51,9 +51,9 @@ async def test_a_paused_queue_starts_nothing_and_a_resumed_one_stays_serial(
         for turn in range(ROUNDS):
             name = f"queue {dice.randrange(QUEUES)}"
             if dice.random() < 0.5:  # in quick succession, while a job of the queue is running
-                await utils.pause_queue(name)
-                await utils.resume_queue(name)
-            await utils.pause_queue(name)
+                await utils.queues.pause(name)
+                await utils.queues.resume(name)
+            await utils.queues.pause(name)
             if turn == ROUNDS // 2:
                 processes[-1].send(signal.SIGKILL)
 
@@ -68,7 +68,7 @@ async def test_a_paused_queue_starts_nothing_and_a_resumed_one_stays_serial(
 
             await until(have_others_run)
             windows.append((ids[name], began, time.monotonic()))
-            assert await utils.resume_queue(name)
+            assert await utils.queues.resume(name)
         await jobs.until_gone(timeout=3 * PATIENCE)
         for process in processes[:-1]:
             process.send(signal.SIGTERM)

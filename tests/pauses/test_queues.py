@@ -43,7 +43,7 @@ async def test_a_running_job_ends_and_the_next_waits_for_the_resume(
     await until_listening(recorder, jobs.connection)
     first, second = await jobs.add_many("a", 2, queue="q")
     await gate.until_inside(1)
-    await utils.pause_queue("q", reason="deploy")
+    await utils.queues.pause("q", reason="deploy")
     assert (await recorder.wait_for(PoolPaused)).pause.what == "queue q"
     gate.open()
     assert (await recorder.wait_for(JobSucceeded)).job.id == first
@@ -55,10 +55,10 @@ async def test_a_running_job_ends_and_the_next_waits_for_the_resume(
     assert (await lock_of(jobs), (await jobs.one())["attempts"]) == ("py:hold", 0)
     assert len(gate.started) == 1
 
-    assert await utils.resume_queue("q")
+    assert await utils.queues.resume("q")
     await gate.until_inside(1)
     assert (await recorder.wait_for(PoolResumed)).pause.reason == "deploy"
-    assert not await utils.resume_queue("q")
+    assert not await utils.queues.resume("q")
     gate.open()
     await jobs.until_gone()
     assert await lock_of(jobs) is None
@@ -79,7 +79,7 @@ async def test_a_prefetched_job_of_the_queue_is_returned(
         return await jobs.locked() == 3  # two jobs and the queue
 
     await until(are_locked)
-    await utils.pause_queue("q")
+    await utils.queues.pause("q")
 
     async def is_returned() -> bool:
         return [row["attempts"] for row in await jobs.all()] == [1, 0]
@@ -100,10 +100,10 @@ async def test_a_resume_while_a_job_is_running_keeps_the_queue_serial(
     await jobs.add_many("a", 3, queue="q")
     await gate.until_inside(1)
     holder = await lock_of(jobs)
-    await utils.pause_queue("q")
-    assert await utils.resume_queue("q")
+    await utils.queues.pause("q")
+    assert await utils.queues.resume("q")
     assert await lock_of(jobs) == holder
-    assert await utils.list_pauses() == []
+    assert await utils.queues.list_pauses() == []
     for _ in range(3):
         await gate.until_inside(1)
         gate.open()
@@ -125,7 +125,7 @@ async def test_a_queue_is_not_stuck_if_its_job_ends_while_it_is_resumed(
     await workers.start({"a": gate}, events=recorder.events)
     await jobs.add_many("a", 2, queue="q")
     await gate.until_inside(1)
-    await utils.pause_queue("q")
+    await utils.queues.pause("q")
     await recorder.wait_for(PoolPaused)
     async with jobs.connection.transaction():
         assert await pauses.resume_queue(jobs.connection, SCHEMA, "q")
@@ -144,7 +144,7 @@ async def test_a_job_that_ends_first_frees_the_queue_for_the_resume(
     await workers.start({"a": gate}, events=recorder.events)
     (first,) = await jobs.add_many("a", 1, queue="q")
     await gate.until_inside(1)
-    await utils.pause_queue("q")
+    await utils.queues.pause("q")
     await recorder.wait_for(PoolPaused)
     async with jobs.connection.transaction():
         await jobs.connection.execute(
@@ -152,7 +152,7 @@ async def test_a_job_that_ends_first_frees_the_queue_for_the_resume(
         )
         gate.open()
         await until_write_waits(utils)
-        resuming = asyncio.create_task(utils.resume_queue("q"))
+        resuming = asyncio.create_task(utils.queues.resume("q"))
         await until_write_waits(utils, sessions=2)
     assert await resuming
     await jobs.until_gone()
@@ -176,8 +176,8 @@ async def test_a_write_that_is_older_than_the_pause_may_take_the_next_job_and_th
         )
         gate.open()
         await until_write_waits(utils)
-        await utils.pause_queue("q")
-        resuming = asyncio.create_task(utils.resume_queue("q"))
+        await utils.queues.pause("q")
+        resuming = asyncio.create_task(utils.queues.resume("q"))
         await until_write_waits(utils, sessions=2)
     assert await resuming
     await gate.until_inside(1)
@@ -211,7 +211,7 @@ async def test_a_pause_outlives_every_worker(
         await workers.start({"a": gate}, events=recorder.events)
     await jobs.add_many("a", 3, queue="q")
     await gate.until_inside(1)
-    await utils.pause_queue("q")
+    await utils.queues.pause("q")
     await recorder.wait_for(PoolPaused, count=2)
     for runner in workers._runners:
         async with asyncio.timeout(60):
@@ -222,14 +222,14 @@ async def test_a_pause_outlives_every_worker(
     await jobs.add("b")
     await recorder.wait_for(JobSucceeded, matching=lambda event: event.job.task_identifier == "b")
     assert len(gate.started) == 1
-    await utils.resume_queue("q")
+    await utils.queues.resume("q")
     await gate.until_inside(1)
 
 
 async def test_a_worker_ends_the_pause_at_its_time(
     utils: WorkerUtils, jobs: Jobs, workers: Workers, recorder: EventRecorder
 ) -> None:
-    pause = await utils.pause_queue("q", until=timedelta(seconds=0.5))
+    pause = await utils.queues.pause("q", until=timedelta(seconds=0.5))
     await jobs.add("a", queue="q")
     for _ in range(2):
         await workers.start({"a": passing}, events=recorder.events)
@@ -244,7 +244,7 @@ async def test_a_worker_ends_the_pause_at_its_time(
 async def test_without_a_worker_a_pause_whose_time_is_over_is_resumed_by_hand(
     utils: WorkerUtils, jobs: Jobs
 ) -> None:
-    await utils.pause_queue("q", until=timedelta(milliseconds=1))
+    await utils.queues.pause("q", until=timedelta(milliseconds=1))
 
     async def is_over() -> bool:
         return bool(
@@ -254,43 +254,45 @@ async def test_without_a_worker_a_pause_whose_time_is_over_is_resumed_by_hand(
         )
 
     await until(is_over)
-    assert [pause.queue_name for pause in await utils.list_pauses()] == ["q"]  # no worker takes its jobs
-    assert await utils.resume_queue("q")
+    assert [pause.queue_name for pause in await utils.queues.list_pauses()] == [
+        "q"
+    ]  # no worker takes its jobs
+    assert await utils.queues.resume("q")
     assert await lock_of(jobs) is None
 
 
 async def test_two_pauses_and_one_resume(utils: WorkerUtils, jobs: Jobs) -> None:
-    first = await utils.pause_queue("q", until=timedelta(hours=1), reason="deploy")
-    second = await utils.pause_queue("q", reason="incident")
+    first = await utils.queues.pause("q", until=timedelta(hours=1), reason="deploy")
+    second = await utils.queues.pause("q", reason="incident")
     assert (second.paused_at, second.until, second.reason) == (first.paused_at, None, "incident")
-    assert await utils.list_pauses() == [second]
-    assert await utils.resume_queue("q")
+    assert await utils.queues.list_pauses() == [second]
+    assert await utils.queues.resume("q")
     assert await jobs.connection.fetchval(HELD) == 0
-    assert not await utils.resume_queue("q")
-    assert not await utils.resume_queue("never heard of")
+    assert not await utils.queues.resume("q")
+    assert not await utils.queues.resume("never heard of")
 
 
 async def test_pauses_and_resumes_at_the_same_time_leave_one_state(utils: WorkerUtils, jobs: Jobs) -> None:
     for _ in range(10):
         await asyncio.gather(
-            *(utils.pause_queue("q") if n % 2 else utils.resume_queue("q") for n in range(12))
+            *(utils.queues.pause("q") if n % 2 else utils.queues.resume("q") for n in range(12))
         )
         assert await jobs.connection.fetchval(HELD) == await jobs.connection.fetchval(HOLDS)
-    await utils.pause_queue("q")
-    await utils.resume_queue("q")
+    await utils.queues.pause("q")
+    await utils.queues.resume("q")
     assert await lock_of(jobs) is None
 
 
 async def test_a_pause_in_a_transaction_begins_when_it_is_committed(utils: WorkerUtils, jobs: Jobs) -> None:
     transaction = jobs.connection.transaction()
     await transaction.start()
-    await utils.pause_queue("q", connection=jobs.connection)
-    await utils.pause_task("a", connection=jobs.connection)
+    await utils.queues.pause("q", connection=jobs.connection)
+    await utils.pause(task="a", connection=jobs.connection)
     await transaction.rollback()
-    assert await utils.list_pauses() == []
+    assert await utils.queues.list_pauses() == []
     async with jobs.connection.transaction():
-        await utils.pause_queue("q", connection=jobs.connection)
-        assert await utils.resume_queue("q", connection=jobs.connection)
+        await utils.queues.pause("q", connection=jobs.connection)
+        assert await utils.queues.resume("q", connection=jobs.connection)
     assert await lock_of(jobs) is None
 
 
@@ -304,8 +306,8 @@ async def test_nothing_that_unlocks_queues_ends_a_pause(
     await gate.until_inside(1)
     holder = await lock_of(jobs)
     assert holder is not None
-    await utils.pause_queue("q")
-    await utils.pause_queue("unused")
+    await utils.queues.pause("q")
+    await utils.queues.pause("unused")
     await utils.cleanup(["GC_JOB_QUEUES"])
     assert await jobs.connection.fetchval(HELD) == 2
     await jobs.connection.execute(
@@ -322,20 +324,20 @@ async def test_nothing_that_unlocks_queues_ends_a_pause(
 
 async def test_a_paused_queue_is_listed_as_paused_and_not_as_locked(utils: WorkerUtils) -> None:
     await utils.add_job("a", queue_name="q")
-    pause = await utils.pause_queue("q", until=timedelta(hours=1), reason="deploy")
-    (queue,) = await utils.list_queues()
+    pause = await utils.queues.pause("q", until=timedelta(hours=1), reason="deploy")
+    (queue,) = await utils.queues.list()
     assert (queue.locked_by, queue.locked_at, queue.ready, queue.pause) == (None, None, 1, pause)
-    found = await utils.statistics()
+    found = await utils.statistics.jobs()
     assert (found.queues, found.locked_queues, found.pauses) == (1, 0, [pause])
 
 
 async def test_a_hold_whose_queue_was_deleted_is_forgotten(
     utils: WorkerUtils, jobs: Jobs, workers: Workers
 ) -> None:
-    await utils.pause_queue("q")
+    await utils.queues.pause("q")
     await jobs.connection.execute("delete from graphile_worker._private_job_queues")
-    assert await utils.list_pauses() == []
-    assert not await utils.resume_queue("q")
+    assert await utils.queues.list_pauses() == []
+    assert not await utils.queues.resume("q")
     await workers.once({"a": passing})
     await utils.add_job("a")
     await workers.once({"a": passing})
@@ -346,7 +348,7 @@ async def test_a_queue_that_another_session_resumes_is_left_to_it(
     utils: WorkerUtils, jobs: Jobs, database_url: str
 ) -> None:
     """Waiting for it would be a deadlock: a resume locks the hold before the queue."""
-    await utils.pause_queue("q")
+    await utils.queues.pause("q")
     await jobs.connection.execute(  # as after a resume beside a running job that has ended since
         "update graphile_worker._private_py_queue_holds set holder = 'gone', job_id = 1"
     )
@@ -380,7 +382,7 @@ async def test_under_load_a_paused_queue_starts_nothing_once_workers_have_heard(
     for _ in range(2):
         await workers.start({"a": record}, events=recorder.events, concurrency=10, **mode)
     await until(lambda: len(started) > 500)
-    await utils.pause_queue("q7")
+    await utils.queues.pause("q7")
     await recorder.wait_for(PoolPaused, count=2)
     before = started.count("q7")
     assert before < 300, "the pause came too late to show anything"
@@ -391,6 +393,6 @@ async def test_under_load_a_paused_queue_starts_nothing_once_workers_have_heard(
         return await jobs.count() == 300 - before
 
     await until(are_written)
-    await utils.resume_queue("q7")
+    await utils.queues.resume("q7")
     await jobs.until_gone()
     assert started.count("q7") == 300

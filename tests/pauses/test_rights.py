@@ -59,8 +59,8 @@ async def refusals(utils: WorkerUtils) -> set[str]:
     """What the client says to each attempt."""
     said = set()
     for attempt in (
-        utils.pause_queue("q"), utils.pause_task("a"), utils.pause_all(), utils.resume_queue("q"),
-        utils.resume_task("a"), utils.resume_all(), utils.list_pauses(),
+        utils.queues.pause("q"), utils.pause(task="a"), utils.pause(all=True), utils.queues.resume("q"),
+        utils.resume(task="a"), utils.resume(all=True), utils.queues.list_pauses(),
     ):  # fmt: skip
         with pytest.raises(GraphileWorkerError) as caught:
             await attempt
@@ -76,8 +76,8 @@ async def test_a_role_without_rights_runs_jobs_and_is_told_once(
     recorder: EventRecorder,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    await utils.pause_task("a")
-    await utils.pause_queue("q")
+    await utils.pause(task="a")
+    await utils.queues.pause("q")
     held = await jobs.add("a", queue="q")
     with caplog.at_level(logging.WARNING, "graphile_worker"):
         await workers.start({"a": passing}, pg_pool=limited, events=recorder.events)
@@ -93,7 +93,7 @@ async def test_a_role_that_may_not_even_see_which_tables_exist_is_told_too(
     utils: WorkerUtils, limited: Any, role: str, jobs: Jobs, caplog: pytest.LogCaptureFixture
 ) -> None:
     await jobs.connection.execute(f'revoke all on {SCHEMA}._private_py_migrations from "{role}"')
-    await utils.pause_task("a")
+    await utils.pause(task="a")
     await jobs.add("a")
     with caplog.at_level(logging.WARNING, "graphile_worker"):
         await run_once(task_list={"a": passing}, pg_pool=limited)
@@ -118,8 +118,8 @@ async def test_a_role_that_may_only_read_pauses_obeys_them_and_says_that_it_cann
             f'create policy porter on {SCHEMA}.{table} to "{role}" using (true)'
         )
     await jobs.connection.execute(f'grant select on {SCHEMA}._private_py_tracks to "{role}"')
-    await utils.pause_task("a")
-    await utils.pause_queue("q", until=timedelta(milliseconds=1))
+    await utils.pause(task="a")
+    await utils.queues.pause("q", until=timedelta(milliseconds=1))
     held, paused = await jobs.add("b", queue="q"), await jobs.add("a")
 
     def said() -> list[str]:
@@ -138,22 +138,22 @@ async def test_a_role_that_may_only_read_pauses_obeys_them_and_says_that_it_cann
 async def test_a_role_without_rights_is_refused_with_advice_and_still_gets_counts(
     utils: WorkerUtils, limited: Any
 ) -> None:
-    await utils.pause_queue("q")
+    await utils.queues.pause("q")
     async with make_worker_utils(pg_pool=limited) as clerk:
         for message in await refusals(clerk):
             assert message.startswith("this role may not pause or resume (permission denied for table")
             assert message.endswith("; connect as the owner of the schema")
         with pytest.raises(PermissionDeniedError, match="may not set widths"):
-            await clerk.set_queue_width("q", 2)
+            await clerk.queues.set_width("q", 2)
         with pytest.raises(PermissionDeniedError, match="may not pause"):
-            await clerk.pause_queue("q")
-        assert (await clerk.statistics()).pauses == []
-        (queue,) = await clerk.list_queues()
+            await clerk.queues.pause("q")
+        assert (await clerk.statistics.jobs()).pauses == []
+        (queue,) = await clerk.queues.list()
         assert queue.pause is not None
         assert queue.pause.paused_at is None
         async with limited.acquire() as session, session.transaction():
-            assert (await clerk.statistics(connection=session)).pauses == []
-            assert await clerk.list_queues(connection=session) == [queue]
+            assert (await clerk.statistics.jobs(connection=session)).pauses == []
+            assert await clerk.queues.list(connection=session) == [queue]
 
 
 async def test_without_the_tables_the_client_says_how_to_create_them(
@@ -167,7 +167,7 @@ async def test_without_the_tables_the_client_says_how_to_create_them(
         "the tables for pauses are missing; to create them, run as the owner of the schema: "
         "graphile-worker migrate"
     }
-    assert (await utils.statistics()).pauses == []
+    assert (await utils.statistics.jobs()).pauses == []
     await workers.start({"a": passing}, events=recorder.events)
     await jobs.add("a")
     await recorder.wait_for(JobSucceeded)

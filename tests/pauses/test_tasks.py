@@ -32,7 +32,7 @@ TASKS = {"a": passing, "b": passing}
 async def test_jobs_of_a_paused_task_wait_until_it_is_resumed(
     utils: WorkerUtils, jobs: Jobs, workers: Workers, recorder: EventRecorder
 ) -> None:
-    await utils.pause_task(named, reason="deploy")
+    await utils.pause(task=named, reason="deploy")
     waiting = await jobs.add("a")
     await workers.start(TASKS, events=recorder.events)
     await jobs.add("b")
@@ -42,10 +42,10 @@ async def test_jobs_of_a_paused_task_wait_until_it_is_resumed(
     assert (row["attempts"], row["locked_by"]) == (0, None)
     assert (await recorder.wait_for(PoolPaused)).pause.what == "task a"
 
-    assert await utils.resume_task("a")
+    assert await utils.resume(task="a")
     assert (await recorder.wait_for(JobSucceeded, count=2)).job.id == waiting
     assert (await recorder.wait_for(PoolResumed)).pause.reason == "deploy"
-    assert not await utils.resume_task("a")
+    assert not await utils.resume(task="a")
 
 
 async def test_a_running_worker_hears_of_a_pause_at_once_and_returns_what_it_has_prefetched(
@@ -56,7 +56,7 @@ async def test_a_running_worker_hears_of_a_pause_at_once_and_returns_what_it_has
     await until_listening(recorder, jobs.connection)
     await jobs.add_many("a", 20)
     await gate.until_inside(2)
-    await utils.pause_task("a")
+    await utils.pause(task="a")
     await recorder.wait_for(PoolPaused)
     gate.open()
     gate.open()
@@ -71,7 +71,7 @@ async def test_a_running_worker_hears_of_a_pause_at_once_and_returns_what_it_has
     assert {row["attempts"] for row in rows} == {0}
     assert len(gate.started) == 2
 
-    await utils.resume_task("a")
+    await utils.resume(task="a")
     await gate.until_inside(2)
 
 
@@ -91,7 +91,7 @@ async def test_what_a_fetch_in_flight_brings_is_returned(
         pool._lanes.pulse()
         await until(lambda: pool._sessions.fetch.lock.locked())
         await jobs.add("a")
-        await utils.pause_task("a")
+        await utils.pause(task="a")
         await recorder.wait_for(PoolPaused)
     await jobs.add("b")
     await recorder.wait_for(JobSucceeded, count=4)
@@ -108,15 +108,15 @@ async def test_everything_is_paused_and_resumed_at_once(
 ) -> None:
     await workers.start(TASKS, events=recorder.events)
     await until_listening(recorder, jobs.connection)
-    await utils.pause_all()
+    await utils.pause(all=True)
     await recorder.wait_for(PoolPaused)
     await utils.add_jobs([JobSpec("a"), JobSpec("b"), JobSpec("b", queue_name="q")])
-    await utils.pause_task("b")
+    await utils.pause(task="b")
     await recorder.wait_for(PoolPaused, count=2)
-    assert await utils.resume_all()
+    assert await utils.resume(all=True)
     await recorder.wait_for(JobSucceeded)
-    assert [pause.what for pause in await utils.list_pauses()] == ["task b"]
-    await utils.resume_task("b")
+    assert [pause.what for pause in await utils.queues.list_pauses()] == ["task b"]
+    await utils.resume(task="b")
     await recorder.wait_for(JobSucceeded, count=3)
     await jobs.until_gone()
 
@@ -130,7 +130,7 @@ async def test_a_queue_does_not_go_on_with_a_job_of_a_paused_task(
     await jobs.add("b", queue="q")
     await gate.until_inside(1)
     left = await jobs.add("a", queue="q")
-    await utils.pause_task("a")
+    await utils.pause(task="a")
     await recorder.wait_for(PoolPaused)
     gate.open()
     await recorder.wait_for(JobSucceeded)
@@ -145,7 +145,7 @@ async def test_a_queue_does_not_go_on_with_a_job_of_a_paused_task(
 async def test_a_pause_ends_at_its_time(
     utils: WorkerUtils, jobs: Jobs, workers: Workers, recorder: EventRecorder
 ) -> None:
-    pause = await utils.pause_task("a", until=timedelta(seconds=0.5))
+    pause = await utils.pause(task="a", until=timedelta(seconds=0.5))
     assert pause.until is not None
     assert pause.paused_at is not None
     assert timedelta(0) < pause.until - pause.paused_at <= timedelta(seconds=0.5)
@@ -154,24 +154,24 @@ async def test_a_pause_ends_at_its_time(
     started = await recorder.wait_for(JobStarted)
     assert started.job.locked_at is not None
     assert started.job.locked_at >= pause.until
-    assert await utils.list_pauses() == []
-    assert not await utils.resume_task("a")
+    assert await utils.queues.list_pauses() == []
+    assert not await utils.resume(task="a")
 
 
 async def test_two_pauses_and_one_resume(utils: WorkerUtils) -> None:
-    first = await utils.pause_task("a", until=timedelta(hours=1), reason="deploy")
-    second = await utils.pause_task("a", reason="incident")
+    first = await utils.pause(task="a", until=timedelta(hours=1), reason="deploy")
+    second = await utils.pause(task="a", reason="incident")
     assert (second.paused_at, second.until, second.reason) == (first.paused_at, None, "incident")
-    assert await utils.list_pauses() == [second]
-    assert await utils.resume_task("a")
-    assert await utils.list_pauses() == []
+    assert await utils.queues.list_pauses() == [second]
+    assert await utils.resume(task="a")
+    assert await utils.queues.list_pauses() == []
 
 
 async def test_a_drain_leaves_paused_jobs_and_says_so(
     utils: WorkerUtils, jobs: Jobs, workers: Workers, caplog: pytest.LogCaptureFixture
 ) -> None:
-    await utils.pause_task("a", reason="deploy")
-    await utils.pause_queue("slow")
+    await utils.pause(task="a", reason="deploy")
+    await utils.queues.pause("slow")
     await utils.add_jobs([JobSpec("a"), JobSpec("a"), JobSpec("b"), JobSpec("b", queue_name="slow")])
     with caplog.at_level(logging.INFO, "graphile_worker"):
         await workers.once(TASKS)
@@ -189,7 +189,7 @@ async def test_a_pause_is_seen_although_no_notification_arrives(
 ) -> None:
     """With two connections a worker cannot listen; it looks from time to time."""
     await workers.start(TASKS, events=recorder.events, max_pool_size=2)
-    await utils.pause_task("a")
+    await utils.pause(task="a")
     assert (await recorder.wait_for(PoolPaused)).pause.task_identifier == "a"
 
 
@@ -207,23 +207,28 @@ SENSELESS: list[tuple[dict[str, Any], str]] = [
 async def test_terms_that_make_no_sense_are_refused(utils: WorkerUtils) -> None:
     with Cases() as cases:
         for arguments, problem in SENSELESS:
-            for pausing in (partial(utils.pause_task, "a"), partial(utils.pause_queue, "q")):
+            for pausing in (partial(utils.pause, task="a"), partial(utils.queues.pause, "q")):
                 with (
                     cases(pausing.func.__name__, arguments),
                     pytest.raises(InvalidArgumentError, match=problem),
                 ):
                     await pausing(**arguments)
     with pytest.raises(InvalidArgumentError, match="task: must not be empty"):
-        await utils.pause_task("")
+        await utils.pause(task="")
     with pytest.raises(InvalidArgumentError, match="queue_name: must not be empty"):
-        await utils.pause_queue("")
-    assert await utils.list_pauses() == []
+        await utils.queues.pause("")
+    assert await utils.queues.list_pauses() == []
 
 
 async def test_the_list_has_everything_first_then_tasks_then_queues(utils: WorkerUtils) -> None:
-    for pausing in (utils.pause_queue("b"), utils.pause_task("z"), utils.pause_task("c"), utils.pause_all()):
+    for pausing in (
+        utils.queues.pause("b"),
+        utils.pause(task="z"),
+        utils.pause(task="c"),
+        utils.pause(all=True),
+    ):
         await pausing
-    assert [pause.what for pause in await utils.list_pauses()] == [
+    assert [pause.what for pause in await utils.queues.list_pauses()] == [
         "every task", "task c", "task z", "queue b",
     ]  # fmt: skip
 

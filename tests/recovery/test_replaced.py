@@ -60,7 +60,7 @@ async def test_the_end_of_a_kept_one_is_that_of_a_cancelled_job(
     await graveyard.give(POOL, job_id)
     await _removed(utils, jobs)
     await utils.sweep_stale_workers()
-    (end,) = await utils.get_job_history(job_id)
+    (end,) = await utils.history.of_job(job_id)
     assert (end.state, end.error) == ("cancelled", "its key was removed or used again")
     assert await jobs.connection.fetchval(f"select count(*) from {SCHEMA}._private_py_cancels") == 0
 
@@ -211,7 +211,7 @@ async def test_a_pause_deletes_what_its_worker_has_not_started(
 ) -> None:
     await prefetch.start("prefetch")
     await _removed(utils, jobs)
-    await utils.pause_task("work")
+    await utils.pause(task="work")
     await until(lambda: _is_left(jobs, '{"name": "first"}'))
 
 

@@ -12,6 +12,7 @@ import pytest
 
 from graphile_worker import make_worker_utils
 from graphile_worker.client import WorkerUtils
+from graphile_worker.client.connections import ClientConnections
 from graphile_worker.hooks import FailJob, Hooks, LeaveLocked
 from graphile_worker.hooks.events import JobRecovered, WorkerLost, WorkerRecovered
 from graphile_worker.recovery.orphaned_jobs import purge_recoveries
@@ -31,7 +32,7 @@ RECOVERED = "Job recovered after worker interruption"
 async def hooked(database_url: str, recorder: EventRecorder) -> AsyncIterator[WorkerUtils]:
     """A client whose hooks tests may fill."""
     async with asyncpg.create_pool(database_url, min_size=0, max_size=2) as pool:
-        yield WorkerUtils(pool, hooks=Hooks(events=recorder.events))
+        yield WorkerUtils(ClientConnections(pool, hooks=Hooks(events=recorder.events)))
 
 
 async def test_jobs_of_a_dead_worker_are_as_before_it_took_them(
@@ -171,7 +172,7 @@ async def test_many_sweeps_at_once_recover_each_job_once(
         await graveyard.bury(f"pool-{number}")
         await graveyard.give(f"pool-{number}", *ids, attempts=2)
     async with asyncpg.create_pool(database_url, min_size=6, max_size=6) as pool:
-        clients = [WorkerUtils(pool) for _ in range(6)]
+        clients = [WorkerUtils(ClientConnections(pool)) for _ in range(6)]
         reports = await asyncio.gather(
             *(client.sweep_stale_workers() for client in clients for _ in range(3))
         )

@@ -153,10 +153,10 @@ async def test_nothing_is_said_about_tasks_that_are_paused(
     workers: Workers, jobs: Jobs, database_url: str, log: Any, searches: list[float], what: str
 ) -> None:
     async with make_worker_utils(connection_string=database_url) as utils:
-        await (utils.pause_all() if what == "everything" else utils.pause_task("other"))
+        await (utils.pause(all=True) if what == "everything" else utils.pause(task="other"))
         await jobs.add("other")
         await workers.start({"work": Gate()}, **OPTIONS)
         await searched_again(searches)
         assert log.text == ""
-        await (utils.resume_all() if what == "everything" else utils.resume_task("other"))
+        await (utils.resume(all=True) if what == "everything" else utils.resume(task="other"))
         await until(lambda: "1 job waits for the task 'other'" in log.text)

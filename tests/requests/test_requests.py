@@ -1,4 +1,4 @@
-"""What operators ask of one worker: to be quiet, to stop, and where a job is."""
+"""What operators ask of one worker: to pause, to stop, and where a job is."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ async def held_back(entered: asyncio.Event, release: asyncio.Event) -> None:
 
 
 @pytest.mark.parametrize("mode", MODES)
-async def test_a_quiet_worker_starts_no_job_until_it_is_resumed(
+async def test_a_paused_worker_starts_no_job_until_it_is_resumed(
     utils: WorkerUtils, workers: Workers, database_url: str, mode: str
 ) -> None:
-    ran: dict[str, list[int]] = {"quiet": [], "other": []}
+    ran: dict[str, list[int]] = {"paused": [], "other": []}
 
     def tasks(name: str) -> dict[str, Any]:
         async def work(payload: Any) -> None:
@@ -41,23 +41,23 @@ async def test_a_quiet_worker_starts_no_job_until_it_is_resumed(
 
         return {"work": work}
 
-    quiet = await workers.start(tasks("quiet"), connection_string=database_url, **MODES[mode])
-    await utils.quiet_worker(quiet.pool_id, reason="looking at it")
-    pool = quiet._running_pool
-    await until(lambda: pool._commands.is_quiet)
+    paused = await workers.start(tasks("paused"), connection_string=database_url, **MODES[mode])
+    await utils.workers.pause(paused.pool_id, reason="looking at it")
+    pool = paused._running_pool
+    await until(lambda: pool._commands.is_paused)
     await workers.start(tasks("other"), connection_string=database_url)
     for n in range(20):
         await utils.add_job("work", {"n": n})
     await until(lambda: len(ran["other"]) == 20)
-    assert ran["quiet"] == []
+    assert ran["paused"] == []
 
-    assert await utils.resume_worker(quiet.pool_id)
-    assert not await utils.resume_worker(quiet.pool_id)
-    await until(lambda: not pool._commands.is_quiet)
+    assert await utils.workers.resume(paused.pool_id)
+    assert not await utils.workers.resume(paused.pool_id)
+    await until(lambda: not pool._commands.is_paused)
 
     async def has_run() -> bool:
         await utils.add_job("work", {"n": -1})  # one of the two takes it
-        return bool(ran["quiet"])
+        return bool(ran["paused"])
 
     await until(has_run)
 
@@ -71,14 +71,14 @@ async def test_a_worker_that_is_asked_to_stop_ends_gracefully(
     )
     job = await utils.add_job("work")
     await asyncio.wait_for(entered.wait(), PATIENCE)
-    await utils.stop_worker(runner.pool_id, reason="too much memory")
+    await utils.workers.stop(runner.pool_id, reason="too much memory")
     await until(lambda: runner._running_pool._shutdown.has_begun)
     assert not runner.is_stopped
     release.set()
     await asyncio.wait_for(runner.wait(), PATIENCE)
-    assert await utils.get_job(job.id) is None  # it was completed, not interrupted
+    assert await utils.jobs.get(job.id) is None  # it was completed, not interrupted
     with pytest.raises(WorkerNotFoundError, match="no running Python worker"):
-        await utils.stop_worker(runner.pool_id)
+        await utils.workers.stop(runner.pool_id)
 
 
 async def test_the_stack_of_a_coroutine_shows_where_it_waits(
@@ -95,7 +95,7 @@ async def test_the_stack_of_a_coroutine_shows_where_it_waits(
     runner = await workers.start({"work": work}, connection_string=database_url)
     job = await utils.add_job("work")
     await asyncio.wait_for(entered.wait(), PATIENCE)
-    found = await utils.get_job_stack(job, timeout=PATIENCE)
+    found = await utils.jobs.get_stack(job, timeout=PATIENCE)
     assert (found.kind, found.worker_id, found.task_identifier) == ("coroutine", runner.pool_id, "work")
     assert "in work" in found.stack
     assert "await release.wait()" in found.stack
@@ -104,7 +104,7 @@ async def test_the_stack_of_a_coroutine_shows_where_it_waits(
     release.set()
     await until_gone(utils, job.id)
     with pytest.raises(StackUnavailableError, match="no such job"):
-        await utils.get_job_stack(job)
+        await utils.jobs.get_stack(job)
     assert await count_requests(utils) == 0
 
 
@@ -124,7 +124,7 @@ async def test_the_stack_of_a_thread_shows_what_it_does(
     job = await utils.add_job("work")
     await asyncio.to_thread(entered.wait, PATIENCE)
     try:
-        found = await utils.get_job_stack(job.id, timeout=timedelta(seconds=PATIENCE))
+        found = await utils.jobs.get_stack(job.id, timeout=timedelta(seconds=PATIENCE))
     finally:
         release.set()
     assert found.kind == "thread"
@@ -135,12 +135,12 @@ async def test_the_stack_of_a_thread_shows_what_it_does(
 async def test_a_job_that_does_not_run_has_no_stack(utils: WorkerUtils, jobs: Jobs) -> None:
     job = await utils.add_job("work")
     with pytest.raises(StackUnavailableError, match="it is not running, it is ready"):
-        await utils.get_job_stack(job)
+        await utils.jobs.get_stack(job)
     await jobs.connection.execute(
         f"update {SCHEMA}._private_jobs set locked_by = 'node-pool', locked_at = now()"
     )
     with pytest.raises(StackUnavailableError, match="locked by node-pool, which is not a Python worker"):
-        await utils.get_job_stack(job)
+        await utils.jobs.get_stack(job)
 
 
 async def test_a_blocked_worker_is_named_as_the_reason(
@@ -157,7 +157,7 @@ async def test_a_blocked_worker_is_named_as_the_reason(
     def ask() -> None:
         with make_sync_worker_utils(connection_string=database_url) as client:
             try:
-                client.get_job_stack(job.id, timeout=0.2)
+                client.jobs.get_stack(job.id, timeout=0.2)
             except StackUnavailableError as error:
                 answers.append(error)
 
@@ -192,21 +192,21 @@ async def test_workers_tell_versions_lanes_and_whether_they_listen(
     assert lanes is not None
     assert [(lane.name, lane.slots, lane.tasks) for lane in lanes] == [("main", 3, ["work"])]
     assert abs(found[0].clock or 0.0) < 5
-    deploys = await utils.list_deploys(since=timedelta(hours=1))
+    deploys = await utils.workers.list_deploys(since=timedelta(hours=1))
     assert [(deploy.version, deploy.starts) for deploy in deploys] == [("1.4.2", 2), ("1.4.1", 1)]
 
 
 async def until_gone(utils: WorkerUtils, job_id: int) -> None:
     async def is_gone() -> bool:
-        return await utils.get_job(job_id) is None
+        return await utils.jobs.get(job_id) is None
 
     await until(is_gone)
 
 
 async def until_running(utils: WorkerUtils, job_id: int) -> None:
     async def is_running() -> bool:
-        job = await utils.get_job(job_id)
-        return job is not None and job.state == "locked"
+        job = await utils.jobs.get(job_id)
+        return job is not None and job.state == "running"
 
     await until(is_running)
 

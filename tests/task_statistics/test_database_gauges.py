@@ -47,6 +47,16 @@ async def test_gauges_have_known_names_and_the_values_of_the_table(
     assert 'graphile_worker_jobs{database="b",task="mail",state="ready"} 1' in text.splitlines()
 
 
+async def test_running_jobs_keep_the_label_they_have_had(utils: WorkerUtils, connection: Connection) -> None:
+    job = await utils.add_job("mail")
+    await connection.execute(
+        "update graphile_worker._private_jobs set locked_at = now(), locked_by = 'pool-1' where id = $1",
+        job.id,
+    )
+    assert (await utils.statistics.jobs()).jobs.running == 1
+    assert _values(await read_table_gauges(connection, SCHEMA))["jobs"] == {("mail", "locked"): 1}
+
+
 async def test_queues_are_counted_if_they_are_few_or_named(
     utils: WorkerUtils, connection: Connection
 ) -> None:
@@ -63,7 +73,7 @@ async def test_queues_are_counted_if_they_are_few_or_named(
 async def test_jobs_in_the_tracks_of_a_wide_queue_belong_to_it(
     utils: WorkerUtils, connection: Connection
 ) -> None:
-    await utils.set_queue_width("wide", 3)
+    await utils.queues.set_width("wide", 3)
     await connection.execute("select graphile_worker.add_job('mail', queue_name => 'wide')")
     await connection.execute("select graphile_worker.add_job('mail', queue_name => 'wide [2]')")
     assert await read_queue_depths(connection, SCHEMA) == {"wide": 2}

@@ -147,28 +147,28 @@ async def test_days_and_hours_give_the_same_answers(tables: Tables, utils: Worke
         for by in ((), "day", ("day", "task"))
         for task in (None, "task 1")
     ]
-    from_hours = [_total(await utils.task_statistics(**question)) for question in questions]
+    from_hours = [_total(await utils.statistics.tasks(**question)) for question in questions]
     await tables.fold_days(after=timedelta(days=2))
     assert (await folded(tables))[-1] < TODAY - DAY
-    assert [_total(await utils.task_statistics(**question)) for question in questions] == from_hours
+    assert [_total(await utils.statistics.tasks(**question)) for question in questions] == from_hours
     await tables.connection.execute(f"delete from {table_of('hours')} where hour < now() - interval '9 days'")
-    assert _total(await utils.task_statistics(since=TODAY - 50 * DAY)) == from_hours[2 * 24], (
+    assert _total(await utils.statistics.tasks(since=TODAY - 50 * DAY)) == from_hours[2 * 24], (
         "days were not read"
     )
 
 
 async def test_a_day_begins_at_midnight_of_utc(tables: Tables, utils: WorkerUtils) -> None:
     await write_days(tables, 1, 2, tasks=1)
-    found = await utils.task_statistics(since=timedelta(hours=30), by="day")
+    found = await utils.statistics.tasks(since=timedelta(hours=30), by="day")
     assert found.since.hour == 0
     assert {row.start for row in found} <= {TODAY, TODAY - DAY, TODAY - 2 * DAY}
 
 
 async def test_without_the_table_statistics_come_from_the_hours(tables: Tables, utils: WorkerUtils) -> None:
     await write_days(tables, 1, 2, 3)
-    expected = _total(await utils.task_statistics(since=10 * DAY, by="day"))
+    expected = _total(await utils.statistics.tasks(since=10 * DAY, by="day"))
     await tables.connection.execute(f"drop table {table_of('days')}")
     await tables.fold_days(after=AT_ONCE)  # has nothing to do
-    assert _total(await utils.task_statistics(since=10 * DAY, by="day")) == expected != []
+    assert _total(await utils.statistics.tasks(since=10 * DAY, by="day")) == expected != []
     await tables.connection.execute(f"drop table {table_of('hours')}")
-    assert not (await utils.task_statistics(since=10 * DAY, by="day")).is_recorded
+    assert not (await utils.statistics.tasks(since=10 * DAY, by="day")).is_recorded

@@ -51,7 +51,7 @@ async def test_completed_and_failed_jobs_are_recorded(
     runner = await workers.start({"nothing": nothing, "fail": fail}, concurrency=4, **QUICK | MODES[mode])
     await until(lambda: has_ended(jobs, left=50))
     await workers.stop(runner)
-    found = {row.task_identifier: row for row in await utils.task_statistics(since=HOUR, by="task")}
+    found = {row.task_identifier: row for row in await utils.statistics.tasks(since=HOUR, by="task")}
     assert found["nothing"].completed == 250
     # Of the failed ones, a few may have been retried on a slow machine.
     assert (found["fail"].completed, found["fail"].permanently_failed) == (0, 20)
@@ -192,7 +192,7 @@ async def test_processes_together_record_every_job_once(
     while await tables.rows("minutes where pool_id <> ''"):
         await tables.fold(after=timedelta(minutes=-10))
     assert await tables.completed("hours") == JOBS
-    (total,) = await utils.task_statistics(since=timedelta(hours=3))
+    (total,) = await utils.statistics.tasks(since=timedelta(hours=3))
     assert (total.completed, sum(total.run_times), sum(total.wait_times)) == (JOBS, JOBS, JOBS)
 
 

@@ -61,7 +61,7 @@ async def test_statistics_that_come_late_are_not_lost(tables: Tables, utils: Wor
         await tables.fold()
     assert await tables.completed("minutes") == await tables.completed("hours") == 15
     assert await tables.sums("minutes") == await tables.sums("hours")
-    (total,) = await utils.task_statistics(since=timedelta(hours=5))
+    (total,) = await utils.statistics.tasks(since=timedelta(hours=5))
     assert total.completed == 15
 
 
@@ -137,7 +137,7 @@ async def test_statistics_that_are_not_folded_yet_are_not_deleted(tables: Tables
 
 async def sampled(tables: Tables, utils: WorkerUtils) -> Any:
     await SampleJobs(NAME).run(tables.connection)
-    return (await utils.samples(since=timedelta(hours=1)))[-1]
+    return (await utils.statistics.samples(since=timedelta(hours=1)))[-1]
 
 
 async def test_a_sample_counts_what_is_waiting(tables: Tables, utils: WorkerUtils, jobs: Jobs) -> None:
@@ -215,12 +215,12 @@ async def test_differences_of_counters_tell_what_happened_in_between(
         "(now() - interval '30 s', 5, 2, 1, 0, 0, 0, 0, false, 0), "  # the server has crashed
         "(now() - interval '20 s', 9, 3, 5, 0, 0, 0, 0, false, 0)"
     )
-    found = await utils.samples(since=timedelta(hours=1))
+    found = await utils.statistics.samples(since=timedelta(hours=1))
     assert [(each.added, each.deleted, each.updated) for each in found] == [
         (None, None, None), (30, 20, 20), (None, None, None), (4, 1, 4)
     ]  # fmt: skip
     assert [each.seconds for each in found] == [None, *[pytest.approx(10)] * 3]
-    found = await utils.samples(since=timedelta(seconds=45))
+    found = await utils.statistics.samples(since=timedelta(seconds=45))
     assert (len(found), found[0].added) == (3, 30)  # compared with the sample before the period
 
 
@@ -230,7 +230,7 @@ async def test_a_worker_takes_samples(workers: Any, utils: WorkerUtils) -> None:
     await workers.start({"nothing": nothing})
 
     async def has_samples() -> bool:
-        return bool(await utils.samples(since=timedelta(hours=1)))
+        return bool(await utils.statistics.samples(since=timedelta(hours=1)))
 
     await until(has_samples)
 

@@ -169,8 +169,8 @@ async def with_results(utils: WorkerUtils, job: Job, handle: JobHandle, hooks: H
     await utils.wait_for("1")  # wrong
     await handle.cancel(5)  # wrong
     await utils.cancel_jobs([1], reason=5)  # wrong
-    await utils.cancel_job()  # wrong
-    await utils.cancel_job(1, job_key="k")  # wrong
+    await utils.jobs.cancel()  # wrong
+    await utils.jobs.cancel(1, job_key="k")  # wrong
     hooks.redact(lambda value: value)  # wrong
 
 

@@ -24,9 +24,9 @@ PATIENT = {"deadlock_timeout": "10min"}  # so that PostgreSQL would end the othe
 async def test_a_change_of_a_wide_queue_gives_way_to_a_write(
     utils: WorkerUtils, connection: Any, database_url: str, change: str
 ) -> None:
-    await utils.set_queue_width("q", 2)
+    await utils.queues.set_width("q", 2)
     if change == "resume":
-        await utils.pause_queue("q")
+        await utils.queues.pause("q")
     writer = await asyncpg.connect(database_url)
     session = await asyncpg.connect(database_url, server_settings=PATIENT)
 
@@ -37,11 +37,11 @@ async def test_a_change_of_a_wide_queue_gives_way_to_a_write(
     async def act() -> None:
         async with session.transaction():
             if change == "pause":
-                await utils.pause_queue("q", connection=session)
+                await utils.queues.pause("q", connection=session)
             elif change == "resume":
-                assert await utils.resume_queue("q", connection=session)
+                assert await utils.queues.resume("q", connection=session)
             else:
-                await utils.set_queue_width("q", 1, connection=session)
+                await utils.queues.set_width("q", 1, connection=session)
             assert await session.fetchval("show lock_timeout") == "0"
 
     try:
@@ -53,6 +53,6 @@ async def test_a_change_of_a_wide_queue_gives_way_to_a_write(
     finally:
         writer.terminate()
         session.terminate()
-    (pauses, (queue,)) = await utils.list_pauses(), await utils.list_queues()
+    (pauses, (queue,)) = await utils.queues.list_pauses(), await utils.queues.list()
     assert [pause.queue_name for pause in pauses] == (["q"] if change == "pause" else [])
     assert queue.width == (1 if change == "narrow" else 2)

@@ -69,7 +69,7 @@ async def test_no_width_is_ever_exceeded(
         killed_at = await connection.fetchval("select clock_timestamp()")
         for count, width in ((200, WIDEST), (300, 2), (400, 1), (500, WIDEST), (600, None)):
             await have_run(count)
-            await utils.set_queue_width("tenant:0", width)
+            await utils.queues.set_width("tenant:0", width)
             await utils.cleanup(["GC_JOB_QUEUES"])
 
         async def is_empty() -> bool:

@@ -215,7 +215,7 @@ async def test_the_ends_of_kept_jobs_are_in_the_history(
     await until(lambda: holding.of(JobSucceeded, ids) == ids)
     assert holding.last_fetch == "held"
     await jobs.until_gone()
-    ends = [end for job_id in ids for end in await utils.get_job_history(job_id)]
+    ends = [end for job_id in ids for end in await utils.history.of_job(job_id)]
     assert [(end.raw_result, end.attempts) for end in ends] == [(str(2 * n), 1) for n in range(5)]
 
 

@@ -101,7 +101,7 @@ async def test_a_pause_frees_held_jobs_that_have_not_started(
     await holding.start({"step": gate.__call__}, concurrency=2)
     ids = await holding.add(lambda: jobs.add_many("step", 20))
     await gate.until_inside(2)
-    await utils.pause_task("step")
+    await utils.pause(task="step")
     await until(lambda: holding.are_locked("step", 2))
     assert await holding.row_locked(ids) == []
     gate.open_all()
@@ -111,7 +111,7 @@ async def test_a_pause_frees_held_jobs_that_have_not_started(
 
     await until(have_ended)
     assert {row["attempts"] for row in await jobs.all()} == {0}
-    await utils.resume_task("step")
+    await utils.resume(task="step")
     await holding.open_until_gone(gate)
     assert len(gate.started) == 20
 

@@ -132,7 +132,7 @@ async def test_a_limit_holds_while_workers_are_killed_and_bounds_change(
         changed_at = await server_time(connection)
         await until(lambda: ended() >= 200)
         restored_at = await server_time(connection)
-        await utils.reset_limit("at once")
+        await utils.limits.reset("at once")
         fleet.kill(1)
         await jobs.until_gone(timeout=3 * PATIENCE)
         await fleet.stop()

@@ -334,7 +334,7 @@ async def test_a_limit_changes_at_once(jobs: Jobs, workers: Workers, utils: Work
     for _ in range(3):
         gate.open()
     await until(lambda: gate.inside == 2)
-    await utils.reset_limit("one")
+    await utils.limits.reset("one")
     for _ in range(5):
         await gate.until_inside(1)
         gate.open()
@@ -349,11 +349,11 @@ async def test_what_is_set_by_hand_survives_a_start_and_the_last_start_wins_over
     await start_and_stop(workers, Limit("x", concurrency=5, rate=(10, 60)))
     await utils.set_limit("x", concurrency=2)
     await start_and_stop(workers, Limit("x", concurrency=7, rate=(20, 60), burst=3))
-    found = next(each for each in await utils.list_limits() if each.name == "x")
+    found = next(each for each in await utils.limits.list() if each.name == "x")
     assert (found.name, found.concurrency, found.rate, found.burst) == ("x", 2, (20, timedelta(minutes=1)), 3)
     assert (found.tasks, found.overridden, found.running) == (("limited",), ("concurrency",), 0)
-    await utils.reset_limit("x")
-    found = next(each for each in await utils.list_limits() if each.name == "x")
+    await utils.limits.reset("x")
+    found = next(each for each in await utils.limits.list() if each.name == "x")
     assert (found.concurrency, found.overridden, found.set_at) == (7, (), None)
 
 
@@ -363,7 +363,7 @@ async def test_what_was_set_before_stays_when_another_bound_is_set(
     await start_and_stop(workers, Limit("x", concurrency=5, rate=(10, 60)))
     await utils.set_limit("x", rate=(20, 60), burst=4)
     await utils.set_limit("x", concurrency=2)
-    found = next(each for each in await utils.list_limits() if each.name == "x")
+    found = next(each for each in await utils.limits.list() if each.name == "x")
     assert (found.concurrency, found.rate, found.burst) == (2, (20, timedelta(minutes=1)), 4)
 
 
@@ -375,7 +375,7 @@ async def test_limits_that_do_not_exist_cannot_be_set(workers: Workers, utils: W
         with pytest.raises(GraphileWorkerError, match="expected a name"):
             await utils.set_limit(name, concurrency=1)
         with pytest.raises(GraphileWorkerError, match="expected a name"):
-            await utils.reset_limit(name)
+            await utils.limits.reset(name)
     with pytest.raises(GraphileWorkerError, match="burst: the limit 'openai' has no rate"):
         await utils.set_limit("openai", burst=1)
     with pytest.raises(GraphileWorkerError, match="nothing to set"):

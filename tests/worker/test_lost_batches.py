@@ -317,7 +317,7 @@ async def test_a_job_is_cancelled_while_its_batch_is_lost(scene: LostScene, util
     waiting = await scene.hold()
     await scene.proxy.go_away()
     await until(lambda: scene.is_lost(runner, waiting))
-    report = await utils.cancel_job(waiting)
+    report = await utils.jobs.cancel(waiting)
     assert report.removed or report.asked
     scene.proxy.is_away = False
     await until(lambda: not scene.gate.inside)

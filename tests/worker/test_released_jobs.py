@@ -299,14 +299,14 @@ async def test_jobs_that_an_ordinary_fetch_has_locked_in_between_run_once(
     await scene.end_session()
     await until(scene.are_locked)
     assert len(scene.gate.started) == SLOTS
-    await utils.pause_task("other")  # the end of the batch begins
+    await utils.pause(task="other")  # the end of the batch begins
 
     async def are_settled() -> bool:
         rows = [row for row in await scene.rows() if row["identifier"] == "other"]
         return [(row["locked_by"], row["attempts"]) for row in rows] == [(None, 0)]
 
     await until(are_settled)
-    await utils.resume_task("other")
+    await utils.resume(task="other")
     await scene.run_all()
 
 
@@ -354,14 +354,14 @@ async def test_a_return_that_is_repeated_leaves_out_jobs_that_were_fetched_again
         f"if old.id = {ordinary} and new.locked_at is null then "
         f"if nextval('{SCHEMA}.returns') = 1 then raise 'not now'; end if; end if;"
     )
-    await utils.pause_task("other")
+    await utils.pause(task="other")
     await until(lambda: scene.has_returned(1))
     again = await scene.hold_one(held)
     await scene.holding.recorder.wait_for(PoolJobsReturned)
     assert await scene.has_returned(2)
     assert held in scene.runner._pool._held_batches.by_id
     assert await scene.holding.row_locked([held]) == [held]
-    await utils.resume_task("other")
+    await utils.resume(task="other")
     await until(lambda: scene.is_locked(ordinary))
     scene.runner._pool._lanes._all[0].source.adopt(again)
     await scene.run_all()
@@ -381,12 +381,12 @@ async def test_a_return_without_an_answer_leaves_out_jobs_that_were_fetched_agai
     await until(lambda: scene.is_locked(ordinary))
     fetching = scene.runner._pool._sessions.fetch._connection.get_server_pid()
     await scene.delay(f"old.id = {ordinary} and new.locked_at is null")
-    await utils.pause_task("other")
+    await utils.pause(task="other")
     assert await scene.until_it_ends() == fetching
     proxy.link(fetching).needle = b"COMMIT\0"  # keyed jobs are returned in a transaction
     await scene.let_it_lock()
     await until(lambda: proxy.cuts == 1)
-    await utils.resume_task("other")
+    await utils.resume(task="other")
     await until(lambda: scene.is_locked(ordinary))  # fetched again
     await scene.holding.recorder.wait_for(PoolJobsReturned)
     assert await scene.is_locked(ordinary)
@@ -446,7 +446,7 @@ async def test_jobs_of_a_lost_batch_that_other_workers_have_taken_do_not_start(
     await scene.hold()
     await scene.end_session()
     await scene.take(*scene.ids)
-    await utils.pause_task("other")  # the end of the batch begins
+    await utils.pause(task="other")  # the end of the batch begins
     evicted = await scene.holding.recorder.wait_for(PoolEvicted)
     assert sorted(job.id for job in evicted.jobs) == sorted(scene.gate.started)
     await assert_only_new_jobs_run(scene)

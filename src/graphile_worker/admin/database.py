@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from msgspec.structs import replace
 
 from ..client import WorkerUtils
+from ..client.connections import ClientConnections
 from ..database.connections.connection import AnyPool, Connection, Pool
 from ..database.connections.dsn import Dsn
 from ..database.connections.encoding import teach_arrays
@@ -55,7 +56,7 @@ class Database:
     """Statements of the dashboard go through `read` and `write`, which bound their time.
 
     Functions of the client take the connection:
-    `await database.utils.list_jobs(filter, connection=connection)`.
+    `await database.utils.jobs.list(filter, connection=connection)`.
     """
 
     def __init__(
@@ -113,7 +114,9 @@ class Database:
             except ConnectionFailedError as error:
                 self._failure = (time.monotonic(), error)
                 raise
-            self._utils = WorkerUtils(pool, schema=self.schema, clock=self.clock, checks_names=False)
+            self._utils = WorkerUtils(
+                ClientConnections(pool, schema=self.schema, clock=self.clock), checks_names=False
+            )
         if self.runner is not None:
             await self.runner.adopt_if_possible()
 

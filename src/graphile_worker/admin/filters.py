@@ -30,7 +30,6 @@ LONGEST = 200
 """Characters of one condition."""
 MOST = 20
 """Conditions of one filter."""
-STATE_ALIASES = {"running": "locked"}
 
 _PART = re.compile(r'([A-Za-z_][^\s:"]*):("(?:[^"\\]|\\.)*"|\S*)|("(?:[^"\\]|\\.)*")|(\S+)')
 _PLAIN = re.compile(r'[^\s"]+')
@@ -203,7 +202,7 @@ def _values(name: str, text: str, now: datetime) -> dict[str, Any]:
 
 
 def _state(text: str) -> str:
-    state = STATE_ALIASES.get(text.lower(), text.lower())
+    state = text.lower()
     if state not in JOB_STATES:
         raise Problem(400, f"There is no state {text[:50]!r}", f"There are {', '.join(JOB_STATES)}.")
     return state

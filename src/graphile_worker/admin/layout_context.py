@@ -93,9 +93,9 @@ async def _gather(database: Database) -> LayoutContext:
     now = datetime.now(UTC)
     async with database.read() as connection:
         tables = await own_tables(connection, database.schema)
-        pauses = await database.utils.list_pauses(connection=connection) if tables >= PAUSES else []
+        pauses = await database.utils.queues.list_pauses(connection=connection) if tables >= PAUSES else []
         groups = (
-            await database.utils.list_error_groups(
+            await database.utils.history.list_error_groups(
                 since=now - RECENT, limit=MOST_GROUPS + 1, connection=connection
             )
             if tables >= ERRORS

@@ -26,7 +26,6 @@ STATES: Final = {
     "retry": ("waiting for |retry", "warn"),
     "waiting_for_retry": ("waiting for |retry", "warn"),
     "running": ("running", "run"),
-    "locked": ("locked", "run"),
     "prefetched": ("prefetched", "run"),
     "failed": ("failed", "bad"),
     "permanently_failed": ("permanently |failed", "bad"),
@@ -40,7 +39,6 @@ STATES: Final = {
     "interrupted": ("interrupted", "warn"),
     # workers
     "alive": ("alive", "ok"),
-    "quiet": ("not fetching", "warn"),
     "stopping": ("stopping", "warn"),
     "late": ("heartbeat late", "warn"),
     "dead": ("dead", "bad"),

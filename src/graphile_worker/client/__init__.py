@@ -2,7 +2,7 @@
 
 The SQL is in `database/statements/`. The blocking client is written from the asynchronous one by
 `make reference`. Workers use a client, too: `diagnostics`, `metrics` and what is above them may import this
-package. Start in `worker_utils`, then `methods/`, which has the methods by subject.
+package. Start in `worker_utils`, then `members/`, which has what is behind `utils.jobs` and the others.
 """
 
 from __future__ import annotations

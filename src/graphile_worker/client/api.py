@@ -22,6 +22,7 @@ from ..values.clock import Clock
 from ..values.job import Job
 from ..values.options import CLIENT_OPTIONS, ClientOptionValues, WorkerOptions
 from ..values.spec import JobOptions, JobSpec, TaskLike
+from .connections import ClientConnections
 from .worker_utils import WorkerUtils
 
 P = TypeVar("P")
@@ -58,7 +59,7 @@ def make_worker_utils(**arguments: Unpack[ClientArguments]) -> AwaitableContext[
             if isinstance(found, Dsn)
             else found
         )
-        utils = WorkerUtils(
+        connections = ClientConnections(
             pool,
             schema=chosen.schema_name,
             owns_pool=owns_pool,
@@ -67,8 +68,8 @@ def make_worker_utils(**arguments: Unpack[ClientArguments]) -> AwaitableContext[
             clock=arguments.get("clock"),
             history_retention=chosen.history_retention,
         )
-        _clients.add(utils)
-        return utils
+        _clients.add(connections)
+        return WorkerUtils(connections)
 
     async def close(utils: WorkerUtils) -> None:
         if not utils.is_released:
@@ -77,7 +78,7 @@ def make_worker_utils(**arguments: Unpack[ClientArguments]) -> AwaitableContext[
     return AwaitableContext(open_, close)
 
 
-_clients: WeakSet[WorkerUtils] = WeakSet()
+_clients: WeakSet[ClientConnections] = WeakSet()
 _FORKED = (
     "this client was opened before the process was forked, and its connections belong to the parent; open "
     "one in the child, for example in post_fork of gunicorn"
@@ -87,8 +88,7 @@ _FORKED = (
 def _release_all() -> None:
     """In a forked child: a call would wait for ever, for an answer that the parent reads."""
     for client in list(_clients):
-        client._released = True
-        client._why_released = _FORKED
+        client.refuse(_FORKED)
 
 
 if hasattr(os, "register_at_fork"):

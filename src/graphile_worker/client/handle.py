@@ -7,7 +7,9 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
+from msgspec.structs import astuple
 
+from ..errors import InvalidArgumentError
 from ..values.job import Job
 
 if TYPE_CHECKING:
@@ -17,13 +19,13 @@ if TYPE_CHECKING:
 
 
 class JobFollower(Protocol):
-    """The client of a handle."""
+    """The part of a client that a handle uses: its `jobs`."""
 
     async def wait_for(self, job: int, *, timeout: float | timedelta | None = None) -> Any: ...
 
-    async def get_job_status(self, job: int) -> JobStatus: ...
+    async def get_status(self, job: int) -> JobStatus: ...
 
-    async def cancel_job(self, job: int, *, reason: str | None = None) -> CancelReport: ...
+    async def cancel(self, job: int, *, reason: str | None = None) -> CancelReport: ...
 
     def watch(self, job: int) -> AsyncIterator[Progress]: ...
 
@@ -43,7 +45,7 @@ class Followed:
 
     async def status(self) -> JobStatus:
         """How the job stands now."""
-        return await self._client.get_job_status(self.id)
+        return await self._client.get_status(self.id)
 
     async def cancel(self, reason: str | None = None) -> bool:
         """Delete the job, or ask its worker to end it if it is running; waiters get JobCancelledError.
@@ -51,7 +53,7 @@ class Followed:
         Returns False if that is not possible: the job has ended, or its worker cannot be asked. The reason is
         kept with the job. A running job that completes before its worker ends it has completed.
         """
-        report = await self._client.cancel_job(self.id, reason=reason)
+        report = await self._client.cancel(self.id, reason=reason)
         return bool(report.removed or report.asked)
 
     def watch(self) -> AsyncIterator[Progress]:
@@ -79,3 +81,13 @@ class JobReference(Followed, msgspec.Struct, frozen=True, kw_only=True):
 
     def __repr__(self) -> str:
         return f"JobReference(id={self.id})"
+
+
+def make_handle(client: JobFollower, job: Job | int) -> JobHandle | JobReference:
+    """A `JobHandle` for a job, or a `JobReference` for its id."""
+    if isinstance(job, Job):
+        fields = astuple(job)[: len(Job.__struct_fields__)]
+        return JobHandle(*fields, _client=client, _is_existing=job.is_existing)
+    if isinstance(job, int) and not isinstance(job, bool):
+        return JobReference(id=job, _client=client)
+    raise InvalidArgumentError("job", f"expected a job or its id, got {job!r}")

@@ -63,7 +63,7 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def has_ended(self) -> bool:
         """Whether it will not run again by itself."""
-        return self.state not in ("ready", "scheduled", "locked")
+        return self.state not in ("ready", "scheduled", "running")
 
 
 class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -157,15 +157,15 @@ async def read_record(
     """All that is known of a job."""
     job = await get_job(connection, schema, job_id)
     reasons: Mapping[int, str | None] = {}
-    if job is not None and (job.state == "failed" or (with_errors and job.state == "locked")):
+    if job is not None and (job.state == "failed" or (with_errors and job.state == "running")):
         reasons = await cancel_reasons(connection, schema, [job_id])
     row = JobRecord(job_id=job_id, job=job, is_cancelled=job_id in reasons, cancel_reason=reasons.get(job_id))
-    if job is not None and job.state != "locked" and not with_errors:
+    if job is not None and job.state != "running" and not with_errors:
         return row
     progress = None
     try:
         async with connection.transaction():  # a savepoint, if the transaction is the caller's
-            if job is not None and job.state == "locked":
+            if job is not None and job.state == "running":
                 progress = await get_progress(connection, schema, job_id)
             history = await history_of_job(connection, schema, job_id) if job is None or with_errors else []
             errors = await errors_of_job(connection, schema, job_id) if with_errors else []
@@ -198,7 +198,7 @@ async def read_status(connection: Connection, schema: SchemaName, job_id: int) -
 class Reader(Protocol):
     """The part of a client that reads a job's status."""
 
-    async def get_job_status(self, job: Job | int) -> JobStatus: ...
+    async def get_status(self, job: Job | int) -> JobStatus: ...
 
 
 async def watch_progress(client: Reader, job_waiter: JobWaiter, job_id: int) -> AsyncGenerator[Progress]:
@@ -207,7 +207,7 @@ async def watch_progress(client: Reader, job_waiter: JobWaiter, job_id: int) -> 
     last: Progress | None = None
     try:
         while not ended.done():
-            status = await client.get_job_status(job_id)
+            status = await client.get_status(job_id)
             if status.progress is not None and status.progress != last:
                 last = status.progress
                 yield last

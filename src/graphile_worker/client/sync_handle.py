@@ -10,7 +10,9 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
+from msgspec.structs import astuple
 
+from ..errors import InvalidArgumentError
 from ..values.job import Job
 
 if TYPE_CHECKING:
@@ -20,13 +22,13 @@ if TYPE_CHECKING:
 
 
 class SyncJobFollower(Protocol):
-    """The client of a handle."""
+    """The part of a client that a handle uses: its `jobs`."""
 
     def wait_for(self, job: int, *, timeout: float | timedelta | None = None) -> Any: ...
 
-    def get_job_status(self, job: int) -> JobStatus: ...
+    def get_status(self, job: int) -> JobStatus: ...
 
-    def cancel_job(self, job: int, *, reason: str | None = None) -> CancelReport: ...
+    def cancel(self, job: int, *, reason: str | None = None) -> CancelReport: ...
 
     def watch(self, job: int) -> Iterator[Progress]: ...
 
@@ -46,7 +48,7 @@ class SyncFollowed:
 
     def status(self) -> JobStatus:
         """How the job stands now."""
-        return self._client.get_job_status(self.id)
+        return self._client.get_status(self.id)
 
     def cancel(self, reason: str | None = None) -> bool:
         """Delete the job, or ask its worker to end it if it is running; waiters get JobCancelledError.
@@ -54,7 +56,7 @@ class SyncFollowed:
         Returns False if that is not possible: the job has ended, or its worker cannot be asked. The reason is
         kept with the job. A running job that completes before its worker ends it has completed.
         """
-        report = self._client.cancel_job(self.id, reason=reason)
+        report = self._client.cancel(self.id, reason=reason)
         return bool(report.removed or report.asked)
 
     def watch(self) -> Iterator[Progress]:
@@ -82,3 +84,13 @@ class SyncJobReference(SyncFollowed, msgspec.Struct, frozen=True, kw_only=True):
 
     def __repr__(self) -> str:
         return f"SyncJobReference(id={self.id})"
+
+
+def make_handle(client: SyncJobFollower, job: Job | int) -> SyncJobHandle | SyncJobReference:
+    """A `SyncJobHandle` for a job, or a `SyncJobReference` for its id."""
+    if isinstance(job, Job):
+        fields = astuple(job)[: len(Job.__struct_fields__)]
+        return SyncJobHandle(*fields, _client=client, _is_existing=job.is_existing)
+    if isinstance(job, int) and not isinstance(job, bool):
+        return SyncJobReference(id=job, _client=client)
+    raise InvalidArgumentError("job", f"expected a job or its id, got {job!r}")

@@ -1,47 +1,59 @@
 """WorkerUtils: the client. It validates, borrows a connection, and leaves the SQL to `database/statements/`.
 
-Its methods are in `methods/`, by subject.
+What it shares with its members, such as `utils.jobs`, is in `connections`; the members are in `members/`.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Self
+from collections.abc import Iterable
+from contextlib import AbstractAsyncContextManager
+from datetime import datetime, timedelta
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Self, Unpack, overload
 
 from ..database.connections.bound import BoundConnection
-from ..database.connections.connection import UserConnection
+from ..database.connections.connection import Connection, UserConnection
 from ..database.connections.foreign import as_connection
 from ..database.migrations import MigrationReport, migrate
 from ..hooks import Hooks
-from .methods.adding import AddingJobs
-from .methods.following import FollowingJobs
-from .methods.inspecting import Inspecting
-from .methods.managing import ManagingJobs
-from .methods.pausing import Pausing
-from .methods.recurring import RecurringJobs
-from .methods.statistics import ReadingStatistics
-from .methods.workers import ControllingWorkers
+from ..values.job import Job
+from ..values.spec import TaskLike
+from .adding import AddingClient
+from .connections import ClientConnections, bound_options
 
 if TYPE_CHECKING:
     # Methods import these when called: a worker, and a program that only adds jobs, start without them.
+    from ..database.statements.bulk_changes import BulkOptions, BulkReport
+    from ..database.statements.cleanup import CleanupReport, CleanupTask
+    from ..database.statements.inspection import JobFilter
+    from ..database.statements.limits import LimitSummary
+    from ..database.statements.manage_jobs import CancelReport
+    from ..recovery.registry.workers import WorkerList
+    from ..recovery.sweep import SweepReport
+    from ..values.job import Pause
     from ..values.options import WorkerOptions
+    from .changing import JobChanges
+    from .members.history import HistoryClient
+    from .members.limits import LimitsClient
+    from .members.queues import QueuesClient
+    from .members.schedules import SchedulesClient
+    from .members.statistics import StatisticsClient
+    from .members.workers import WorkersClient
 
 
-class WorkerUtils(
-    AddingJobs,
-    ManagingJobs,
-    Pausing,
-    RecurringJobs,
-    Inspecting,
-    FollowingJobs,
-    ReadingStatistics,
-    ControllingWorkers,
-):
+class WorkerUtils(AddingClient):
     """Adds and manages jobs. Made by `make_worker_utils`; safe for concurrent use in one event loop.
+
+    Its own methods add jobs, and are those that Graphile Worker for Node has. The rest is in its members, by
+    subject: `utils.jobs`, `utils.queues`, `utils.workers`, `utils.limits`, `utils.schedules`,
+    `utils.history` and `utils.statistics`.
 
     Methods that take a `connection` use it, and so its transaction, in place of one from the pool. It is a
     connection of asyncpg or psycopg, or an AsyncSession or AsyncConnection of SQLAlchemy. The client never
     begins, commits or rolls back your transaction.
     """
+
+    # -- opening and closing -------------------------------------------------------------------------------
 
     @classmethod
     def bound(
@@ -58,20 +70,412 @@ class WorkerUtils(
         It has no pool and needs no closing, so it can be made for each request. Options that are not given
         come from `options` if there is such an object, else from the environment and the configuration file.
         """
-        from .methods.base import bound_options
-
         chosen = bound_options(schema, use_local_time, options)
         return cls(
-            BoundConnection(as_connection(connection)),
-            schema=chosen.schema_name,
-            use_local_time=chosen.use_local_time,
-            hooks=hooks,
-            history_retention=chosen.history_retention,
+            ClientConnections(
+                BoundConnection(as_connection(connection)),
+                schema=chosen.schema_name,
+                use_local_time=chosen.use_local_time,
+                hooks=hooks,
+                history_retention=chosen.history_retention,
+            )
         )
+
+    @property
+    def is_released(self) -> bool:
+        """Whether `release` was called."""
+        return self._connections.is_released
+
+    async def release(self) -> None:
+        """Close the client, and its pool unless the pool was given. A bound client has nothing to close."""
+        self._connections.check_open()
+        self._connections.check_loop()
+        if self._connections.is_bound:
+            return
+        if self._task_name_check is not None:
+            await self._task_name_check.close()
+        await self._connections.close()
 
     async def migrate(self, *, connection: UserConnection | None = None) -> MigrationReport:
         """Install the schema, or upgrade it to the revision that this package supports."""
-        async with self._connection(connection) as session:
+        async with self._borrow(connection) as session:
             report = await migrate(session, self.schema)
         self._plain_jobs.forget()
         return report
+
+    def with_pg_client(self) -> AbstractAsyncContextManager[Connection]:
+        """A connection from the pool: `async with utils.with_pg_client() as connection`."""
+        return self._connections.lend()
+
+    # -- members by subject --------------------------------------------------------------------------------
+
+    @cached_property
+    def queues(self) -> QueuesClient:
+        """Lists, pauses, resumes and widens named queues."""
+        from .members.queues import QueuesClient
+
+        return QueuesClient(self._connections)
+
+    @cached_property
+    def workers(self) -> WorkersClient:
+        """Lists, pauses, resumes and stops workers, and recovers the jobs of dead ones."""
+        from .members.workers import WorkersClient
+
+        return WorkersClient(self._connections)
+
+    @cached_property
+    def limits(self) -> LimitsClient:
+        """Lists limits and sets their bounds."""
+        from .members.limits import LimitsClient
+
+        return LimitsClient(self._connections)
+
+    @cached_property
+    def schedules(self) -> SchedulesClient:
+        """Lists, pauses and resumes recurring jobs, and runs them now."""
+        from .members.schedules import SchedulesClient
+
+        return SchedulesClient(self._connections, self.add_job)
+
+    @cached_property
+    def history(self) -> HistoryClient:
+        """Lists finished jobs and the errors of attempts."""
+        from .members.history import HistoryClient
+
+        return HistoryClient(self._connections)
+
+    @cached_property
+    def statistics(self) -> StatisticsClient:
+        """Counts jobs, and reads what workers did over time."""
+        from .members.statistics import StatisticsClient
+
+        return StatisticsClient(self._connections)
+
+    @cached_property
+    def _changes(self) -> JobChanges:
+        from .changing import JobChanges
+
+        return JobChanges(self._connections)
+
+    # -- jobs ----------------------------------------------------------------------------------------------
+
+    async def wait_for(self, job: Job | int, *, timeout: float | timedelta | None = None) -> Any:
+        """Wait until the job has ended and return what its task returned. Short for `jobs.wait_for`."""
+        return await self.jobs.wait_for(job, timeout=timeout)
+
+    async def remove_job(self, job_key: str, *, connection: UserConnection | None = None) -> Job | None:
+        """Delete the job with this key. A running one loses its key and its remaining attempts instead.
+
+        If the job was added with `keep`, it ends as cancelled.
+        """
+        from ..database.statements import manage_jobs
+        from ..history.removed import ManualOutcome
+
+        return await self._changes.end(
+            connection,
+            ManualOutcome("cancelled", "removed by its job key"),
+            lambda session: manage_jobs.remove_job(session, self.schema, job_key),
+            lambda job: [] if job is None or job.key is None else [job],
+        )
+
+    @overload
+    async def complete_jobs(
+        self, job_ids: Iterable[int], *, connection: UserConnection | None = None
+    ) -> list[Job]: ...
+
+    @overload
+    async def complete_jobs(
+        self, *, filter: JobFilter, connection: UserConnection | None = None, **options: Unpack[BulkOptions]
+    ) -> BulkReport: ...
+
+    async def complete_jobs(
+        self,
+        job_ids: Iterable[int] | None = None,
+        *,
+        filter: JobFilter | None = None,
+        connection: UserConnection | None = None,
+        **options: Unpack[BulkOptions],
+    ) -> list[Job] | BulkReport:
+        """Delete jobs as if they had run, by id or by filter; returns those deleted, or a report.
+
+        Locked jobs stay. A job that was added with `keep` ends as completed, without a result. With a filter
+        the work is done in steps, and each step is committed unless a `connection` is given.
+        """
+        from ..database.statements import bulk_changes, manage_jobs
+        from ..history.removed import ManualOutcome
+        from .changing import ids_of
+
+        outcome = ManualOutcome("completed")
+        if filter is not None:
+            return await self._changes.in_steps(
+                filter, bulk_changes.COMPLETE, connection, options, outcome, job_ids=job_ids
+            )
+        ids = ids_of(job_ids, options)
+        return await self._changes.end(
+            connection, outcome, lambda session: manage_jobs.complete_jobs(session, self.schema, ids)
+        )
+
+    @overload
+    async def permanently_fail_jobs(
+        self, job_ids: Iterable[int], reason: str | None = None, *, connection: UserConnection | None = None
+    ) -> list[Job]: ...
+
+    @overload
+    async def permanently_fail_jobs(
+        self,
+        *,
+        reason: str | None = None,
+        filter: JobFilter,
+        connection: UserConnection | None = None,
+        **options: Unpack[BulkOptions],
+    ) -> BulkReport: ...
+
+    async def permanently_fail_jobs(
+        self,
+        job_ids: Iterable[int] | None = None,
+        reason: str | None = None,
+        *,
+        filter: JobFilter | None = None,
+        connection: UserConnection | None = None,
+        **options: Unpack[BulkOptions],
+    ) -> list[Job] | BulkReport:
+        """Fail jobs permanently with this last error, by id or by filter; returns those failed, or a report.
+
+        Locked jobs stay. With a filter the work is done in steps, and each step is committed unless a
+        `connection` is given.
+        """
+        from ..database.statements import bulk_changes, manage_jobs
+        from ..history.removed import ManualOutcome
+        from .changing import ids_of
+
+        outcome = ManualOutcome("failed")
+        if filter is not None:
+            change = bulk_changes.failure(reason)
+            return await self._changes.in_steps(filter, change, connection, options, outcome, job_ids=job_ids)
+        ids = ids_of(job_ids, options)
+        return await self._changes.end(
+            connection,
+            outcome,
+            lambda session: manage_jobs.permanently_fail_jobs(session, self.schema, ids, reason),
+        )
+
+    @overload
+    async def reschedule_jobs(
+        self,
+        job_ids: Iterable[int],
+        *,
+        run_at: datetime | timedelta | None = None,
+        priority: int | None = None,
+        attempts: int | None = None,
+        max_attempts: int | None = None,
+        connection: UserConnection | None = None,
+    ) -> list[Job]: ...
+
+    @overload
+    async def reschedule_jobs(
+        self,
+        *,
+        filter: JobFilter,
+        run_at: datetime | timedelta | None = None,
+        priority: int | None = None,
+        attempts: int | None = None,
+        max_attempts: int | None = None,
+        connection: UserConnection | None = None,
+        **options: Unpack[BulkOptions],
+    ) -> BulkReport: ...
+
+    async def reschedule_jobs(
+        self,
+        job_ids: Iterable[int] | None = None,
+        *,
+        filter: JobFilter | None = None,
+        run_at: datetime | timedelta | None = None,
+        priority: int | None = None,
+        attempts: int | None = None,
+        max_attempts: int | None = None,
+        connection: UserConnection | None = None,
+        **options: Unpack[BulkOptions],
+    ) -> list[Job] | BulkReport:
+        """Change the given values (0 is a value) of jobs, by id or by filter.
+
+        Returns the jobs changed, or with a filter a report. Locked jobs stay. A permanently failed job stays
+        failed unless `attempts` or `max_attempts` give it another attempt; `jobs.retry` gives failed jobs all
+        of them. With a filter the work is done in steps, and each step is committed unless a `connection` is
+        given.
+        """
+        from ..database.statements import bulk_changes, manage_jobs
+        from .changing import ids_of
+
+        if filter is not None:
+            change = bulk_changes.new_schedule(
+                run_at=run_at, priority=priority, attempts=attempts, max_attempts=max_attempts
+            )
+            return await self._changes.in_steps(filter, change, connection, options, job_ids=job_ids)
+        ids = ids_of(job_ids, options)
+        return await self._changes.named(
+            connection,
+            lambda session: manage_jobs.reschedule_jobs(
+                session,
+                self.schema,
+                ids,
+                run_at=run_at,
+                priority=priority,
+                attempts=attempts,
+                max_attempts=max_attempts,
+            ),
+        )
+
+    @overload
+    async def cancel_jobs(
+        self,
+        job_ids: Iterable[int],
+        *,
+        reason: str | None = None,
+        connection: UserConnection | None = None,
+    ) -> CancelReport: ...
+
+    @overload
+    async def cancel_jobs(
+        self,
+        *,
+        filter: JobFilter,
+        reason: str | None = None,
+        connection: UserConnection | None = None,
+        **options: Unpack[BulkOptions],
+    ) -> BulkReport: ...
+
+    async def cancel_jobs(
+        self,
+        job_ids: Iterable[int] | None = None,
+        *,
+        reason: str | None = None,
+        filter: JobFilter | None = None,
+        connection: UserConnection | None = None,
+        **options: Unpack[BulkOptions],
+    ) -> CancelReport | BulkReport:
+        """Cancel jobs, by id or by filter: waiting jobs are deleted, workers are told to end running ones.
+
+        No cancelled job runs again. By id, the report says of each job whether it was removed, its worker
+        was asked to end it, or it was gone. With a filter the work is done in steps, and each step
+        is committed unless a `connection` is given. A job that was added with `keep` ends as cancelled, for
+        this `reason`.
+        """
+        from ..database.statements import bulk_changes
+        from .changing import cancelled, ids_of
+
+        if filter is not None:
+            change = bulk_changes.cancellation(reason, self.schema)
+            return await self._changes.in_steps(
+                filter, change, connection, options, cancelled(reason), job_ids=job_ids
+            )
+        return await self._changes.cancel(connection, ids_of(job_ids, options), reason)
+
+    # -- pausing, workers and cleaning up ------------------------------------------------------------------
+
+    async def pause(
+        self,
+        *,
+        queue_name: str | None = None,
+        task: str | TaskLike[Any] | None = None,
+        all: bool = False,
+        until: datetime | timedelta | None = None,
+        reason: str | None = None,
+        connection: UserConnection | None = None,
+    ) -> Pause:
+        """Start no more jobs of a named queue, of a task, or at all, until resumed or until a time.
+
+        Running jobs go on. `until` is a time, or a period from now. Pausing what is paused changes the terms;
+        one resume ends it. A paused queue is paused in any runtime. Of tasks, and of all, only Python workers
+        know.
+        """
+        from .pausing import pause
+
+        return await pause(
+            self._connections,
+            connection,
+            queue_name=queue_name,
+            task=task,
+            all=all,
+            until=until,
+            reason=reason,
+        )
+
+    async def resume(
+        self,
+        *,
+        queue_name: str | None = None,
+        task: str | TaskLike[Any] | None = None,
+        all: bool = False,
+        connection: UserConnection | None = None,
+    ) -> bool:
+        """End the pause of a named queue, of a task, or of all; returns whether it was paused by itself.
+
+        With `all`, tasks and queues that were paused by themselves stay paused.
+        """
+        from .pausing import resume
+
+        return await resume(self._connections, connection, queue_name=queue_name, task=task, all=all)
+
+    async def set_limit(
+        self,
+        name: str,
+        *,
+        concurrency: int | None = None,
+        rate: tuple[int, timedelta | float] | None = None,
+        burst: int | None = None,
+        connection: UserConnection | None = None,
+    ) -> LimitSummary:
+        """Change bounds of a limit by hand, at once and in all workers. Short for `limits.set`."""
+        return await self.limits.set(
+            name, concurrency=concurrency, rate=rate, burst=burst, connection=connection
+        )
+
+    async def list_workers(
+        self, *, all: bool = False, connection: UserConnection | None = None
+    ) -> WorkerList:
+        """Worker pools, what each runs, and whether it is alive. Short for `workers.list`."""
+        return await self.workers.list(all=all, connection=connection)
+
+    async def sweep_stale_workers(
+        self,
+        *,
+        dry_run: bool = False,
+        recovery_delay: float | timedelta = 0.0,
+        max_recoveries: int | None = None,
+    ) -> SweepReport:
+        """Recover the jobs of dead workers now. Short for `workers.sweep`."""
+        return await self.workers.sweep(
+            dry_run=dry_run, recovery_delay=recovery_delay, max_recoveries=max_recoveries
+        )
+
+    async def force_unlock_workers(
+        self, worker_ids: Iterable[str], *, connection: UserConnection | None = None
+    ) -> None:
+        """Unlock every job and queue of these pools (ids as in `locked_by`). They must be dead."""
+        from ..database.statements import cleanup
+        from .arguments import rereadable
+
+        worker_ids = rereadable(worker_ids)
+        await self._connections.manage(
+            connection, lambda session: cleanup.force_unlock_workers(session, self.schema, worker_ids)
+        )
+
+    async def cleanup(
+        self,
+        tasks: Iterable[CleanupTask] | None = None,
+        *,
+        task_identifiers_to_keep: Iterable[str] | None = None,
+        connection: UserConnection | None = None,
+    ) -> CleanupReport:
+        """Delete what is no longer needed; returns how much was deleted.
+
+        The default is unused queues, and with `task_identifiers_to_keep` unused task identifiers as well.
+        Identifiers that running Python workers have are kept, too. Permanently failed jobs are deleted only
+        with `DELETE_PERMAFAILED_JOBS`.
+        """
+        from ..database.statements import cleanup
+
+        async with self._borrow(connection) as session:
+            return await cleanup.cleanup(
+                session, self.schema, tasks, task_identifiers_to_keep=task_identifiers_to_keep
+            )

@@ -96,8 +96,8 @@ def check_failures(failures: FailureFacts) -> Iterator[Finding]:
     )
     yield Finding(
         "failures", "warning", f"{about}{_jobs(failures.jobs)} failed permanently: {names}",
-        f"They have no attempts left and stay until they are redriven or deleted.{error}",
-        "List them: `graphile-worker list --state failed`. Run them again: `graphile-worker redrive --all`. "
+        f"They have no attempts left and stay until they are retried or deleted.{error}",
+        "List them: `graphile-worker list --state failed`. Run them again: `graphile-worker retry --all`. "
         "Delete them: `graphile-worker cleanup DELETE_PERMAFAILED_JOBS`.",
     )  # fmt: skip
 

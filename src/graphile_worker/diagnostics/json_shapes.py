@@ -197,7 +197,7 @@ def _counts(counts: JobCounts) -> dict[str, int]:
     return {
         "ready": counts.ready,
         "scheduled": counts.scheduled,
-        "locked": counts.locked,
+        "running": counts.running,
         "failed": counts.failed,
         "total": counts.total,
     }

@@ -56,7 +56,7 @@ _ADVICE: dict[ExplanationKind, _Advice] = {
     "unknown_task": _Advice(
         "The name is misspelt, or the workers have other code.", "Start a worker that has the task."
     ),
-    "workers_quiet": _Advice(
+    "workers_paused": _Advice(
         "They finish their running jobs.", "Start other workers, or resume these on the dashboard."
     ),
     "limit_concurrency": _LIMIT,

@@ -43,6 +43,8 @@ from .families import Family, family, single
 
 COUNTED_PAGES = 100
 """Of the jobs table that are read to count jobs by task; of a larger table, as many are a sample."""
+LABELS = {"running": "locked"}
+"""Values of the label `state` that differ from the state: dashboards and alerts of users have them."""
 
 
 async def read_ready_gauges(connection: Connection, schema: SchemaName) -> list[Family]:
@@ -66,7 +68,7 @@ async def read_table_gauges(
     depths = await read_queue_depths(connection, schema, queues)
     (row,) = await connection.fetch(load("statistics/table_state", schema), f"{schema.quoted}._private_jobs")
     by_task = [
-        ((task, state), float(count))
+        ((task, LABELS.get(state, state)), float(count))
         for task, states in bounded(counts, max_tasks).items()
         for state, count in states.items()
     ]

@@ -317,17 +317,18 @@ class WorkerBuilder:
     def client(self) -> WorkerUtils:
         """Adds jobs for tasks and for the Runner."""
         from ..client import WorkerUtils
+        from ..client.connections import ClientConnections
 
-        return WorkerUtils(
+        connections = ClientConnections(
             self._connection_budget.database,
             schema=self.options.schema_name,
             use_local_time=self.options.use_local_time,
             hooks=self.hooks,
             clock=self._clock,
-            source="worker",
             history_retention=self.options.history_retention,
             taken_connections=self._connection_budget.kept,
         )
+        return WorkerUtils(connections, source="worker")
 
     @cached_property
     def _connection_budget(self) -> ConnectionBudget:

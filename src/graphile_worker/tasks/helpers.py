@@ -136,7 +136,7 @@ class JobHelpers(msgspec.Struct, eq=False, weakref=True):
         """Report how far the task is: `await helpers.progress(0.4, "page 12 of 30")`.
 
         `share` is from 0 to 1, `data` any small JSON value. It costs an assignment; the worker stores the
-        latest report of each job once a second, for `WorkerUtils.watch` and `graphile-worker show --follow`.
+        latest report of each job once a second, for `utils.jobs.watch` and `graphile-worker show --follow`.
         """
         self._services.progress.report(self.job.id, share, note, data)
 

@@ -207,7 +207,7 @@ class AddedJobs:
             job_key=key,
             limit=MAX_LIMIT,
         )
-        found = await self._utils.list_jobs(condition, connection=connection)
+        found = await self._utils.jobs.list(condition, connection=connection)
         return [job for job in found if job.is_available]
 
 

@@ -136,16 +136,18 @@ def graphile_worker_utils(
 ) -> WorkerUtils:
     """A client for the test's database; opens a connection per call, on the current event loop."""
     from ..client import WorkerUtils
+    from ..client.connections import ClientConnections
     from .database import ConnectionPerUse
 
     clock = _clock_of(request)
-    return WorkerUtils(
+    connections = ClientConnections(
         ConnectionPerUse(graphile_worker_database),
         schema=graphile_worker_options.schema_name,
         use_local_time=clock is not None,
         clock=clock,
-        checks_names=False,  # no worker is running; `run_jobs` finds unknown names
     )
+    # No worker is running; `run_jobs` finds unknown names.
+    return WorkerUtils(connections, checks_names=False)
 
 
 @pytest.fixture

@@ -94,7 +94,7 @@ class Enqueue(BackendCase):
     def test_priority_and_time(self):
         later = timezone.now() + timedelta(hours=1)
         result = tasks.add.using(priority=5, run_after=later).enqueue(1)
-        job = utils().get_job(int(result.id))
+        job = utils().jobs.get(int(result.id))
         self.assertEqual((job.priority, job.run_at), (-5, later))
         self.assertEqual(tasks.add.get_result(result.id).task.priority, 5)
         tasks.note.enqueue("usual")
@@ -191,7 +191,7 @@ class Enqueue(BackendCase):
         self.assertIn(f"id={result.id} path=shop.tasks.add", logs.output[0])
 
     def test_how_long_results_are_kept(self):
-        job = utils().get_job(int(tasks.add.enqueue(1).id))
+        job = utils().jobs.get(int(tasks.add.enqueue(1).id))
         self.assertEqual(set(job.flags), {"py:keep=604800", "py:keep_payload"})
 
     def test_without_results(self):
@@ -203,9 +203,9 @@ class Enqueue(BackendCase):
     def test_job_keys(self):
         first, second = tasks.unique.enqueue(), tasks.unique.enqueue()
         self.assertEqual(first.id, second.id)
-        self.assertEqual(utils().get_job(int(first.id)).max_attempts, 2)
+        self.assertEqual(utils().jobs.get(int(first.id)).max_attempts, 2)
         other = tasks.unique.using(job_key="another", max_attempts=7).enqueue()
-        self.assertEqual(utils().get_job(int(other.id)).max_attempts, 7)
+        self.assertEqual(utils().jobs.get(int(other.id)).max_attempts, 7)
 
     def test_options_of_a_job(self):
         examples = {
@@ -342,7 +342,7 @@ class Run(BackendCase):
 
     def test_serial_queues(self):
         result = tasks.note.using(queue_name="serial").enqueue("one")
-        self.assertEqual(utils().get_job(int(result.id)).queue_name, "serial")
+        self.assertEqual(utils().jobs.get(int(result.id)).queue_name, "serial")
         self.assertEqual(tasks.note.get_result(result.id).task.queue_name, "serial")
 
     def test_signals(self):
@@ -437,7 +437,7 @@ class Run(BackendCase):
             work()
         self.assertEqual(tasks.RAN, ["hello"])
         self.assertEqual(task_backends["default"].get_result(str(job.id)).return_value, "hello")
-        self.assertEqual(utils().get_job(refused.id).attempts, 0)
+        self.assertEqual(utils().jobs.get(refused.id).attempts, 0)
         self.assertIn("'subprocess.getoutput' are left to other workers: it is no task", "".join(logs.output))
 
     async def test_tasks_that_are_deployed_later(self):
@@ -475,7 +475,7 @@ def tasks_of_worker(pool_id):
 
 
 def is_in_queue(job_id):
-    return utils().get_job(job_id) is not None
+    return utils().jobs.get(job_id) is not None
 
 
 def sessions():
@@ -493,4 +493,4 @@ class WithoutZones(BackendCase):
         later = timezone.now() + timedelta(hours=1)
         result = tasks.add.using(run_after=later).enqueue(1)
         self.assertTrue(timezone.is_naive(result.enqueued_at))
-        self.assertEqual(utils().get_job(int(result.id)).run_at, timezone.make_aware(later))
+        self.assertEqual(utils().jobs.get(int(result.id)).run_at, timezone.make_aware(later))

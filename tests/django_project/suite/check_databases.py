@@ -37,7 +37,7 @@ class InATransaction(TestCase):
         (result,) = run_tasks()
         self.assertEqual(Order.objects.get().pk, result.return_value)
         add_job(tasks.own_task, {"text": "ours"}, using="second")
-        self.assertEqual(len(utils().list_jobs()), 1)
+        self.assertEqual(len(utils().jobs.list()), 1)
         self.assertEqual(len(run_tasks().jobs), 1)
 
 

@@ -77,7 +77,7 @@ class Shared:
         before = timezone.now()
         with self.assertRaises(KeyError):
             run_tasks().jobs.check()
-        self.assertGreater(utils().get_job(failing.id).run_at, before + timedelta(seconds=2.6))
+        self.assertGreater(utils().jobs.get(failing.id).run_at, before + timedelta(seconds=2.6))
 
     def test_an_endless_chain_is_an_error(self):
         tasks.chain.enqueue(1_000_000)

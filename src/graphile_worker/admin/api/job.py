@@ -55,7 +55,7 @@ async def get_stack(call: Call) -> Stack:
     """Ask the worker; it answers within seconds, or says nothing."""
     await call.database.open()
     try:
-        found = await call.database.utils.get_job_stack(job_id_of(call))
+        found = await call.database.utils.jobs.get_stack(job_id_of(call))
     except StackUnavailableError as error:
         raise Problem(409, "The stack cannot be had", str(error)) from None
     return Stack(

@@ -26,7 +26,7 @@ class FilterQuery(msgspec.Struct, kw_only=True):
     q: Annotated[str, msgspec.Meta(max_length=2000)] = ""
     """All conditions in one text, as in the filter box: `state:failed task:send_email`."""
     state: Text = ""
-    """ready, scheduled, locked or failed."""
+    """ready, scheduled, running or failed."""
     task: Text = ""
     queue: Text = ""
     key: Text = ""
@@ -109,7 +109,7 @@ async def list_jobs(call: Call) -> JobPage:
     return await jobs.list_jobs(
         call.database, job_filter_of(call, filter_of(call)), redactor_of(call), order=asked.order,
         after=asked.after, before=asked.before, limit=asked.limit, with_payload=asked.payload,
-        search_locked=asked.search,
+        search_running=asked.search,
     )  # fmt: skip
 
 

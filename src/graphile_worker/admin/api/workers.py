@@ -32,9 +32,9 @@ async def stop(call: Call) -> WorkerAnswer:
     return found
 
 
-async def quiet(call: Call) -> WorkerAnswer:
+async def pause(call: Call) -> WorkerAnswer:
     wanted = await call.json(WorkerRequest)
-    found = await workers.quiet(call.database, actor_of(call), wanted.id, wanted.reason)
+    found = await workers.pause(call.database, actor_of(call), wanted.id, wanted.reason)
     call.hub.publish(*TOPICS)
     return found
 
@@ -67,12 +67,12 @@ ROUTES = [
         body=WorkerRequest, answer=WorkerAnswer, summary="Ask a Python worker to shut down gracefully",
     ),
     Route(
-        method="POST", path=f"{API}/workers/quiet", handler=quiet, permission="workers.stop",
-        body=WorkerRequest, answer=WorkerAnswer, summary="Ask a Python worker to fetch no more jobs",
+        method="POST", path=f"{API}/workers/pause", handler=pause, permission="workers.stop",
+        body=WorkerRequest, answer=WorkerAnswer, summary="Pause a Python worker: it fetches no more jobs",
     ),
     Route(
         method="POST", path=f"{API}/workers/resume", handler=resume, permission="workers.stop",
-        body=WorkerRequest, answer=WorkerAnswer, summary="Let a quiet worker fetch jobs again",
+        body=WorkerRequest, answer=WorkerAnswer, summary="Let a paused worker fetch jobs again",
     ),
     Route(
         method="POST", path=f"{API}/workers/unlock", handler=unlock, permission="workers.unlock",

@@ -49,7 +49,7 @@ class JobRow(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def note(self) -> str:
         """What a list says beside the state."""
-        if self.state in ("failed", "locked"):
+        if self.state in ("failed", "running"):
             return f"attempt {self.attempts} of {self.max_attempts}"
         if self.queue_locked_by == "py:hold":
             return "queue paused"

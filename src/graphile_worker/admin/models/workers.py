@@ -10,7 +10,7 @@ import msgspec
 from ...recovery.registry.pool_state import ExecutorPlace
 from ...values.text import duration
 
-WorkerState = Literal["alive", "quiet", "stopping", "late", "dead", "unknown"]
+WorkerState = Literal["alive", "paused", "stopping", "late", "dead", "unknown"]
 
 
 class BusySlot(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,7 +73,7 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True):
     """Processes and machines that run tasks for it."""
     blocked: Blocked | None = None
     asked: str | None = None
-    """Why it was asked to stop or to fetch no more jobs."""
+    """Why it was asked to stop or was paused."""
     jobs_held: int | None = None
     locked_since: datetime | None = None
 

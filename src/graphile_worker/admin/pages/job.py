@@ -239,7 +239,7 @@ async def _edit_form(
     call: Call, job_id: int, text: str, revision: int, problem: Problem | None = None
 ) -> Page:
     async with call.database.read() as connection:
-        current = await call.database.utils.get_job(job_id, connection=connection)
+        current = await call.database.utils.jobs.get(job_id, connection=connection)
         task = None if current is None else current.task_identifier
         notes = await read_notes(connection, call.database.schema, task)
     values = {

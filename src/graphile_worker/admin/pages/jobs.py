@@ -55,7 +55,7 @@ async def list_page(call: Call) -> Page:
 async def _find(call: Call, asked: JobsQuery, filter: Filter) -> JobPage:
     return await jobs.list_jobs(
         call.database, job_filter_of(call, filter), redactor_of(call), order=asked.order,
-        after=asked.after, before=asked.before, limit=asked.limit, search_locked=asked.search,
+        after=asked.after, before=asked.before, limit=asked.limit, search_running=asked.search,
     )  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""Workers: who is alive, what each runs; stop, quiet, resume, free locks; the stack of a job."""
+"""Workers: who is alive, what each runs; stop, pause, resume, free locks; the stack of a job."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ async def stop(call: Call) -> Page | Redirect:
     return _done(call, form.id, answer.done)
 
 
-async def quiet(call: Call) -> Redirect:
+async def pause(call: Call) -> Redirect:
     form = await call.form(WorkerForm)
-    answer = await workers.quiet(call.database, actor_of(call), form.id, form.reason)
+    answer = await workers.pause(call.database, actor_of(call), form.id, form.reason)
     return _done(call, form.id, answer.done)
 
 
@@ -126,8 +126,8 @@ ROUTES = [
         summary="Stop a worker", body=WorkerForm,
     ),
     Route(
-        method="POST", path="/workers/quiet", handler=quiet, permission="workers.stop",
-        summary="Quiet a worker", body=WorkerForm,
+        method="POST", path="/workers/pause", handler=pause, permission="workers.stop",
+        summary="Pause a worker", body=WorkerForm,
     ),
     Route(
         method="POST", path="/workers/resume", handler=resume, permission="workers.stop",

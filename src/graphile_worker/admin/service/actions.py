@@ -80,9 +80,9 @@ def _why_not(
         if job_id in busy:
             return Skipped(job_id, "busy", BUSY)
         return Skipped(job_id, "gone", "it has completed, or was deleted")
-    if job.state == "locked" and request.action not in MAY_BE_RUNNING:
+    if job.state == "running" and request.action not in MAY_BE_RUNNING:
         return Skipped(job_id, "running", f"on {job.locked_by}" if job.locked_by else "")
-    if request.state is not None and job.state != request.state and job.state != "locked":
+    if request.state is not None and job.state != request.state and job.state != "running":
         return Skipped(job_id, "changed", f"it is {job.state} now, not {request.state}")
     return None
 

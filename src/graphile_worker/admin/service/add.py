@@ -61,7 +61,7 @@ async def add_job(database: Database, actor: Actor, new: JobToAdd, options: Mapp
             connection, database.schema, actor, "add_job", target=f"job {job.id}, {new.task}",
             jobs=1, job_ids=[job.id], details={"task": new.task},
         )  # fmt: skip
-        details = await database.utils.get_job(job.id, connection=connection)
+        details = await database.utils.jobs.get(job.id, connection=connection)
     if details is None:
         raise not_found(f"job {job.id}: it has completed already")
     return details
@@ -83,10 +83,10 @@ async def edit_payload(database: Database, actor: Actor, job_id: int, edit: JobE
     """Replace the payload of a job that is not running and has not changed since it was read."""
     payload = checked_payload(bytes(edit.payload))
     async with database.write() as connection:
-        if edit.check and (current := await database.utils.get_job(job_id, connection=connection)):
+        if edit.check and (current := await database.utils.jobs.get(job_id, connection=connection)):
             await _check_fits(connection, database, current.task_identifier, payload)
         await _edit(connection, database, actor, job_id, edit.revision, payload)
-        details = await database.utils.get_job(job_id, connection=connection)
+        details = await database.utils.jobs.get(job_id, connection=connection)
     if details is None:
         raise not_found(f"job {job_id}")
     return details
@@ -106,7 +106,7 @@ async def _edit(
     locked, busy = await lock_jobs(connection, schema, [job_id])
     if job_id in busy:
         raise _changed("A worker or another transaction has locked its row at the moment", {})
-    before = await database.utils.get_job(job_id, connection=connection)
+    before = await database.utils.jobs.get(job_id, connection=connection)
     if job_id not in locked or before is None:
         raise not_found(f"job {job_id}: it has completed, or was deleted")
     if before.locked_at is not None:

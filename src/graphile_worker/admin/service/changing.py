@@ -197,7 +197,7 @@ async def _cancel(making: _Change) -> None:
 async def _add_again(making: _Change) -> None:
     specs = []
     for each in making.jobs:
-        job = await making.utils.get_job(each.id, connection=making.connection)
+        job = await making.utils.jobs.get(each.id, connection=making.connection)
         if job is None:
             continue
         making.done.ids.append(job.id)

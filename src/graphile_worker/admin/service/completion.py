@@ -17,7 +17,7 @@ MOST = 50
 
 NameKind = Literal["task", "queue"]
 HINTS = {
-    "state": "ready, scheduled, locked or failed",
+    "state": "ready, scheduled, running or failed",
     "task": "the task identifier",
     "queue": "the named queue",
     "key": "the job key; abc* for its beginning",

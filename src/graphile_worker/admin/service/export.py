@@ -51,7 +51,7 @@ async def export_jobs(
     while True:
         page = await list_jobs(
             database, filter, redactor, order=order, after=cursor, limit=min(AT_ONCE, limit - jobs),
-            with_payload=True, search_locked=True,
+            with_payload=True, search_running=True,
         )  # fmt: skip
         parts += [_line(format, row) for row in page.items]
         size += sum(len(part) for part in parts[-len(page.items) :]) if page.items else 0

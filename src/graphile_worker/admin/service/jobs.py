@@ -50,11 +50,11 @@ async def list_jobs(
     before: str | None = None,
     limit: int = PAGE,
     with_payload: bool = False,
-    search_locked: bool = False,
+    search_running: bool = False,
 ) -> JobPage:
     """One page of the jobs that match.
 
-    Running jobs are those that workers have reported, unless `search_locked` asks to look through the table.
+    Running jobs are those that workers have reported, unless `search_running` asks to look through the table.
     """
     order = usual_order(filter) if order is None else order
     if order == "run_order" and filter.required_state not in (None, "ready", "scheduled"):
@@ -70,7 +70,7 @@ async def list_jobs(
         known = await estimates(connection, schema)
         if order == "run_order":
             return await _in_run_order(connection, schema, filter, redactor, known, after, limit, payload)
-        if filter.state == "locked" and after is None and before is None and not search_locked:
+        if filter.state == "running" and after is None and before is None and not search_running:
             reported = await _reported(connection, schema, filter, redactor, payload)
             if reported is not None:
                 return reported
@@ -169,7 +169,7 @@ async def _reported(
     items = [
         row
         for row in rows
-        if row.state == "locked"
+        if row.state == "running"
         and filter.locked_by in (None, row.locked_by)
         and filter.task_identifier in (None, row.task)
         and filter.queue_name in (None, row.queue)

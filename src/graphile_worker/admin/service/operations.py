@@ -72,7 +72,7 @@ async def _dry_run_by_filter(
         count = _projected(report.changed, report.last_id, report.up_to)
     examples = []
     for job_id in ids[:EXAMPLES]:
-        job = await database.utils.get_job(job_id, connection=connection)
+        job = await database.utils.jobs.get(job_id, connection=connection)
         if job is not None:
             examples.append(Example(job.id, job.task_identifier, job.state))
     return DryRun(

@@ -90,7 +90,7 @@ async def pause(
     """Let no runtime start a job of the queue."""
     why = f"{actor.name}: {reason}" if reason else f"by {actor.name}"
     async with database.write() as connection:
-        found = await database.utils.pause_queue(name, until=until, reason=why[:1000], connection=connection)
+        found = await database.utils.queues.pause(name, until=until, reason=why[:1000], connection=connection)
         details: dict[str, Any] = {"reason": reason} if reason else {}
         if found.until is not None:
             details["until"] = found.until.isoformat()
@@ -101,7 +101,7 @@ async def pause(
 async def resume(database: Database, actor: Actor, name: str) -> QueueAnswer:
     """End the pause of a queue."""
     async with database.write() as connection:
-        was_paused = await database.utils.resume_queue(name, connection=connection)
+        was_paused = await database.utils.queues.resume(name, connection=connection)
         if was_paused:
             await record(connection, database.schema, actor, "resume_queue", target=name)
     return QueueAnswer(name=name, done=f"Resumed queue {name}." if was_paused else f"{name} was not paused.")
@@ -139,7 +139,7 @@ async def unlock(database: Database, actor: Actor, name: str, typed: str = "") -
 async def set_width(database: Database, actor: Actor, name: str, width: int | None) -> QueueAnswer:
     """Let this many jobs of the queue run at once."""
     async with database.write() as connection:
-        await database.utils.set_queue_width(name, width, connection=connection)
+        await database.utils.queues.set_width(name, width, connection=connection)
         await record(
             connection, database.schema, actor, "set_queue_width", target=name, details={"width": width}
         )
@@ -201,7 +201,7 @@ async def _search(
 
 async def _longest(database: Database, connection: Connection) -> QueueListing:
     """Without our indexes: the longest queues of a sample."""
-    found = await database.utils.list_queues(limit=5 * PAGE, connection=connection)
+    found = await database.utils.queues.list(limit=5 * PAGE, connection=connection)
     views = [
         QueueView(
             name=queue.queue_name,

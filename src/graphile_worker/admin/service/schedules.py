@@ -56,7 +56,7 @@ async def list_schedules(
 ) -> ScheduleListing:
     """One page of recurring jobs, by identifier."""
     async with database.read() as connection:
-        found = await database.utils.list_schedules(after=after, limit=limit + 1, connection=connection)
+        found = await database.utils.schedules.list(after=after, limit=limit + 1, connection=connection)
         tables = await own_tables(connection, database.schema)
         page = found[:limit]
         each = max(1, min(RUNS, RUNS_IN_LIST // max(1, len(page))))
@@ -73,7 +73,7 @@ async def list_schedules(
 async def get_schedule(database: Database, redactor: Redactor, identifier: str) -> ScheduleView:
     """One recurring job, with its last runs."""
     async with database.read() as connection:
-        found = await database.utils.list_schedules(identifier, connection=connection)
+        found = await database.utils.schedules.list(identifier, connection=connection)
         if not found:
             raise not_found(f"recurring job {identifier[:200]}")
         tables = await own_tables(connection, database.schema)
@@ -104,7 +104,7 @@ async def pause(
     await _check_known(database, identifier)
     why = f"{actor.name}: {reason}" if reason else f"by {actor.name}"
     async with database.write() as connection:
-        found = await database.utils.pause_schedule(
+        found = await database.utils.schedules.pause(
             identifier, until=until, reason=why[:1000], connection=connection
         )
         details: dict[str, Any] = {"reason": reason} if reason else {}
@@ -119,7 +119,7 @@ async def pause(
 async def resume(database: Database, actor: Actor, identifier: str) -> ScheduleAnswer:
     """End the pause of a recurring job."""
     async with database.write() as connection:
-        was_paused = await database.utils.resume_schedule(identifier, connection=connection)
+        was_paused = await database.utils.schedules.resume(identifier, connection=connection)
         if was_paused:
             await record(connection, database.schema, actor, "resume_schedule", target=identifier)
     done = f"Resumed {identifier}." if was_paused else f"{identifier} was not paused."
@@ -129,7 +129,7 @@ async def resume(database: Database, actor: Actor, identifier: str) -> ScheduleA
 async def run_now(database: Database, actor: Actor, identifier: str) -> ScheduleAnswer:
     """Add the job of a recurring job now."""
     async with database.write() as connection:
-        job = await database.utils.run_schedule_now(identifier, connection=connection)
+        job = await database.utils.schedules.run_now(identifier, connection=connection)
         await record(
             connection, database.schema, actor, "run_schedule", target=identifier, jobs=1, job_ids=[job.id]
         )
@@ -138,7 +138,7 @@ async def run_now(database: Database, actor: Actor, identifier: str) -> Schedule
 
 async def _check_known(database: Database, identifier: str) -> None:
     async with database.read() as connection:
-        if not await database.utils.list_schedules(identifier, connection=connection):
+        if not await database.utils.schedules.list(identifier, connection=connection):
             raise not_found(f"recurring job {identifier[:200]}")
 
 

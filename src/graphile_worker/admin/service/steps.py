@@ -106,7 +106,7 @@ async def _change_next(
     jobs = [
         found[job_id]
         for job_id in sorted(found)
-        if found[job_id].state != "locked" or action_of(row) in MAY_BE_RUNNING
+        if found[job_id].state != "running" or action_of(row) in MAY_BE_RUNNING
         if chosen.fingerprint is None or found[job_id].attempts > 0
     ]
     audit_id = await _audit_id_for(connection, database, row, len(jobs))

@@ -118,7 +118,7 @@ class _Sources:
             ready=self._count(counts.get("ready", 0)),
             scheduled=self._count(counts.get("scheduled", 0)),
             failed=self._count(counts.get("failed", 0)),
-            running=self.running.by_task.get(name, 0) if self.reports else counts.get("locked", 0),
+            running=self.running.by_task.get(name, 0) if self.reports else counts.get("running", 0),
             workers=len(pools),
             slots=sum(pool.concurrency or 0 for pool in pools),
             is_known=bool(pools) or not has_jobs or self.known.has_others,
@@ -184,7 +184,7 @@ async def _slowest(connection: Connection, hub: Hub, name: str) -> list[SlowRun]
     """The slowest of the latest kept jobs."""
     if not hub.sampler.tables >= HISTORY:
         return []
-    finished = await hub.database.utils.list_finished_jobs(
+    finished = await hub.database.utils.history.list_finished(
         HistoryFilter(task_identifier=name, limit=SEARCHED_RUNS), connection=connection
     )
     runs = [

@@ -32,7 +32,7 @@ def steps_of(job: JobView, now: datetime) -> list[TimelineStep]:
         )
     steps += _failures(job)
     steps += _finished(job)
-    if job.state == "locked" and job.locked_at is not None:
+    if job.state == "running" and job.locked_at is not None:
         steps.append(
             TimelineStep(
                 job.locked_at, f"Locked for attempt {job.attempts}", _waited(job), "next", job.locked_by

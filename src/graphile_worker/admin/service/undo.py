@@ -123,11 +123,11 @@ async def _resume(database: Database, actor: Actor, entry: Entry) -> UndoAnswer:
     async with database.write() as connection:
         await _claim(connection, database.schema, actor, entry)
         if entry.action == "pause_queue":
-            was_paused = await utils.resume_queue(name, connection=connection)
+            was_paused = await utils.queues.resume(name, connection=connection)
         elif entry.action == "pause_task":
-            was_paused = await utils.resume_task(name, connection=connection)
+            was_paused = await utils.resume(task=name, connection=connection)
         else:
-            was_paused = await utils.resume_all(connection=connection)
+            was_paused = await utils.resume(all=True, connection=connection)
     what = name if entry.action != "pause_all" else "everything"
     return UndoAnswer(message=f"Resumed {what}." if was_paused else f"{what} was not paused any more.")
 

@@ -71,7 +71,7 @@ async def read_workers(
     requests = await list_requests(connection, database.schema) if REQUESTS in tables else []
     statistics: Sequence[TaskStatistics] = ()
     if tables >= STATISTICS:
-        statistics = await database.utils.task_statistics(since=RATE_OVER, by="pool", connection=connection)
+        statistics = await database.utils.statistics.tasks(since=RATE_OVER, by="pool", connection=connection)
     wanted = [worker for worker in found if only is None or worker.id == only]
     tasks = await _tasks_of(database, connection, wanted)
     items = [_worker(worker, requests, statistics, tasks) for worker in wanted]
@@ -83,7 +83,7 @@ async def deploys(database: Database, since: datetime) -> list[DeployMark]:
     async with database.read() as connection:
         if DEPLOYS not in await own_tables(connection, database.schema):
             return []
-        found = await database.utils.list_deploys(since=since, connection=connection)
+        found = await database.utils.workers.list_deploys(since=since, connection=connection)
     return [
         DeployMark(version=each.version, started_at=each.started_at, starts=each.starts) for each in found
     ]
@@ -97,34 +97,32 @@ async def stop(database: Database, actor: Actor, worker_id: str, reason: str = "
     why = f"{actor.name}: {reason}" if reason else f"asked by {actor.name}"
     async with database.write() as connection:
         try:
-            await database.utils.stop_worker(worker_id, reason=why[:1000], connection=connection)
+            await database.utils.workers.stop(worker_id, reason=why[:1000], connection=connection)
         except WorkerNotFoundError as error:
             raise _no_worker(error) from None
         await _record(database, connection, actor, "stop_worker", worker_id, reason)
     return WorkerAnswer(id=worker_id, done="It was asked to stop: it finishes its running jobs, then ends.")
 
 
-async def quiet(database: Database, actor: Actor, worker_id: str, reason: str = "") -> WorkerAnswer:
-    """Ask a worker to fetch no more jobs."""
+async def pause(database: Database, actor: Actor, worker_id: str, reason: str = "") -> WorkerAnswer:
+    """Pause a worker: it fetches no more jobs."""
     why = f"{actor.name}: {reason}" if reason else f"asked by {actor.name}"
     async with database.write() as connection:
         try:
-            await database.utils.quiet_worker(worker_id, reason=why[:1000], connection=connection)
+            await database.utils.workers.pause(worker_id, reason=why[:1000], connection=connection)
         except WorkerNotFoundError as error:
             raise _no_worker(error) from None
-        await _record(database, connection, actor, "quiet_worker", worker_id, reason)
-    return WorkerAnswer(id=worker_id, done="It was asked to fetch no more jobs. Running jobs go on.")
+        await _record(database, connection, actor, "pause_worker", worker_id, reason)
+    return WorkerAnswer(id=worker_id, done="It is paused: it fetches no more jobs. Running jobs go on.")
 
 
 async def resume(database: Database, actor: Actor, worker_id: str) -> WorkerAnswer:
-    """Let a quiet worker fetch jobs again."""
+    """Let a paused worker fetch jobs again."""
     async with database.write() as connection:
-        was_quiet = await database.utils.resume_worker(worker_id, connection=connection)
-        if was_quiet:
+        was_paused = await database.utils.workers.resume(worker_id, connection=connection)
+        if was_paused:
             await _record(database, connection, actor, "resume_worker", worker_id, "")
-    done = (
-        "It fetches jobs again." if was_quiet else "It was not asked to stop fetching; nothing was changed."
-    )
+    done = "It fetches jobs again." if was_paused else "It was not paused; nothing was changed."
     return WorkerAnswer(id=worker_id, done=done)
 
 
@@ -267,7 +265,7 @@ def _state(worker: WorkerSummary, asked: Mapping[Any, StateRequest]) -> tuple[Wo
     if "stop" in asked:
         return "stopping", "asked to stop"
     if "quiet" in asked:
-        return "quiet", "fetches no jobs"
+        return "paused", "fetches no jobs"
     return condition, detail
 
 

@@ -66,7 +66,7 @@ async def _cleanup_with_bar(utils: WorkerUtils, wanted: Any, keep: list[str]) ->
     """The same with a progress bar: deleting a million jobs takes a while."""
     from ...database.statements.cleanup import DELETE_BATCH, cleanup
 
-    failed = (await utils.statistics()).jobs.failed
+    failed = (await utils.statistics.jobs()).jobs.failed
     with progress_bar("deleting failed jobs", total=failed, wanted=failed >= DELETE_BATCH) as bar:
         async with utils.with_pg_client() as connection:
             return await cleanup(

@@ -57,7 +57,7 @@ async def history_command(
     from ...history.records import HistoryFilter
 
     wanted = HistoryFilter(state=state, task_identifier=task, since=_moment(since), limit=limit)
-    found = await utils.list_finished_jobs(wanted)
+    found = await utils.history.list_finished(wanted)
     return Output(
         lambda: [finished_job_as_json(finished) for finished in found],
         lambda: _print_finished_jobs(found, limit),
@@ -83,9 +83,11 @@ async def errors_command(
     graphile-worker errors dce3bb6bbc2ec89e
     """
     if fingerprint is None:
-        groups = await utils.list_error_groups(since=_moment(since), task_identifier=task, limit=limit)
+        groups = await utils.history.list_error_groups(
+            since=_moment(since), task_identifier=task, limit=limit
+        )
         return Output(lambda: [error_group_as_json(group) for group in groups], lambda: _print_groups(groups))
-    found = await utils.list_errors(fingerprint=fingerprint, since=_moment(since), limit=limit)
+    found = await utils.history.list_errors(fingerprint=fingerprint, since=_moment(since), limit=limit)
     return Output(
         lambda: [error_as_json(error) for error in found],
         lambda: _print_errors(found),
@@ -183,7 +185,7 @@ async def show_command(
     """
     if is_followed:
         await _follow(utils, ids[0])
-    found = [await utils.get_job_record(job_id) for job_id in ids]
+    found = [await utils.jobs.get_record(job_id) for job_id in ids]
     known = [record for record in found if record.is_known]
     explanations = {
         record.job_id: await _explanation(utils, record) for record in known if record.job is not None

@@ -1,4 +1,4 @@
-"""`graphile-worker list`, `complete`, `fail`, `reschedule`, `redrive`, `cancel` and `remove`.
+"""`graphile-worker list`, `complete`, `fail`, `reschedule`, `retry`, `cancel` and `remove`.
 
 Jobs to change are named by id, or by key with `--key`, or chosen by filters. Each command lists the named
 jobs that it could not change, and why; the exit status is 0 only if there were none.
@@ -35,7 +35,7 @@ Change = Callable[[list[int]], Awaitable[list[Job]]]
 COMPLETE = Words("complete", "completed", "completing")
 FAIL = Words("fail", "failed", "failing")
 RESCHEDULE = Words("reschedule", "rescheduled", "rescheduling")
-REDRIVE = Words("redrive", "redriven", "redriving")
+RETRY = Words("retry", "retried", "retrying")
 CANCEL = Words("cancel", "cancelled", "cancelling")
 CHANGES = ("run_at", "priority", "attempts", "max_attempts")
 
@@ -110,7 +110,7 @@ async def reschedule_command(
     max_attempts: int | None,
     **flags: Any,
 ) -> Output:
-    """Change the time, priority or attempts of jobs, or retry failed jobs.
+    """Change the time, priority or attempts of jobs.
 
     \b
     graphile-worker reschedule 12 --run-at now --attempts 0              # retry a failed job
@@ -134,40 +134,40 @@ async def reschedule_command(
 
 def _require_failed(**parameters: Any) -> None:
     if parameters["state"] not in (None, "failed"):
-        raise click.UsageError("Only permanently failed jobs can be redriven; for others use `reschedule`.")
+        raise click.UsageError("Only permanently failed jobs can be retried; for others use `reschedule`.")
     selection_from(parameters)
 
 
-@client_command("redrive", check=_require_failed, audit="retry")
+@client_command("retry", check=_require_failed, audit="retry")
 @selection_flags
-async def redrive_command(utils: WorkerUtils, **flags: Any) -> Output:
+async def retry_command(utils: WorkerUtils, **flags: Any) -> Output:
     """Send permanently failed jobs back to work, now and with all their attempts.
 
     Jobs that have not failed are left alone.
 
     \b
-    graphile-worker redrive --task send_email --failed-since 2h
-    graphile-worker redrive --error "connection refused" --rate 50
-    graphile-worker redrive --all
+    graphile-worker retry --task send_email --failed-since 2h
+    graphile-worker retry --error "connection refused" --rate 50
+    graphile-worker retry --all
     """
     selection = selection_from(flags)
     if selection.filter is None:
         return await _change(
-            utils, selection.ids, selection.keys, "redriven", partial(_redrive_named, utils),
-            why=_not_redriven,
+            utils, selection.ids, selection.keys, "retried", partial(_retry_named, utils),
+            why=_not_retried,
         )  # fmt: skip
     failed = msgspec.structs.replace(selection, filter=replace(selection.filter, state="failed"))
     change: Any = partial(utils.reschedule_jobs, run_at=timedelta(0), attempts=0)
-    return await change_matching(failed, REDRIVE, change)
+    return await change_matching(failed, RETRY, change)
 
 
-async def _redrive_named(utils: WorkerUtils, ids: list[int]) -> list[Job]:
-    details = [await utils.get_job(job_id) for job_id in ids]
+async def _retry_named(utils: WorkerUtils, ids: list[int]) -> list[Job]:
+    details = [await utils.jobs.get(job_id) for job_id in ids]
     failed = [job.id for job in details if job is not None and job.state == "failed"]
     return await utils.reschedule_jobs(failed, run_at=timedelta(0), attempts=0)
 
 
-def _not_redriven(job: JobDetails) -> str:
+def _not_retried(job: JobDetails) -> str:
     return f"locked by {cell(job.locked_by)}" if job.locked_by is not None else f"not failed, but {job.state}"
 
 
@@ -224,7 +224,7 @@ async def _cancel_named(
     reports = [await utils.cancel_jobs(ids, reason=reason)] if ids else []
     missing = []
     for key in keys:
-        report = await utils.cancel_job(job_key=key, reason=reason)
+        report = await utils.jobs.cancel(job_key=key, reason=reason)
         reports.append(report)
         if not (report.removed or report.asked or report.running):
             missing.append(key)
@@ -295,7 +295,7 @@ async def _change(
         {"id": None, "key": key, "reason": "no job has this key"} for key in missing
     ]
     for job_id in sorted(set(chosen) - {job.id for job in jobs}):
-        details = await utils.get_job(job_id)
+        details = await utils.jobs.get(job_id)
         reason = "no such job" if details is None else why(details)
         untouched.append({"id": job_id, "key": None, "reason": reason})
 
@@ -321,7 +321,7 @@ async def _named(utils: WorkerUtils, ids: Sequence[int], keys: Sequence[str]) ->
     missing: list[str] = []
     chosen = dict.fromkeys(ids)
     for key in keys:
-        found = await utils.list_jobs(JobFilter(job_key=key))
+        found = await utils.jobs.list(JobFilter(job_key=key))
         chosen |= dict.fromkeys(details.id for details in found)
         if not found:
             missing.append(key)
@@ -382,7 +382,7 @@ async def list_command(
     graphile-worker list --failed-since 2h --error timeout
     """
     chosen: Any = ORDERS[order]
-    found = await utils.list_jobs(filter_from(flags, job_key=key, order=chosen, limit=limit))
+    found = await utils.jobs.list(filter_from(flags, job_key=key, order=chosen, limit=limit))
     return Output(
         lambda: [details_as_json(details) for details in found],
         lambda: _print_jobs(found, limit, with_payload=payload),

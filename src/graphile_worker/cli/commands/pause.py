@@ -113,22 +113,22 @@ async def pause_command(
     graphile-worker pause --all --until 2030-01-31T12:00:00Z
     """
     if not (queues or tasks or schedules or workers or everything):
-        found = await utils.list_pauses()
+        found = await utils.queues.list_pauses()
         return Output(lambda: [pause_as_json(pause) for pause in found], lambda: print_pauses(found))
     notes = await _about_names(utils, tasks)
     end = period if period is not None else until
-    pauses = [await utils.pause_queue(name, until=end, reason=reason) for name in queues]
-    pauses += [await utils.pause_task(name, until=end, reason=reason) for name in tasks]
-    pauses += [await utils.pause_schedule(name, until=end, reason=reason) for name in schedules]
+    pauses = [await utils.queues.pause(name, until=end, reason=reason) for name in queues]
+    pauses += [await utils.pause(task=name, until=end, reason=reason) for name in tasks]
+    pauses += [await utils.schedules.pause(name, until=end, reason=reason) for name in schedules]
     for name in workers:
-        await utils.quiet_worker(name, reason=reason)
+        await utils.workers.pause(name, reason=reason)
     if everything:
-        pauses.append(await utils.pause_all(until=end, reason=reason))
+        pauses.append(await utils.pause(all=True, until=end, reason=reason))
 
     def text() -> None:
         _print_paused(pauses)
         for name in workers:
-            click.echo(f"Asked worker {_line(name)} to fetch no more jobs.")
+            click.echo(f"Paused worker {_line(name)}: it fetches no more jobs.")
 
     return Output(
         lambda: [*(pause_as_json(pause) for pause in pauses), *({"worker_id": name} for name in workers)],
@@ -170,13 +170,13 @@ async def resume_command(
     graphile-worker resume --task send_email --task send_sms
     graphile-worker resume --all
     """
-    resumed = [(Pause(queue_name=name), await utils.resume_queue(name)) for name in queues]
-    resumed += [(Pause(task_identifier=name), await utils.resume_task(name)) for name in tasks]
-    resumed += [(Pause(schedule=name), await utils.resume_schedule(name)) for name in schedules]
+    resumed = [(Pause(queue_name=name), await utils.queues.resume(name)) for name in queues]
+    resumed += [(Pause(task_identifier=name), await utils.resume(task=name)) for name in tasks]
+    resumed += [(Pause(schedule=name), await utils.schedules.resume(name)) for name in schedules]
     if everything:
-        resumed.append((Pause(), await utils.resume_all()))
-    quiet = [(name, await utils.resume_worker(name)) for name in workers]
-    left = await utils.list_pauses()
+        resumed.append((Pause(), await utils.resume(all=True)))
+    paused_workers = [(name, await utils.workers.resume(name)) for name in workers]
+    left = await utils.queues.list_pauses()
     return Output(
         lambda: [
             *(
@@ -188,9 +188,9 @@ async def resume_command(
                 }
                 for pause, was_paused in resumed
             ),
-            *({"worker_id": name, "was_paused": was_quiet} for name, was_quiet in quiet),
+            *({"worker_id": name, "was_paused": was_paused} for name, was_paused in paused_workers),
         ],
-        lambda: _print_resumed(resumed, quiet),
+        lambda: _print_resumed(resumed, paused_workers),
         notes=paused_notes(left, "Still paused"),
     )
 
@@ -219,9 +219,9 @@ def _print_paused(pauses: Sequence[Pause]) -> None:
         click.echo(f"Paused {_line(pause.what + pause.terms)}.")
 
 
-def _print_resumed(resumed: Sequence[tuple[Pause, bool]], quiet: Sequence[tuple[str, bool]]) -> None:
-    for name, was_quiet in quiet:
-        fetches = "fetches jobs again" if was_quiet else "was not asked to stop fetching"
+def _print_resumed(resumed: Sequence[tuple[Pause, bool]], workers: Sequence[tuple[str, bool]]) -> None:
+    for name, was_paused in workers:
+        fetches = "fetches jobs again" if was_paused else "was not paused"
         click.echo(f"Worker {_line(name)} {fetches}.")
     for pause, was_paused in resumed:
         what = _line(pause.what)
@@ -318,9 +318,9 @@ async def limits_command(
     if action == "set" and name is not None:
         found = [await utils.set_limit(name, concurrency=concurrency, rate=rate, burst=burst)]
     elif action == "reset" and name is not None:
-        found = [await utils.reset_limit(name)]
+        found = [await utils.limits.reset(name)]
     else:
-        found = await utils.list_limits()
+        found = await utils.limits.list()
     return Output(
         lambda: [limit_as_json(limit) for limit in found],
         lambda: print_table(COLUMNS, [_row(limit) for limit in found], empty="There are no limits."),
@@ -357,7 +357,7 @@ async def width_command(utils: WorkerUtils, queue: str, width: int | None, reset
 
     It takes effect at once and survives restarts. Jobs that run when a queue gets narrower go on.
     """
-    await utils.set_queue_width(queue, width)
+    await utils.queues.set_width(queue, width)
     text = (
         f"The width of {cell(queue)} is that of its tasks again."
         if width is None

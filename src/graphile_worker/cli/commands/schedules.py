@@ -54,11 +54,11 @@ async def schedules_command(utils: WorkerUtils, run: str | None) -> Output:
     graphile-worker schedules --run nightly
     """
     if run is not None:
-        job = await utils.run_schedule_now(run)
+        job = await utils.schedules.run_now(run)
         return Output(
             lambda: {"identifier": run, "job_id": job.id}, lambda: click.echo(f"Added job {job.id}."), jobs=1
         )
-    found = await utils.list_schedules()
+    found = await utils.schedules.list()
     return Output(lambda: [schedule_as_json(each) for each in found], lambda: _print(found))
 
 

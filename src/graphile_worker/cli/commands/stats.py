@@ -73,9 +73,9 @@ async def stats_command(
     if since is not None:
         report = await read_report(utils, since, task)
         return Output(report.as_json, report.print)
-    found = await utils.statistics(exact=exact)
+    found = await utils.statistics.jobs(exact=exact)
     held = await _reported_jobs(utils)
-    notes = [HELD.format(count(held, "job"))] if held > found.jobs.locked else []
+    notes = [HELD.format(count(held, "job"))] if held > found.jobs.running else []
     return Output(lambda: statistics_as_json(found), lambda: _print_statistics(found), notes=notes)
 
 
@@ -100,14 +100,14 @@ async def queues_command(utils: WorkerUtils, limit: int, exact: bool) -> Output:
     \b
     graphile-worker queues --limit 10
     """
-    found = await utils.list_queues(limit=limit, exact=exact)
+    found = await utils.queues.list(limit=limit, exact=exact)
     return Output(lambda: [queue_as_json(queue) for queue in found], lambda: _print_queues(found))
 
 
 def _print_statistics(found: Statistics) -> None:
     rows = [_row(task, counts) for task, counts in sorted(found.tasks.items())]
     print_table(
-        ("task", "ready", "scheduled", "locked", "failed", "total"),
+        ("task", "ready", "scheduled", "running", "failed", "total"),
         [*rows, _row("(all)", found.jobs)] if len(rows) != 1 else rows,
     )
     click.echo()
@@ -142,7 +142,7 @@ def _print_queues(found: list[QueueSummary]) -> None:
 
 
 def _row(name: str, counts: JobCounts) -> list[Any]:
-    return [name, counts.ready, counts.scheduled, counts.locked, counts.failed, counts.total]
+    return [name, counts.ready, counts.scheduled, counts.running, counts.failed, counts.total]
 
 
 BLOCKS = " ▁▂▃▄▅▆▇█"
@@ -305,19 +305,19 @@ class StatisticsReport(msgspec.Struct, frozen=True):
 
 async def read_report(utils: WorkerUtils, since: datetime | timedelta, task: str | None) -> StatisticsReport:
     """Read what the command shows."""
-    tasks = await utils.task_statistics(since=since, task_identifier=task, by="task")
+    tasks = await utils.statistics.tasks(since=since, task_identifier=task, by="task")
     group = _group(tasks.until - tasks.since)
-    series = await utils.task_statistics(since=tasks.since, task_identifier=task, by=group)
+    series = await utils.statistics.tasks(since=tasks.since, task_identifier=task, by=group)
     if series.since < tasks.since:  # the whole first day, in the table, too
-        tasks = await utils.task_statistics(since=series.since, task_identifier=task, by="task")
-    total = await utils.task_statistics(since=tasks.since, task_identifier=task)
+        tasks = await utils.statistics.tasks(since=series.since, task_identifier=task, by="task")
+    total = await utils.statistics.tasks(since=tasks.since, task_identifier=task)
     return StatisticsReport(
         task,
         tasks,
         total[0] if total else None,
         series,
         timedelta(seconds=STEPS[group]),
-        [] if task is not None else await utils.samples(since=tasks.since),
+        [] if task is not None else await utils.statistics.samples(since=tasks.since),
     )
 
 

@@ -166,7 +166,7 @@ async def stack_command(utils: WorkerUtils, job_id: int, timeout: float) -> Outp
     \b
     graphile-worker stack 1234
     """
-    found = await utils.get_job_stack(job_id, timeout=timeout)
+    found = await utils.jobs.get_stack(job_id, timeout=timeout)
     return Output(lambda: stack_as_json(found), lambda: _print(found))
 
 
@@ -196,7 +196,7 @@ async def stop_command(utils: WorkerUtils, worker_ids: Sequence[str], reason: st
     graphile-worker stop pool-0123456789abcdef
     """
     for worker_id in worker_ids:
-        await utils.stop_worker(worker_id, reason=reason)
+        await utils.workers.stop(worker_id, reason=reason)
     return Output(
         lambda: [{"worker_id": worker_id} for worker_id in worker_ids],
         lambda: click.echo("\n".join(f"Asked worker {cell(each)} to stop." for each in worker_ids)),

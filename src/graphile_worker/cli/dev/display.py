@@ -211,7 +211,7 @@ class LiveDisplay:
     async def _count(self, utils: WorkerUtils) -> None:
         while True:
             try:
-                found = await utils.statistics()
+                found = await utils.statistics.jobs()
             except Exception as error:  # the server may be down for a while; the worker reports details
                 self._state.counts, self._state.count_error = None, message_of(error)
             else:

@@ -164,7 +164,7 @@ def _counts(state: ViewState) -> Text:
     for name, number, style in (
         ("ready", counts.ready, "bold"),
         ("scheduled", counts.scheduled, ""),
-        ("locked", counts.locked, ""),
+        ("running", counts.running, ""),
         ("permanently failed", counts.failed, "red" if counts.failed else ""),
     ):
         line.append(f"{about}{number:,}", style or "default").append(f" {name}   ", "dim")

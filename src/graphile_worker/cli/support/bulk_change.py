@@ -60,10 +60,10 @@ async def change_matching(
     """Count the jobs, ask unless that is not wanted, then change them."""
     chosen = {"filter": selection.filter, "all": selection.is_everything}
     counted = await change(**chosen, dry_run=True)
-    sentences = [*_about_locked(counted), *notes(counted)]
+    sentences = [*_about_running(counted), *notes(counted)]
     if counted.changed == 0:
-        locked = [f"Locked jobs are left alone: {counted.skipped:,}."] if counted.skipped else []
-        return _output(counted, [f"No jobs to {words.verb}.", *locked])
+        running = [f"Running jobs are left alone: {counted.skipped:,}."] if counted.skipped else []
+        return _output(counted, [f"No jobs to {words.verb}.", *running])
     if selection.is_dry_run:
         return _output(counted, [f"This would {words.verb} {_jobs(counted)}.", *sentences])
     if not selection.is_confirmed and not _confirm(words, counted, sentences):
@@ -71,7 +71,7 @@ async def change_matching(
     pace = {} if selection.rate is None else {"jobs_per_second": selection.rate}
     report, stopped_by = await _run(change, words, counted, chosen | pace)
     if stopped_by is None:
-        lines = [f"{words.done.capitalize()} {_jobs(report)}.", *_about_locked(report)]
+        lines = [f"{words.done.capitalize()} {_jobs(report)}.", *_about_running(report)]
         return _output(report, lines, notes=notes(report))
     line = _stopped(words, report.changed, counted)
     return _output(report, [line], notes=notes(report), status=128 + stopped_by)
@@ -170,11 +170,11 @@ def _jobs(report: BulkReport) -> str:
     return f"{count(report.changed, 'job')} ({', '.join(shown)})" if shown else count(report.changed, "job")
 
 
-def _about_locked(report: BulkReport) -> list[str]:
+def _about_running(report: BulkReport) -> list[str]:
     if not report.skipped:
         return []
     verb = "would be" if report.is_dry_run else "was" if report.skipped == 1 else "were"
-    return [f"{count(report.skipped, 'locked job')} {verb} left alone."]
+    return [f"{count(report.skipped, 'running job')} {verb} left alone."]
 
 
 class Bar:

@@ -21,7 +21,7 @@ else:
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
-STATES = ("ready", "scheduled", "locked", "failed")
+STATES = ("ready", "scheduled", "running", "failed")
 
 
 class Ago(_ParamType):

@@ -41,7 +41,7 @@ async def follow(utils: WorkerUtils, job_id: int, show: Show, *, timeout: timede
     try:
         async with asyncio.timeout(None if timeout is None else timeout.total_seconds()) as limit:
             while not ended.done():
-                show(await utils.get_job_status(job_id))
+                show(await utils.jobs.get_status(job_id))
                 await asyncio.wait((ended,), timeout=INTERVAL)
     except TimeoutError:
         if not limit.expired():
@@ -87,7 +87,7 @@ def _lines(job_id: int) -> Show:
 
 def _words(status: JobStatus) -> str:
     """What the job does now: the note of its task, or what it is waiting for."""
-    if status.state == "locked":
+    if status.state == "running":
         note = status.progress.note if status.progress is not None else None
         return note or "running"
     if status.state == "scheduled":
@@ -107,7 +107,7 @@ async def wait_for_end(utils: WorkerUtils, job: Job, timeout: timedelta | None) 
     """Wait for the job, at most this long."""
     with progress_of(job.id, lines=False) as show:
         has_ended = await follow(utils, job.id, show, timeout=timeout)
-    return Waited(await utils.get_job_record(job), has_ended)
+    return Waited(await utils.jobs.get_record(job), has_ended)
 
 
 def output_of(waited: Waited, job: Job, queue: str | None, timeout: timedelta | None) -> Output:
@@ -158,7 +158,7 @@ def _print_result(raw_result: str | None, seconds: float | None, job_id: int) ->
 
 
 def _about_timeout(record: JobRecord, timeout: timedelta | None) -> str:
-    states = {"locked": "it is still running", "ready": "it still waits for a worker"}
+    states = {"running": "it is still running", "ready": "it still waits for a worker"}
     current = states.get(record.state, "it still waits")
     if record.state == "scheduled" and record.job is not None:
         current = f"it waits until {cell(record.job.run_at)}"

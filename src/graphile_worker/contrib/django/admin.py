@@ -44,11 +44,11 @@ class StateFilter(admin.SimpleListFilter):
     parameter_name = "state"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
-        return [(name, name) for name in ("ready", "scheduled", "locked", "failed")]
+        return [(name, name) for name in ("ready", "scheduled", "running", "failed")]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet) -> QuerySet:
         state, now = self.value(), timezone.now()
-        if state == "locked":
+        if state == "running":
             return queryset.filter(locked_at__isnull=False)
         if state is None:
             return queryset
@@ -120,7 +120,7 @@ class JobAdmin(ReadOnlyAdmin):
     @admin.display(description="payload")
     def payload(self, job: Job) -> str:
         """The payload as indented JSON."""
-        found = utils().get_job(job.id)
+        found = utils().jobs.get(job.id)
         if found is None:
             return "The job is gone."
         return _preformatted(msgspec.json.format(found.raw_payload.encode(), indent=2).decode())
@@ -128,7 +128,7 @@ class JobAdmin(ReadOnlyAdmin):
     @admin.display(description="errors")
     def errors(self, job: Job) -> str:
         """The errors of its attempts, the last one first, as far as they are kept."""
-        kept = utils().get_job_errors(job.id)
+        kept = utils().history.errors_of_job(job.id)
         texts = [f"Attempt {error.attempt}\n{error.traceback or error.message}" for error in kept]
         return _preformatted("\n\n".join(texts) or job.last_error or "") or "-"
 

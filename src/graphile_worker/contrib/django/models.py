@@ -24,7 +24,7 @@ class _ReadOnly(models.Model):
 
 
 class Job(_ReadOnly):
-    """A job in the queue. The payload is not here: `utils().get_job(id).payload`."""
+    """A job in the queue. The payload is not here: `utils().jobs.get(id).payload`."""
 
     id = models.BigIntegerField(primary_key=True)
     task_identifier = models.TextField()
@@ -55,9 +55,9 @@ class Job(_ReadOnly):
 
     @property
     def state(self) -> str:
-        """`locked`, `failed` (permanently), `ready` or `scheduled`."""
+        """`running` (locked by a worker), `failed` (permanently), `ready` or `scheduled`."""
         if self.locked_at is not None:
-            return "locked"
+            return "running"
         if self.attempts >= self.max_attempts:
             return "failed"
         return "ready" if self.run_at <= timezone.now() else "scheduled"

@@ -89,7 +89,7 @@ def enqueued_tasks(task: Any = None, *, using: str | None = None) -> list[Any]:
     With `task`, of this one only, in any queue.
     """
     chosen = worker_settings()
-    jobs = utils(using).list_jobs(JobFilter(order="oldest", limit=MAX_LIMIT))
+    jobs = utils(using).jobs.list(JobFilter(order="oldest", limit=MAX_LIMIT))
     connection = as_blocking_connection(connections[using or chosen.database])
     results = [_result(connection, chosen, job.id) for job in jobs if job.is_available]
     return [

@@ -82,7 +82,7 @@ where job.id = any(array(
 ))
 order by job.priority, job.run_at, job.id
 
--- statement: list_jobs_newest_first @ready @scheduled @locked @failed @keyed
+-- statement: list_jobs_newest_first @ready @scheduled @running @failed @keyed
 -- Jobs by descending id.
 -- $1 how many at most, $2 to $26 those of parts/matching_jobs,
 -- $27 the id after which to start.
@@ -95,7 +95,7 @@ where job.id < $27::bigint
 order by job.id desc
 limit $1::integer
 
--- statement: list_jobs_oldest_first @ready @scheduled @locked @failed @keyed
+-- statement: list_jobs_oldest_first @ready @scheduled @running @failed @keyed
 -- Jobs by ascending id.
 -- $1 how many at most, $2 to $26 those of parts/matching_jobs,
 -- $27 the id after which to start.

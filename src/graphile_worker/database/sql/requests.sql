@@ -11,10 +11,10 @@ update :GRAPHILE_WORKER_SCHEMA._private_py_requests set answer = $2::text::jsonb
 -- Ask something of a worker pool. Requests for stacks that no one waits for any more are deleted.
 --
 -- $1 text    pool id
--- $2 text    stop, quiet or stack
+-- $2 text    stop, quiet (pause) or stack
 -- $3 bigint  job id, for a stack
 -- $4 text    reason, or null
--- Returns the id of the request; no row if no such pool is registered. A pool is asked only once to stop or to be quiet.
+-- Returns the id of the request; no row if no such pool is registered. A pool is asked only once to stop or to pause.
 with
 forgotten as (
   delete from :GRAPHILE_WORKER_SCHEMA._private_py_requests
@@ -55,7 +55,7 @@ order by id desc
 limit $2::integer
 
 -- statement: list_requests
--- Worker pools that were asked to stop or to be quiet.
+-- Worker pools that were asked to stop or to pause.
 -- Returns pool_id, kind, reason, asked_at (seconds since 1970).
 select pool_id, kind, reason, date_part('epoch', asked_at) as asked_at
 from :GRAPHILE_WORKER_SCHEMA._private_py_requests
@@ -72,10 +72,10 @@ from :GRAPHILE_WORKER_SCHEMA._private_py_requests
 where id = $1::bigint
 
 -- statement: resume_worker
--- Let a quiet worker pool fetch jobs again.
+-- Let a paused worker pool fetch jobs again.
 --
 -- $1 text  pool id
--- Returns whether it was quiet.
+-- Returns whether it was paused.
 with
 resumed as (
   delete from :GRAPHILE_WORKER_SCHEMA._private_py_requests where pool_id = $1::text and kind = 'quiet'
@@ -84,7 +84,7 @@ resumed as (
 notified as materialized (
   select pg_notify('worker:py', pg_catalog.json_build_object('requests', 1, 'pool', $1::text)::text) from resumed
 )
-select exists (select from resumed) as was_quiet
+select exists (select from resumed) as was_paused
 from (select count(*) from notified) always
 
 -- statement: withdraw

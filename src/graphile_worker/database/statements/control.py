@@ -54,18 +54,18 @@ class ControlState(msgspec.Struct, frozen=True):
     """Whether there are cancelled jobs that no worker will end by itself; see `leftover_cancels`."""
     stop: str | None = None
     """Why the pool is to shut down; None if it is not."""
-    is_quiet: bool = False
+    is_paused: bool = False
     """Whether the pool is to fetch no more jobs."""
     stacks: Mapping[int, int] = msgspec.field(default_factory=dict[int, int])
     """Ids of requests for the stack of a job, and the ids of the jobs."""
 
     @property
     def paused(self) -> frozenset[str]:
-        """Identifiers of paused tasks; `EVERY_TASK` among them if all are, or if this pool is quiet."""
+        """Identifiers of paused tasks; `EVERY_TASK` among them if all are, or if this pool is paused."""
         tasks = frozenset(
             pause.task_identifier or EVERY_TASK for pause in self.pauses if pause.queue_name is None
         )
-        return tasks | {EVERY_TASK} if self.is_quiet else tasks
+        return tasks | {EVERY_TASK} if self.is_paused else tasks
 
 
 async def read_control_state(
@@ -88,7 +88,7 @@ async def read_control_state(
         cancelled={row["id"]: row["reason"] for row in rows if row["kind"] == "cancel"},
         has_leftover_cancels=any(row["kind"] == "leftover" for row in rows),
         stop=next((row["reason"] or STOPPED for row in rows if row["kind"] == "stop"), None),
-        is_quiet=any(row["kind"] == "quiet" for row in rows),
+        is_paused=any(row["kind"] == "quiet" for row in rows),
         stacks={row["id"]: int(row["name"]) for row in rows if row["kind"] == "stack"},
     )
 
@@ -241,15 +241,15 @@ async def ask_worker(
 
 
 async def resume_worker(connection: Connection, schema: SchemaName, worker_id: str) -> bool:
-    """Let a quiet pool fetch jobs again; returns whether it was quiet."""
+    """Let a paused pool fetch jobs again; returns whether it was paused."""
     check_name("worker_id", worker_id, 200)
     with _refusals():
-        was_quiet: bool = await connection.fetchval(load("requests/resume_worker", schema), worker_id)
-    return was_quiet
+        was_paused: bool = await connection.fetchval(load("requests/resume_worker", schema), worker_id)
+    return was_paused
 
 
 async def list_requests(connection: Connection, schema: SchemaName) -> list[StateRequest]:
-    """Pools that were asked to stop or to be quiet."""
+    """Pools that were asked to stop, or are paused."""
     rows = await connection.fetch(load("requests/list_requests", schema))
     return [
         StateRequest(

@@ -68,12 +68,13 @@ class JobCounts:
 
     ready: int = 0
     scheduled: int = 0
-    locked: int = 0
+    running: int = 0
+    """Locked by a worker, which may not have started them yet."""
     failed: int = 0
 
     @property
     def total(self) -> int:
-        return self.ready + self.scheduled + self.locked + self.failed
+        return self.ready + self.scheduled + self.running + self.failed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,8 +13,8 @@ from ...errors import InvalidArgumentError
 from ...values.job import TAG_FLAG, Job
 from ...values.spec import check_text
 
-JobState = Literal["ready", "scheduled", "locked", "failed"]
-"""May run now; may run later; taken by a worker; permanently failed."""
+JobState = Literal["ready", "scheduled", "running", "failed"]
+"""May run now; may run later; locked by a worker, which may not have started it yet; permanently failed."""
 JOB_STATES: tuple[JobState, ...] = get_args(JobState)
 JobOrder = Literal["oldest", "newest", "run_order"]
 JOB_ORDERS: tuple[JobOrder, ...] = get_args(JobOrder)

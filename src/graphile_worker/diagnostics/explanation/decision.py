@@ -30,7 +30,7 @@ async def explain(connection: Connection, schema: SchemaName, job: JobDetails) -
 
 def decide(facts: JobFacts) -> Explanation:
     """The first reason that holds."""
-    if facts.job.state == "locked":
+    if facts.job.state == "running":
         return _locked(facts)
     if facts.job.state == "failed":
         return _failed(facts)

@@ -51,7 +51,7 @@ class PoolFacts:
     """Registered Python pools; None if they cannot be read."""
     has_others: bool = False
     """Whether workers of other runtimes may be running."""
-    quiet: frozenset[str] = frozenset()
+    paused: frozenset[str] = frozenset()
     """Pools that were asked to stop or to fetch nothing."""
     pauses: Sequence[Pause] = ()
     limits: Sequence[LimitSummary] = ()
@@ -145,7 +145,7 @@ def ready_since(job: JobDetails) -> datetime:
 async def gather(connection: Connection, schema: SchemaName, job: JobDetails) -> JobFacts:
     """Everything that a decision about this job may need, and no more."""
     now = datetime.now(UTC)
-    is_locked, is_ready = job.state == "locked", job.state == "ready"
+    is_locked, is_ready = job.state == "running", job.state == "ready"
     pools, workers = PoolFacts(), None
     if is_locked or is_ready:
         workers = await if_readable(connection, lambda: list_workers(connection, schema))
@@ -154,7 +154,7 @@ async def gather(connection: Connection, schema: SchemaName, job: JobDetails) ->
     elif job.state == "scheduled":
         pools = PoolFacts(pauses=await pauses_if_readable(connection, schema))
     is_cancelled = False
-    if job.state in ("locked", "failed"):
+    if job.state in ("running", "failed"):
         reasons = await if_readable(connection, lambda: cancel_reasons(connection, schema, [job.id]))
         is_cancelled = job.id in (reasons or {})
     rate, usual = await _pace(connection, schema, job, now) if is_locked or is_ready else (None, None)
@@ -182,7 +182,7 @@ async def gather_pools(
     return PoolFacts(
         workers=[pool for pool in workers if pool.is_registered],
         has_others=bool(others),
-        quiet=frozenset(request.worker_id for request in requests or ()),
+        paused=frozenset(request.worker_id for request in requests or ()),
         pauses=pauses,
         limits=found or (),
     )

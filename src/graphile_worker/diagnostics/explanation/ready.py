@@ -25,7 +25,7 @@ WORKERS: Remedy = Remedy("Open workers", page="/workers")
 def decide_ready(facts: ReadyFacts) -> Explanation:
     """The first reason that holds. Without one the jobs should start soon."""
     for reason in (
-        _paused, _queue, _without_worker, _quiet, _limited, _flags, _in_line, _idle,
+        _paused, _queue, _without_worker, _paused_workers, _limited, _flags, _in_line, _idle,
     ):  # fmt: skip
         for explanation in reason(facts):
             return explanation
@@ -181,14 +181,14 @@ def _without_worker(facts: ReadyFacts) -> Iterator[Explanation]:
     )
 
 
-def _quiet(facts: ReadyFacts) -> Iterator[Explanation]:
+def _paused_workers(facts: ReadyFacts) -> Iterator[Explanation]:
     able = facts.able
-    if able and all(pool.id in facts.pools.quiet for pool in able):
+    if able and all(pool.id in facts.pools.paused for pool in able):
         yield Explanation(
-            kind="workers_quiet",
+            kind="workers_paused",
             worker=able[0].id,
-            headline=sentence(words("workers_quiet")),
-            evidence=[f"{where(pool)} is quiet or stopping." for pool in able[:SHOWN]],
+            headline=sentence(words("workers_paused")),
+            evidence=[f"{where(pool)} is paused or stopping." for pool in able[:SHOWN]],
             remedies=[WORKERS],
         )
 

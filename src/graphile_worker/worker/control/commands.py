@@ -1,6 +1,6 @@
 """What one pool does when operators ask for something; `ControlWatch` learns what they ask for.
 
-OperatorCommands: to stop, to be quiet, or where a job is. PauseWatch: to start no jobs of some tasks and
+OperatorCommands: to stop, to pause, or where a job is. PauseWatch: to start no jobs of some tasks and
 queues. Cancellations: to end jobs.
 """
 
@@ -48,7 +48,7 @@ logger = logging.getLogger("graphile_worker.worker")
 
 
 class OperatorCommands:
-    """Obeys the requests of a state. `PauseWatch` keeps a quiet pool from fetching."""
+    """Obeys the requests of a state. `PauseWatch` keeps a paused pool from fetching."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class OperatorCommands:
         self._background = background
         self._answered: set[int] = set()
         self._has_table = True
-        self.is_quiet = False
+        self.is_paused = False
 
     async def read(self) -> ControlState:
         """What operators ask for; without requests if this role may not read them."""
@@ -81,19 +81,19 @@ class OperatorCommands:
                 raise
         self._has_table = False
         state = await run(look)
-        logger.info("this worker cannot be asked to stop, to be quiet or for the stacks of its jobs")
+        logger.info("this worker cannot be asked to stop, to pause or for the stacks of its jobs")
         return state
 
     def apply(self, state: ControlState) -> None:
         """Call it whenever the state was read, also for the same requests."""
         if state.stop is not None:
             self._context.owner.begin_shutdown(f"asked to stop: {state.stop}")
-        if state.is_quiet != self.is_quiet:
-            self.is_quiet = state.is_quiet
+        if state.is_paused != self.is_paused:
+            self.is_paused = state.is_paused
             logger.info(
-                "quiet: an operator asked this worker to fetch no more jobs"
-                if state.is_quiet
-                else "no longer quiet: this worker fetches jobs again"
+                "paused: an operator asked this worker to fetch no more jobs"
+                if state.is_paused
+                else "resumed: this worker fetches jobs again"
             )
         self._answer_stacks(state.stacks)
 

@@ -31,7 +31,7 @@ select job.id from :GRAPHILE_WORKER_SCHEMA._private_jobs as job where job.id = a
 select
     job.id, job.attempts, job.max_attempts, job.run_at,
     case
-        when standing.state in ('locked', 'failed') then standing.state
+        when standing.state in ('running', 'failed') then standing.state
         when job.attempts > 0 then 'retrying'
         else 'ready'
     end as state
@@ -188,7 +188,7 @@ cross join (
 select
     job.id, job.attempts, job.max_attempts, job.locked_by,
     case
-        when standing.state <> 'locked' or job.locked_at >= now() - interval '4 hours' then standing.state
+        when standing.state <> 'running' or job.locked_at >= now() - interval '4 hours' then standing.state
         when job.run_at > now() then 'scheduled'
         else 'ready'
     end as state

@@ -50,7 +50,7 @@ cross join lateral (select exp(least(job.attempts, 10)::double precision) as sec
 cross join lateral (
   select
     case
-      when job.locked_at is not null then 'locked'
+      when job.locked_at is not null then 'running'
       when not job.is_available then 'failed'
       when job.run_at > now() then 'scheduled'
       else 'ready'
@@ -94,7 +94,7 @@ and job.is_available = true and job.run_at <= now()
 -- part: served@scheduled
 and job.is_available = true and job.run_at > now()
 
--- part: served@locked
+-- part: served@running
 and job.locked_at is not null
 
 -- part: served@failed

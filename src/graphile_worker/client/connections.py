@@ -1,7 +1,6 @@
-"""What all methods of the client share: its connections, the one of each call, and how it ends.
+"""What all calls of a client share: its connections, the one of each call, and how the client ends.
 
-- `ClientBase` has the connections and the end of the client. `beginning` and `rereadable` are for arguments
-  that several methods take.
+- `ClientConnections` is made once for each client. Its methods and its members, such as `utils.jobs`, use it.
 - `BorrowedConnection` is the connection for one call: the caller's, an idle one, or one from the pool.
 - `bound_options` are those of a client that is bound to a connection. Such a client is often made for each
   request, and reading the configuration takes milliseconds. So what was read is kept for as long as the
@@ -12,44 +11,39 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import cached_property, lru_cache
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ...database.connections.bound import BoundConnection, no_connection_to_lend
-from ...database.connections.connection import Connection, Pool, UserConnection
-from ...database.connections.encoding import teach_arrays
-from ...database.connections.errors import translate_errors, translated_error
-from ...database.connections.foreign import as_connection
-from ...database.connections.idle_connections import IdleConnections
-from ...database.connections.open import lend
-from ...database.connections.retry import is_conflict, past_conflicts
-from ...database.connections.single import DRIVER_CONNECTIONS
-from ...database.statements.add import PlainJobs
-from ...errors import GraphileWorkerError, InvalidArgumentError
-from ...hooks import Hooks
-from ...hooks.events import AddSource
-from ...values.clock import Clock, SystemClock
-from ...values.options import WorkerOptions
-from ...values.schema_name import SchemaName
-from ..task_name_check import TaskNameCheck, checked_names
+from ..database.connections.bound import BoundConnection, no_connection_to_lend
+from ..database.connections.connection import Connection, Pool, UserConnection
+from ..database.connections.encoding import teach_arrays
+from ..database.connections.errors import translate_errors, translated_error
+from ..database.connections.foreign import as_connection
+from ..database.connections.idle_connections import IdleConnections
+from ..database.connections.open import lend
+from ..database.connections.retry import is_conflict, past_conflicts
+from ..database.connections.single import DRIVER_CONNECTIONS
+from ..errors import GraphileWorkerError
+from ..hooks import Hooks
+from ..values.clock import Clock, SystemClock
+from ..values.options import WorkerOptions
+from ..values.schema_name import SchemaName
 
 if TYPE_CHECKING:
-    from ...history.records import CurrentState
-    from ..job_waiter import JobWaiter
+    from ..history.records import CurrentState
+    from .job_waiter import JobWaiter
 
 T = TypeVar("T")
 
 DEFAULT_RETENTION = 7 * 86_400.0  # seconds, as the option `history_retention`
 
 
-class ClientBase:
+class ClientConnections:
     """Borrows connections, from the pool or from the caller."""
-
-    _why_released = "this client has been released; open a new one"
 
     def __init__(
         self,
@@ -60,49 +54,47 @@ class ClientBase:
         use_local_time: bool = False,
         hooks: Hooks | None = None,
         clock: Clock | None = None,
-        source: AddSource = "client",
-        checks_names: bool = True,
         history_retention: float = DEFAULT_RETENTION,
         taken_connections: int = 0,
     ) -> None:
-        """`checks_names`: whether to warn about jobs for tasks that no worker knows.
+        """`history_retention`: how long to keep jobs that this client removes.
 
-        `history_retention`: how long to keep jobs that this client removes.
         `taken_connections`: how many connections of the pool are not for this client, but for its worker.
         """
         self.pool = pool
         self.schema = schema if schema is not None else SchemaName()
         self.hooks = hooks if hooks is not None else Hooks()
+        self.clock = clock if clock is not None else SystemClock()
+        self.history_retention = history_retention
+        self.is_released = False
+        self._why_released = "this client has been released; open a new one"
         self._owns_pool = owns_pool
         self._idle = IdleConnections(pool) if owns_pool else None
-        self._clock = clock if clock is not None else SystemClock()
         self._use_local_time = use_local_time
-        self._released = False
-        self._source = source
-        self._history_retention = history_retention
         self._taken_connections = taken_connections
-        self._observed = self.hooks.events.observed
-        self._add_watchers = self.hooks.table.add_watchers
-        self._plain_jobs = PlainJobs(self.schema)
-        # The fast path must not be taken inside a caller's transaction: see add_plain_job.
-        self._adds_plain_jobs = not getattr(pool, "may_be_in_transaction", False)
-        self._task_name_check: TaskNameCheck | None = None
-        if checks_names and self._adds_plain_jobs:
-            self._task_name_check = TaskNameCheck(
-                self.schema, lambda: self._connection(None), self.hooks._background_context
-            )
-        self._checked_names = checked_names(self.schema)
         self._home: Any = pool.connection if isinstance(pool, BoundConnection) else None
-        self._is_bound = self._home is not None
-        serves_any_loop = self._is_bound or getattr(pool, "serves_any_loop", False)
+        self.is_bound = self._home is not None
+        serves_any_loop = self.is_bound or getattr(pool, "serves_any_loop", False)
         self._current_loop = _no_loop if serves_any_loop else asyncio._get_running_loop
         self._loop = self._current_loop()
 
-    def with_pg_client(self) -> AbstractAsyncContextManager[Connection]:
-        """A connection from the pool: `async with utils.with_pg_client() as connection`."""
-        self._check_open()
-        self._check_loop()
-        if self._is_bound:
+    def borrow(self, given: UserConnection | None = None) -> BorrowedConnection:
+        """The caller's connection, or one from the pool."""
+        if self.is_released:
+            self.check_open()
+        if given is None:
+            if self._current_loop() is not self._loop:
+                self.check_loop()
+            given = self._home
+        elif type(given) not in DRIVER_CONNECTIONS:
+            given = as_connection(given)
+        return BorrowedConnection(self.pool, self._idle, self.schema, given)  # type: ignore[arg-type]
+
+    def lend(self) -> AbstractAsyncContextManager[Connection]:
+        """A connection from the pool for the caller's own use."""
+        self.check_open()
+        self.check_loop()
+        if self.is_bound:
             raise no_connection_to_lend()
         return self._lend(self._idle) if self._idle is not None else self.pool.acquire()
 
@@ -112,67 +104,50 @@ class ClientBase:
         async with lend(self.pool) as connection:
             yield connection
 
-    @property
-    def is_released(self) -> bool:
-        """Whether `release` was called."""
-        return self._released
+    async def manage(self, given: UserConnection | None, work: Callable[[Connection], Awaitable[T]]) -> T:
+        """Run one transaction; on a connection of ours, retry it after a conflict with another one."""
+        try:
+            async with self.borrow(given) as session:
+                return await work(session)
+        except Exception as error:
+            if not self.may_retry(given, error):
+                raise
+        return await self.retry(work)
 
-    async def release(self) -> None:
-        """Close the client, and its pool unless the pool was given. A bound client has nothing to close."""
-        self._check_open()
-        self._check_loop()
-        if self._is_bound:
-            return
-        if self._task_name_check is not None:
-            await self._task_name_check.close()
-        self._released = True
-        if "_job_waiter" in vars(self):
-            await self._job_waiter.close()
+    def may_retry(self, given: UserConnection | None, error: Exception) -> bool:
+        """Whether the server rolled back all there was: after a conflict, in a transaction of our own."""
+        return given is None and not self.is_bound and is_conflict(error)
+
+    async def retry(self, work: Callable[[Connection], Awaitable[T]]) -> T:
+        """Repeat what the server rolled back because of a conflict."""
+
+        async def once() -> T:
+            async with self.borrow() as session:
+                return await work(session)
+
+        return await past_conflicts(once, clock=self.clock, failures=1)
+
+    async def close(self) -> None:
+        """Refuse further calls, and close the connections, and the pool unless it is the caller's."""
+        self.is_released = True
+        if "job_waiter" in vars(self):
+            await self.job_waiter.close()
         if self._idle is not None:
             await self._idle.close()
         if self._owns_pool:
             await self.pool.close()
 
-    def _connection(self, given: UserConnection | None) -> BorrowedConnection:
-        """The caller's connection, or one from the pool."""
-        if self._released:
-            self._check_open()
-        if given is None:
-            if self._current_loop() is not self._loop:
-                self._check_loop()
-            given = self._home
-        elif type(given) not in DRIVER_CONNECTIONS:
-            given = as_connection(given)
-        return BorrowedConnection(self.pool, self._idle, self.schema, given)  # type: ignore[arg-type]
+    def refuse(self, why: str) -> None:
+        """Refuse further calls for this reason, without closing anything."""
+        self.is_released = True
+        self._why_released = why
 
-    async def _manage(self, given: UserConnection | None, work: Callable[[Connection], Awaitable[T]]) -> T:
-        """Run one transaction; on a connection of ours, retry it after a conflict with another one."""
-        try:
-            async with self._connection(given) as session:
-                return await work(session)
-        except Exception as error:
-            if not self._may_retry(given, error):
-                raise
-        return await self._retry(work)
-
-    def _may_retry(self, given: UserConnection | None, error: Exception) -> bool:
-        """Whether the server rolled back all there was: after a conflict, in a transaction of our own."""
-        return given is None and not self._is_bound and is_conflict(error)
-
-    async def _retry(self, work: Callable[[Connection], Awaitable[T]]) -> T:
-        """Repeat what the server rolled back because of a conflict."""
-
-        async def once() -> T:
-            async with self._connection(None) as session:
-                return await work(session)
-
-        return await past_conflicts(once, clock=self._clock, failures=1)
-
-    def _check_open(self) -> None:
-        if self._released:
+    def check_open(self) -> None:
+        """Refuse a call of a client that was released."""
+        if self.is_released:
             raise GraphileWorkerError(self._why_released)
 
-    def _check_loop(self) -> None:
+    def check_loop(self) -> None:
         """Refuse another event loop: it would break the connections for the first one."""
         if self._loop is None:
             self._loop = self._current_loop()
@@ -182,52 +157,31 @@ class ClientBase:
                 "client for each event loop, inside the function that you pass to asyncio.run()"
             )
 
-    def _now(self) -> datetime | None:
+    def local_now(self) -> datetime | None:
         """The client's time, if it replaces the server's clock."""
-        return self._clock.now() if self._use_local_time else None
+        return self.clock.now() if self._use_local_time else None
 
     @cached_property
-    def _job_waiter(self) -> JobWaiter:
-        from ..job_status import read_current_states
-        from ..job_waiter import JobWaiter
+    def job_waiter(self) -> JobWaiter:
+        """Waits for the ends of jobs."""
+        from .job_status import read_current_states
+        from .job_waiter import JobWaiter
 
-        self._check_open()
+        self.check_open()
 
         async def look(job_ids: Sequence[int]) -> list[CurrentState]:
-            async with self._connection(None) as session:
+            async with self.borrow() as session:
                 return await read_current_states(session, self.schema, list(job_ids))
 
         # One connection to listen, and one for lookups.
         may_listen = self.pool.get_max_size() - self._taken_connections >= 2
         return JobWaiter(
-            self.pool,
-            self.schema,
-            look,
-            lambda: self._connection(None),
-            self.hooks._background_context,
-            may_listen=may_listen,
+            self.pool, self.schema, look, self.borrow, self.hooks._background_context, may_listen=may_listen
         )
 
 
 def _no_loop() -> None:
     """What a client belongs to whose connections need no event loop, or open on the current one."""
-
-
-def beginning(since: datetime | timedelta, until: datetime | None, now: datetime) -> datetime:
-    """The beginning of a period that may be given by its length."""
-    end = now if until is None else until
-    begin = end - since if isinstance(since, timedelta) else since
-    for name, value in (("since", begin), ("until", end)):
-        if not isinstance(value, datetime) or value.tzinfo is None:
-            raise InvalidArgumentError(name, f"expected a time with a time zone, got {value!r}")
-    if begin >= end:
-        raise InvalidArgumentError("since", f"must be before {end}, got {begin}")
-    return begin
-
-
-def rereadable(values: Iterable[T]) -> Iterable[T]:
-    """An iterable that can be read again for a retry."""
-    return list(values) if isinstance(values, Iterator) else values
 
 
 class BorrowedConnection:
@@ -304,6 +258,6 @@ def _configured(
 def _combined(
     options: WorkerOptions | None, schema: str | None, use_local_time: bool | None
 ) -> WorkerOptions:
-    from ...config.resolve import combine
+    from ..config.resolve import combine
 
     return combine(options, {"schema": schema, "use_local_time": use_local_time})

@@ -1,31 +1,62 @@
-"""Adding jobs."""
+"""AddingClient: the part of `WorkerUtils` that adds jobs."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, cast, overload
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, overload
 
-from msgspec.structs import astuple
-
-from ...database.connections.connection import Connection, UserConnection
-from ...database.statements import add, add_many
-from ...errors import InvalidArgumentError
-from ...hooks.events import JobsAdded
-from ...hooks.watchers import WatchedAdd, WatchedAdds
-from ...values.job import Job
-from ...values.spec import JobOptions, JobSpec, PlainJobOptions, TaskLike, refuse_unknown_options
-from .base import ClientBase
+from ..database.connections.connection import Connection, UserConnection
+from ..database.statements import add, add_many
+from ..errors import InvalidArgumentError
+from ..hooks.events import AddSource, JobsAdded
+from ..hooks.watchers import WatchedAdd, WatchedAdds
+from ..values.job import Job
+from ..values.spec import JobOptions, JobSpec, PlainJobOptions, TaskLike, refuse_unknown_options
+from .connections import ClientConnections
+from .task_name_check import TaskNameCheck, checked_names
 
 if TYPE_CHECKING:
     # Methods import these when called: a worker, and a program that only adds jobs, start without them.
-    from ..handle import JobFollower, JobHandle, JobReference
+    from .handle import JobHandle
+    from .members.jobs import JobsClient
 
 P = TypeVar("P")
 
 
-class AddingJobs(ClientBase):
+class AddingClient:
     """Adds jobs, one or many."""
+
+    def __init__(
+        self, connections: ClientConnections, *, source: AddSource = "client", checks_names: bool = True
+    ) -> None:
+        """`checks_names`: whether to warn about jobs for tasks that no worker knows."""
+        self.pool = connections.pool
+        self.schema = connections.schema
+        self.hooks = connections.hooks
+        self._connections = connections
+        self._source = source
+        self._borrow = connections.borrow
+        self._now = connections.local_now
+        self._observed = self.hooks.events.observed
+        self._add_watchers = self.hooks.table.add_watchers
+        self._plain_jobs = add.PlainJobs(self.schema)
+        # The fast path must not be taken inside a caller's transaction: see add_plain_job.
+        self._adds_plain_jobs = not getattr(self.pool, "may_be_in_transaction", False)
+        self._task_name_check: TaskNameCheck | None = None
+        if checks_names and self._adds_plain_jobs:
+            self._task_name_check = TaskNameCheck(
+                self.schema, connections.borrow, self.hooks._background_context
+            )
+        self._checked_names = checked_names(self.schema)
+
+    @cached_property
+    def jobs(self) -> JobsClient:
+        """Reads, follows, cancels and retries jobs."""
+        from .members.jobs import JobsClient
+
+        return JobsClient(self._connections)
 
     @overload
     async def add_job(
@@ -107,11 +138,11 @@ class AddingJobs(ClientBase):
                 self._task_name_check.check(job)
             else:  # the name of a task object is not misspelt
                 self._checked_names.add(job.task_identifier)
-        return self.handle(job) if spec.keep else job
+        return self.jobs.handle(job) if spec.keep else job
 
     async def _add(self, spec: JobSpec, connection: UserConnection | None) -> Job:
         try:
-            async with self._connection(connection) as session:
+            async with self._borrow(connection) as session:
                 job: Job | None = None
                 if (
                     spec.job_key is None
@@ -122,8 +153,8 @@ class AddingJobs(ClientBase):
                 if job is None:
                     job = await add.add_job(session, self.schema, spec, now=self._now())
         except Exception as error:
-            if self._may_retry(connection, error):
-                job = await self._retry(
+            if self._connections.may_retry(connection, error):
+                job = await self._connections.retry(
                     lambda session: add.add_job(session, self.schema, spec, now=self._now())
                 )
             elif (payload_error := add.payload_error(error)) is not None:
@@ -141,24 +172,6 @@ class AddingJobs(ClientBase):
             raise
         watched.ended((job,))
         return job
-
-    @overload
-    def handle(self, job: Job) -> JobHandle: ...
-
-    @overload
-    def handle(self, job: int) -> JobReference: ...
-
-    def handle(self, job: Job | int) -> JobHandle | JobReference:
-        """A handle for a job that was added elsewhere, or for its id, to wait for its end."""
-        from ..handle import JobHandle, JobReference
-
-        client = cast("JobFollower", self)
-        if isinstance(job, Job):
-            fields = astuple(job)[: len(Job.__struct_fields__)]
-            return JobHandle(*fields, _client=client, _is_existing=job.is_existing)
-        if isinstance(job, int) and not isinstance(job, bool):
-            return JobReference(id=job, _client=client)
-        raise InvalidArgumentError("job", f"expected a job or its id, got {job!r}")
 
     async def add_jobs(
         self, specs: Iterable[JobSpec], *, return_jobs: bool = True, connection: UserConnection | None = None
@@ -203,11 +216,11 @@ class AddingJobs(ClientBase):
             )
 
         try:
-            async with self._connection(connection) as session:
+            async with self._borrow(connection) as session:
                 return await add_all(session)
         except Exception as error:
-            if self._may_retry(connection, error) and not isinstance(specs, Iterator):
-                return await self._retry(add_all)
+            if self._connections.may_retry(connection, error) and not isinstance(specs, Iterator):
+                return await self._connections.retry(add_all)
             if (payload_error := add.payload_error(error)) is not None:
                 raise payload_error from error
             raise

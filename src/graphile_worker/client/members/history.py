@@ -1,0 +1,94 @@
+"""`utils.history`: finished jobs that were kept, and the errors of attempts."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from ...database.connections.connection import UserConnection
+from ...values.job import Job
+from ..connections import ClientConnections
+
+if TYPE_CHECKING:
+    from ...history.error_groups import ErrorGroup
+    from ...history.records import AttemptError, FinishedJob, HistoryFilter
+
+
+class HistoryClient:
+    """Jobs that have ended and were kept, and the errors of all attempts.
+
+    Without `keep`, a job is kept only if it failed permanently or expired. The errors of failed attempts are
+    kept for every job.
+    """
+
+    def __init__(self, connections: ClientConnections) -> None:
+        self._connections = connections
+
+    async def list_finished(
+        self, filter: HistoryFilter | None = None, *, connection: UserConnection | None = None
+    ) -> list[FinishedJob]:
+        """One page of the finished jobs that were kept, the latest first."""
+        from ...history.records import HistoryFilter, list_finished_jobs
+
+        async with self._connections.borrow(connection) as session:
+            return await list_finished_jobs(
+                session, self._connections.schema, filter if filter is not None else HistoryFilter()
+            )
+
+    async def of_job(self, job: Job | int, *, connection: UserConnection | None = None) -> list[FinishedJob]:
+        """What the history has of a job, the latest first; a job that was retried by hand was finished
+        several times.
+        """
+        from ...history.records import history_of_job
+        from ..job_status import id_of
+
+        async with self._connections.borrow(connection) as session:
+            return await history_of_job(session, self._connections.schema, id_of(job))
+
+    async def errors_of_job(
+        self, job: Job | int, *, connection: UserConnection | None = None
+    ) -> list[AttemptError]:
+        """The errors of a job's attempts, the latest first."""
+        from ...history.records import errors_of_job
+        from ..job_status import id_of
+
+        async with self._connections.borrow(connection) as session:
+            return await errors_of_job(session, self._connections.schema, id_of(job))
+
+    async def list_errors(
+        self,
+        *,
+        fingerprint: str | None = None,
+        since: datetime | None = None,
+        before: datetime | None = None,
+        limit: int = 50,
+        connection: UserConnection | None = None,
+    ) -> list[AttemptError]:
+        """The latest errors of all jobs, or of those with one fingerprint."""
+        from ...history import records
+
+        async with self._connections.borrow(connection) as session:
+            return await records.list_errors(
+                session,
+                self._connections.schema,
+                fingerprint=fingerprint,
+                since=since,
+                before=before,
+                limit=limit,
+            )
+
+    async def list_error_groups(
+        self,
+        *,
+        since: datetime | None = None,
+        task_identifier: str | None = None,
+        limit: int = 50,
+        connection: UserConnection | None = None,
+    ) -> list[ErrorGroup]:
+        """Kinds of errors, the one that occurred last first: how often, since when, in which job last."""
+        from ...history import error_groups
+
+        async with self._connections.borrow(connection) as session:
+            return await error_groups.list_error_groups(
+                session, self._connections.schema, since=since, task_identifier=task_identifier, limit=limit
+            )

@@ -1,0 +1,181 @@
+"""`utils.jobs`: reading, following, cancelling and retrying jobs."""
+
+from __future__ import annotations
+
+import asyncio
+import builtins
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, Unpack, overload
+
+from ...database.connections.bound import no_connection_to_lend
+from ...database.connections.connection import UserConnection
+from ...errors import InvalidArgumentError
+from ...values.job import Job
+from ...values.spec import TaskLike
+from ..connections import ClientConnections
+
+if TYPE_CHECKING:
+    # Methods import these when called: a program that waits for a result starts without the others.
+    from ...database.statements.bulk_changes import BulkOptions, BulkReport
+    from ...database.statements.inspection import JobDetails, JobFilter
+    from ...database.statements.manage_jobs import CancelReport
+    from ...history.task_reports import Progress
+    from ..handle import JobHandle, JobReference
+    from ..job_status import JobRecord, JobStack, JobStatus
+
+
+class JobsClient:
+    """Jobs in the queue, and what is known of those that have left it.
+
+    `get` and `list` read jobs that are in the queue. `get_status` and `get_record` also know those that
+    have ended, if they were kept. `wait_for` and `watch` follow a job. Many jobs are cancelled by
+    `WorkerUtils.cancel_jobs` and changed by `WorkerUtils.reschedule_jobs`.
+    """
+
+    def __init__(self, connections: ClientConnections) -> None:
+        self._connections = connections
+
+    async def get(self, job_id: int, *, connection: UserConnection | None = None) -> JobDetails | None:
+        """One job with its state and its queue's name, or None."""
+        from ...database.statements import inspection
+
+        async with self._connections.borrow(connection) as session:
+            return await inspection.get_job(session, self._connections.schema, job_id)
+
+    async def list(
+        self, filter: JobFilter | None = None, *, connection: UserConnection | None = None
+    ) -> builtins.list[JobDetails]:
+        """One page of the jobs that match the filter, in its order."""
+        from ...database.statements import inspection
+        from ...database.statements.inspection import JobFilter
+
+        async with self._connections.borrow(connection) as session:
+            return await inspection.list_jobs(
+                session, self._connections.schema, filter if filter is not None else JobFilter()
+            )
+
+    async def get_status(self, job: Job | int, *, connection: UserConnection | None = None) -> JobStatus:
+        """How a job stands: its state, its last error, its progress."""
+        from ..job_status import id_of, read_status
+
+        async with self._connections.borrow(connection) as session:
+            return await read_status(session, self._connections.schema, id_of(job))
+
+    async def get_record(self, job: Job | int, *, connection: UserConnection | None = None) -> JobRecord:
+        """All that is known of a job: its row, what the history has, the errors of its attempts, its
+        progress.
+        """
+        from ..job_status import id_of, read_record
+
+        async with self._connections.borrow(connection) as session:
+            return await read_record(session, self._connections.schema, id_of(job))
+
+    async def get_stack(self, job: Job | int, *, timeout: float | timedelta = 6.0) -> JobStack:
+        """Where a running job is now: the calls it is in, as its worker sees them.
+
+        Raises StackUnavailableError if the job does not run, if another runtime runs it, or if its worker
+        does not answer within `timeout`.
+        """
+        from ..job_status import id_of, job_stack
+
+        connections = self._connections
+        if connections.is_bound:
+            raise no_connection_to_lend()
+        seconds = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
+        return await job_stack(connections.borrow, connections.schema, id_of(job), seconds)
+
+    async def wait_for(self, job: Job | int, *, timeout: float | timedelta | None = None) -> Any:
+        """Wait until the job has ended and return what its task returned.
+
+        Raises JobFailedError, JobCancelledError, or JobGoneError if the job was not kept; TimeoutError
+        after `timeout` seconds. Any number of waiters share one connection. Jobs added with `keep` announce
+        their end; others are looked up, at first every quarter of a second.
+        """
+        from ..job_status import id_of, result_of, seconds_of
+
+        self._connections.check_loop()
+        async with asyncio.timeout(seconds_of(timeout)):
+            return result_of(await self._connections.job_waiter.wait(id_of(job)))
+
+    async def watch(self, job: Job | int) -> AsyncIterator[Progress]:
+        """The progress that the task of a job reports, each time it changes, until the job ends."""
+        from ..job_status import id_of, watch_progress
+
+        self._connections.check_loop()
+        waiter = self._connections.job_waiter
+        async with aclosing(watch_progress(self, waiter, id_of(job))) as reports:
+            async for progress in reports:
+                yield progress
+
+    @overload
+    def handle(self, job: Job) -> JobHandle: ...
+
+    @overload
+    def handle(self, job: int) -> JobReference: ...
+
+    def handle(self, job: Job | int) -> JobHandle | JobReference:
+        """A handle for a job that was added elsewhere, or for its id, to wait for its end."""
+        from ..handle import make_handle
+
+        return make_handle(self, job)
+
+    @overload
+    async def cancel(
+        self, job: Job | int, *, reason: str | None = None, connection: UserConnection | None = None
+    ) -> CancelReport: ...
+
+    @overload
+    async def cancel(
+        self, *, job_key: str, reason: str | None = None, connection: UserConnection | None = None
+    ) -> CancelReport: ...
+
+    async def cancel(
+        self,
+        job: Job | int | None = None,
+        *,
+        job_key: str | None = None,
+        reason: str | None = None,
+        connection: UserConnection | None = None,
+    ) -> CancelReport:
+        """Cancel one job, or the job that has this key; see `WorkerUtils.cancel_jobs`.
+
+        If no job has the key, every list of the report is empty.
+        """
+        from ..changing import JobChanges
+        from ..job_status import id_of
+
+        if (job is None) == (job_key is None):
+            raise InvalidArgumentError("job", "name the job, or its job_key, and not both")
+        ids = () if job is None else (id_of(job),)
+        return await JobChanges(self._connections).cancel(connection, ids, reason, job_key=job_key)
+
+    async def retry(
+        self,
+        task: str | TaskLike[Any] | None = None,
+        *,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        error: str | None = None,
+        connection: UserConnection | None = None,
+        **options: Unpack[BulkOptions],
+    ) -> BulkReport:
+        """Send permanently failed jobs back to work, with all their attempts: those of a task, or all.
+
+        `since` and `until` limit the time at which they failed, `error` is a part of their last error. The
+        work is done in steps, and each step is committed unless a `connection` is given.
+        """
+        from ...database.statements.bulk_changes import new_schedule
+        from ...database.statements.job_filter import JobFilter
+        from ..changing import JobChanges
+
+        failed = JobFilter(
+            state="failed",
+            task_identifier=task if task is None or isinstance(task, str) else task.identifier,
+            failed_since=since,
+            failed_until=until,
+            error=error,
+        )
+        change = new_schedule(run_at=timedelta(0), priority=None, attempts=0, max_attempts=None)
+        return await JobChanges(self._connections).in_steps(failed, change, connection, options)

@@ -1,0 +1,86 @@
+"""`utils.queues`: named queues, their pauses and their widths."""
+
+from __future__ import annotations
+
+import builtins
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+from ...database.connections.connection import UserConnection
+from ..connections import ClientConnections
+
+if TYPE_CHECKING:
+    # Methods import these when called: a program that only adds jobs to queues starts without them.
+    from ...database.statements.inspection import QueueSummary
+    from ...values.job import Pause
+
+
+class QueuesClient:
+    """Named queues, whose jobs run one at a time, or as many as the queue is wide.
+
+    A paused queue starts no jobs, in any runtime. Tasks are paused by `WorkerUtils.pause`; `list_pauses`
+    lists every pause there is.
+    """
+
+    def __init__(self, connections: ClientConnections) -> None:
+        self._connections = connections
+
+    async def list(
+        self, *, limit: int = 100, exact: bool = False, connection: UserConnection | None = None
+    ) -> builtins.list[QueueSummary]:
+        """Named queues, longest first, with the pools that have locked them.
+
+        Counts are estimated for a large table, unless `exact`.
+        """
+        from ...database.statements import inspection
+
+        async with self._connections.borrow(connection) as session:
+            return await inspection.list_queues(session, self._connections.schema, limit=limit, exact=exact)
+
+    async def pause(
+        self,
+        queue_name: str,
+        *,
+        until: datetime | timedelta | None = None,
+        reason: str | None = None,
+        connection: UserConnection | None = None,
+    ) -> Pause:
+        """Start no more jobs of a named queue, in any runtime, until it is resumed or until a time.
+
+        A running job goes on. `until` is a time, or a period from now. Pausing a paused queue changes the
+        terms; one resume ends it.
+        """
+        from ..pausing import pause
+
+        return await pause(self._connections, connection, queue_name=queue_name, until=until, reason=reason)
+
+    async def resume(self, queue_name: str, *, connection: UserConnection | None = None) -> bool:
+        """End the pause of a queue; returns whether it was paused.
+
+        While a job of the queue is still running, the next one waits for it.
+        """
+        from ..pausing import resume
+
+        return await resume(self._connections, connection, queue_name=queue_name)
+
+    async def list_pauses(self, *, connection: UserConnection | None = None) -> builtins.list[Pause]:
+        """What is paused: everything first, then tasks, queues and recurring jobs, by name."""
+        from ...database.statements import pauses
+
+        async with self._connections.borrow(connection) as session:
+            return await pauses.list_pauses(session, self._connections.schema)
+
+    async def set_width(
+        self, queue_name: str, width: int | None, *, connection: UserConnection | None = None
+    ) -> None:
+        """Let up to `width` jobs of a named queue run at once; None leaves that to its tasks again.
+
+        It takes effect at once and survives restarts. Jobs that run when a queue gets narrower go on. Node
+        and Rust workers obey too.
+        """
+        from ...database.statements.limits import set_queue_width
+
+        schema = self._connections.schema
+        await self._connections.manage(
+            connection, lambda session: set_queue_width(session, schema, queue_name, width)
+        )

@@ -1,0 +1,98 @@
+"""`utils.schedules`: recurring jobs."""
+
+from __future__ import annotations
+
+import builtins
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Protocol
+
+from ...database.connections.connection import UserConnection
+from ...errors import InvalidArgumentError
+from ...values.job import Job
+from ..connections import ClientConnections
+
+if TYPE_CHECKING:
+    from ...database.statements.schedules import Schedule
+    from ...values.job import Pause
+    from ...values.spec import JobSpec
+
+
+class AddJob(Protocol):
+    """Adds one job."""
+
+    async def __call__(self, spec: JobSpec, /, *, connection: UserConnection | None = None) -> Job: ...
+
+
+class SchedulesClient:
+    """Recurring jobs, by their identifiers.
+
+    Running Python workers tell what each of them is. Of those that only other runtimes have, the database
+    knows no more than when a job was last added.
+    """
+
+    def __init__(self, connections: ClientConnections, add_job: AddJob) -> None:
+        self._connections = connections
+        self._add_job = add_job
+
+    async def list(
+        self,
+        identifier: str | None = None,
+        *,
+        after: str | None = None,
+        limit: int = 500,
+        connection: UserConnection | None = None,
+    ) -> builtins.list[Schedule]:
+        """Recurring jobs by identifier, those after `after`; or one of them, if there is one."""
+        from ...database.statements import schedules
+
+        async with self._connections.borrow(connection) as session:
+            return await schedules.list_schedules(
+                session, self._connections.schema, identifier=identifier, after=after, limit=limit
+            )
+
+    async def pause(
+        self,
+        identifier: str,
+        *,
+        until: datetime | timedelta | None = None,
+        reason: str | None = None,
+        connection: UserConnection | None = None,
+    ) -> Pause:
+        """Add no more jobs of a recurring job, until a time, for a period, or until `resume`.
+
+        What becomes due during the pause is skipped, and not made up for. Only workers of this package obey.
+        """
+        from ...database.statements import schedules
+
+        schema = self._connections.schema
+        return await self._connections.manage(
+            connection, lambda session: schedules.pause_schedule(session, schema, identifier, until, reason)
+        )
+
+    async def resume(self, identifier: str, *, connection: UserConnection | None = None) -> bool:
+        """End the pause of a recurring job; returns whether it was paused."""
+        from ...database.statements import schedules
+
+        schema = self._connections.schema
+        return await self._connections.manage(
+            connection, lambda session: schedules.resume_schedule(session, schema, identifier)
+        )
+
+    async def run_now(self, identifier: str, *, connection: UserConnection | None = None) -> Job:
+        """Add the job of a recurring job now, also while it is paused; the next regular run is not affected.
+
+        A running Python worker must have it. `_cron` in the payload has `manual: true`. The job key is the
+        one that scheduled jobs have, so a waiting job with the same key is replaced.
+        """
+        from ...database.statements.schedules import list_schedules, manual_job, note_run
+
+        connections = self._connections
+        async with connections.borrow(connection) as session:
+            found = await list_schedules(session, connections.schema, identifier=identifier)
+        if not found:
+            raise InvalidArgumentError("identifier", f"there is no recurring job {identifier!r}")
+        spec = manual_job(found[0], connections.clock.now().astimezone(UTC))
+        job = await self._add_job(spec, connection=connection)
+        async with connections.borrow(connection) as session:
+            await note_run(session, connections.schema, identifier, job.id)
+        return job

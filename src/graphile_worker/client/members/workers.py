@@ -1,0 +1,123 @@
+"""`utils.workers`: worker pools, and what operators ask of them."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Awaitable, Callable
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, TypeVar
+
+from ...database.connections.connection import Connection, UserConnection
+from ..arguments import beginning
+from ..connections import ClientConnections
+
+if TYPE_CHECKING:
+    from ...database.statements.control import Deploy, RequestKind
+    from ...recovery.registry.workers import WorkerList
+    from ...recovery.sweep import SweepReport
+
+T = TypeVar("T")
+
+
+class WorkersClient:
+    """Worker pools, by the ids that the jobs they have locked show in `locked_by`.
+
+    Python workers obey `pause`, `resume` and `stop` at once. Workers of other runtimes are listed while they
+    have jobs locked, and cannot be asked anything.
+    """
+
+    def __init__(self, connections: ClientConnections) -> None:
+        self._connections = connections
+
+    async def list(self, *, all: bool = False, connection: UserConnection | None = None) -> WorkerList:
+        """Worker pools, what each runs, and whether it is alive.
+
+        Pools of other runtimes appear while they have jobs locked. Finding those takes a scan of the jobs
+        table: a large one is scanned only with `all`, and `is_complete` of the result says whether it was.
+        """
+        from ...recovery.registry import workers
+
+        async with self._connections.borrow(connection) as session:
+            return await workers.list_workers(session, self._connections.schema, scan=all)
+
+    async def pause(
+        self, worker_id: str, *, reason: str | None = None, connection: UserConnection | None = None
+    ) -> None:
+        """Ask a Python worker to fetch no more jobs, until `resume`. Running jobs go on.
+
+        Jobs that it has prefetched are returned. Raises WorkerNotFoundError if there is no such worker.
+        """
+        await self._ask(worker_id, "quiet", reason, connection)
+
+    async def resume(self, worker_id: str, *, connection: UserConnection | None = None) -> bool:
+        """Let a paused worker fetch jobs again; returns whether it was paused."""
+        from ...database.statements.control import resume_worker
+
+        schema = self._connections.schema
+        return await self._connections.manage(
+            connection, lambda session: resume_worker(session, schema, worker_id)
+        )
+
+    async def stop(
+        self, worker_id: str, *, reason: str | None = None, connection: UserConnection | None = None
+    ) -> None:
+        """Ask a Python worker to shut down gracefully, as if it had received SIGTERM.
+
+        Raises WorkerNotFoundError if there is no such worker. Returns when it was asked, not when it ends.
+        """
+        await self._ask(worker_id, "stop", reason, connection)
+
+    async def _ask(
+        self, worker_id: str, kind: RequestKind, reason: str | None, connection: UserConnection | None
+    ) -> None:
+        from ...database.statements.control import ask_worker
+
+        schema = self._connections.schema
+        await self._connections.manage(
+            connection, lambda session: ask_worker(session, schema, worker_id, kind, reason=reason)
+        )
+
+    async def sweep(
+        self,
+        *,
+        dry_run: bool = False,
+        recovery_delay: float | timedelta = 0.0,
+        max_recoveries: int | None = None,
+    ) -> SweepReport:
+        """Recover the jobs of dead workers now, as every worker does regularly.
+
+        A worker that has only just missed its heartbeats is declared dead after its `recovery_grace`: `lost`
+        in the report says when to sweep again. A `dry_run` changes nothing and calls no interceptors.
+        """
+        from ...recovery.sweep import DEFAULT_MAX_RECOVERIES, Sweep
+        from ...values.retention import Retention, RetentionPolicy
+
+        connections = self._connections
+
+        async def run(work: Callable[[Connection], Awaitable[T]]) -> T:
+            async with connections.borrow() as session:
+                return await work(session)
+
+        delay = recovery_delay.total_seconds() if isinstance(recovery_delay, timedelta) else recovery_delay
+        sweep = Sweep(
+            run,
+            connections.schema,
+            connections.hooks,
+            delay=delay,
+            max_recoveries=DEFAULT_MAX_RECOVERIES if max_recoveries is None else max_recoveries,
+            retention_policy=RetentionPolicy(default=Retention(connections.history_retention)),
+        )
+        return await (sweep.dry() if dry_run else sweep())
+
+    async def list_deploys(
+        self, *, since: datetime | timedelta, connection: UserConnection | None = None
+    ) -> builtins.list[Deploy]:
+        """When versions of the application (`app_version`) were started, the latest first.
+
+        `since` is a time, or a period before now.
+        """
+        from ...database.statements.control import list_deploys
+
+        begin = beginning(since, None, self._connections.clock.now())
+        async with self._connections.borrow(connection) as session:
+            return await list_deploys(session, self._connections.schema, begin)

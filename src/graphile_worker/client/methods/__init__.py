@@ -1,1 +1,0 @@
-"""The methods of the client by subject: each module has a base class of `WorkerUtils`."""

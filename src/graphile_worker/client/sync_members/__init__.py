@@ -1,0 +1,1 @@
+"""The members of the blocking client; `make reference` writes them from `members/`."""
