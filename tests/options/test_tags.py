@@ -46,9 +46,9 @@ def test_a_wrong_tag_is_refused(wrong: Any) -> None:
 async def test_jobs_are_found_by_their_tags(database_url: str) -> None:
     await _added(database_url)
     async with make_worker_utils(connection_string=database_url) as utils:
-        (found,) = await utils.list_jobs(JobFilter(tag="gold"))
+        (found,) = await utils.jobs.list(JobFilter(tag="gold"))
         assert found.tags == ["eu", "gold"]
-        assert await utils.list_jobs(JobFilter(tag="bronze")) == []
+        assert await utils.jobs.list(JobFilter(tag="bronze")) == []
     with pytest.raises(InvalidArgumentError, match="cannot be combined with flag"):
         JobFilter(tag="gold", flag="slow")
 

@@ -218,7 +218,7 @@ class Enqueue(BackendCase):
         for name, value in examples.items():
             needed = {"job_key": "another"} if name == "job_key_mode" else {}
             result = tasks.add.using(**needed, **{name: value}).enqueue(1)
-            job = utils().get_job(int(result.id))
+            job = utils().jobs.get(int(result.id))
             spec = JobSpec("t", {"args": [1], "kwargs": {}}, **needed, **{name: value})
             own = {flag for flag in job.flags or () if not flag.startswith("py:keep")}
             self.assertEqual(own, set(spec.flags or ()), name)
