@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from ...values.job import tags_in
-from ...values.job_options import WHOLE_PAYLOAD, from_text, options_on
+from ...values.job_options import WHOLE_PAYLOAD, JobOption, from_text, options_on
 from ...values.payload import without_trace
 from ..answers import Page, Problem, Redirect
 from ..api.jobs import redactor_of
@@ -36,7 +36,6 @@ HINTS = {
     "timeout": "Of one attempt, such as 30s or 5m.",
     "expires": "The job is deleted unless it starts within this time, such as 2h.",
     "keep": "yes, or for how long, such as 30d.",
-    "keep_payload": "yes or no.",
 }
 """What to write into a field, if the help of the option does not say it."""
 BOUNDS = {"priority": (-32768, 32767), "max_attempts": (1, 32767)}
@@ -125,9 +124,16 @@ def _fields(call: Call, form: JobForm, queues: list[str]) -> Iterator[dict[str, 
             "hint": HINTS.get(option.short, option.help).format(zone=zone_name(zone_of(call))),
             "type": types.get(option.name) or types.get(option.kind, "text"), "min": least, "max": most,
             "maxlength": option.longest or "", "list": queues if option.name == "queue_name" else [],
-            "choices": [("", f"{option.default} (the default)"), *((each, each) for each in option.choices)]
-            if option.choices else None,
+            "choices": _choices(option),
         }  # fmt: skip
+
+
+def _choices(option: JobOption) -> list[tuple[str, str]] | None:
+    if option.kind == "switch":
+        return [("", "no"), ("yes", "yes")]
+    if option.choices:
+        return [("", f"{option.default} (the default)"), *((each, each) for each in option.choices)]
+    return None
 
 
 async def add_job(call: Call) -> Page | Redirect:
