@@ -260,6 +260,9 @@ def add_from_blocking_code(
         assert_type(utils.complete_jobs([1]), list[Job])
         assert_type(utils.complete_jobs(filter=JobFilter(), stop=threading.Event()), BulkReport)
         assert_type(utils.statistics.jobs(connection=scoped), Statistics)
+        assert_type(utils.jobs.list(), list[JobDetails])
+        assert_type(utils.queues.list(), list[QueueSummary])
+        assert_type(utils.workers.list(), WorkerList)
         for progress in utils.jobs.watch(handle):
             assert_type(progress, Progress)
         with utils.with_pg_client() as connection, connection.transaction():

@@ -185,7 +185,7 @@ class JobAdmin(ReadOnlyAdmin):
             return
         self.message_user(request, f"{count(changed, 'job')} {done}.", messages.SUCCESS)
         if left := len(ids) - changed:
-            text = f"{count(left, 'job')} left alone: locked by a worker, or gone."
+            text = f"{count(left, 'job')} left alone: running, or gone."
             self.message_user(request, text, messages.WARNING)
 
 
