@@ -140,7 +140,14 @@ class DatabaseError(GraphileWorkerError):
 
 
 class ConnectionFailedError(DatabaseError):
-    """The server cannot be reached, refused the password, or lacks the database."""
+    """The server cannot be reached, refused the password, or lacks the database.
+
+    `is_away`: nothing accepts connections there, or not yet; the same attempt may succeed later.
+    """
+
+    def __init__(self, message: str, *, sqlstate: str | None = None, is_away: bool = False) -> None:
+        self.is_away = is_away
+        super().__init__(message, sqlstate=sqlstate)
 
 
 class SchemaMissingError(DatabaseError):
