@@ -157,7 +157,9 @@ class LogPlugin:
     def no_crontab(self, path: str, beside_tasks: str | None = None) -> None:
         """Log that there is no crontab file, and that one next to the tasks is not read."""
         if beside_tasks is None:
-            self.cron_logger.debug("no crontab at %s; there are no recurring jobs", path, extra={"path": path})
+            self.cron_logger.debug(
+                "no crontab at %s; there are no recurring jobs", path, extra={"path": path}
+            )
             return
         self.cron_logger.warning(
             "no crontab at %s; there are no recurring jobs. %s is not read: use --crontab for that", path,

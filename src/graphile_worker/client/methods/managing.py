@@ -112,11 +112,13 @@ class ManagingJobs(ClientBase):
             change = bulk_changes.failure(reason)
             return await self._change_in_steps(job_ids, filter, change, connection, options, outcome)
         ids = _job_ids(job_ids, options)
-        return await self._end_jobs(
+        failed = await self._end_jobs(
             connection,
             outcome,
             lambda session: manage_jobs.permanently_fail_jobs(session, self.schema, ids, reason),
+            lambda found: found.kept_as,
         )
+        return failed.jobs
 
     @overload
     async def reschedule_jobs(

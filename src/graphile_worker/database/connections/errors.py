@@ -126,8 +126,8 @@ def translated_error(
         )
     if isinstance(error, ConnectionError) and _TLS_REFUSED in str(error):
         return ConnectionFailedError(
-            f"{where} does not accept TLS, which the connection asks for; turn on `ssl` in the server, or take "
-            "sslmode or ssl out of the connection string (and PGSSLMODE out of the environment): "
+            f"{where} does not accept TLS, which the connection asks for; turn on `ssl` in the server, or "
+            "take sslmode or ssl out of the connection string (and PGSSLMODE out of the environment): "
             "sslmode=prefer uses TLS only where the server has it"
         )
     if isinstance(error, OSError):

@@ -59,9 +59,7 @@ def too_old(state: SchemaState, schema: SchemaName) -> SchemaTooOldError:
     )
 
 
-async def denied(
-    error: BaseException, connection: Connection, schema: SchemaName
-) -> PermissionDeniedError:
+async def denied(error: BaseException, connection: Connection, schema: SchemaName) -> PermissionDeniedError:
     """The error for a role without the permissions."""
     advice = f"let an administrator run: create schema {schema.quoted} authorization <this role>"
     try:
