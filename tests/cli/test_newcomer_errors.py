@@ -162,6 +162,35 @@ def test_no_rights(spawn: Call, guarded: GuardedServer) -> None:
     )
     spawn("migrate", "-c", guarded.url()).check()
     advises(spawn("add", "hello", "-c", newcomer), "the connected role may not do this", "SECURITY DEFINER")
+    installed = advises(
+        spawn("migrate", "-c", newcomer),
+        "connect as its owner guarded, or let an administrator run: grant guarded to newcomer",
+    )
+    assert "create schema" not in installed
+
+
+def test_no_rights_on_a_schema_that_exists(spawn: Call, guarded: GuardedServer) -> None:
+    newcomer = guarded.url("right", user="newcomer")
+
+    async def administer(*statements: str) -> None:
+        connection = await asyncpg.connect(guarded.url())
+        for statement in statements:
+            await connection.execute(statement)
+        await connection.close()
+
+    asyncio.run(administer("create schema reserved"))
+    found = advises(
+        spawn("migrate", "--schema", "reserved", "-c", newcomer),
+        'the schema exists; let its owner guarded run: grant usage, create on schema "reserved" to newcomer',
+    )
+    assert "create schema" not in found
+    asyncio.run(administer('grant usage, create on schema "reserved" to newcomer'))
+    spawn("migrate", "--schema", "reserved", "-c", newcomer).check()
+
+
+def test_a_server_without_tls(call: Call, guarded: GuardedServer) -> None:
+    result = call("list", "-c", f"{guarded.url()}?sslmode=require")
+    advises(result, "does not accept TLS", "take sslmode or ssl out of the connection string")
 
 
 def test_a_url_of_another_database_or_none_at_all(call: Call) -> None:

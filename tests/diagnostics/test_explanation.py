@@ -25,12 +25,19 @@ NOW = datetime(2030, 1, 31, 12, tzinfo=UTC)
 BLOCKED = BlockedLoop(task_identifier="b", job_id=77, since=NOW - timedelta(minutes=1), seconds=60.0)
 
 
-def job(state: Any = "ready", *, age: float = 60.0, failed: float | None = None, **values: Any) -> JobDetails:
+def job(
+    state: Any = "ready",
+    *,
+    age: float = 60.0,
+    failed: float | None = None,
+    made: int | None = None,
+    **values: Any,
+) -> JobDetails:
     """A job that became ready so many seconds ago."""
     at = NOW - timedelta(seconds=age)
-    made = make_job(values.pop("task", "a"), run_at=at, created_at=min(at, NOW), **{"attempts": 0} | values)
-    columns = {name: getattr(made, name) for name in made.__struct_fields__}
-    return JobDetails(**columns, queue_name="q", state=state, raw_failed_at=failed)
+    plain = make_job(values.pop("task", "a"), run_at=at, created_at=min(at, NOW), **{"attempts": 0} | values)
+    columns = {name: getattr(plain, name) for name in plain.__struct_fields__}
+    return JobDetails(**columns, queue_name="q", state=state, raw_failed_at=failed, attempts_made=made)
 
 
 def pool(pool_id: str = "pool", **values: Any) -> WorkerSummary:
@@ -106,7 +113,17 @@ CASES: list[tuple[ExplanationKind, JobFacts, str]] = [
     (
         "no_attempts",
         JobFacts.of(job("failed", attempts=3, max_attempts=3, failed=NOW.timestamp() - 60), NOW),
+        "It failed permanently, 1 min ago.",
+    ),
+    (
+        "no_attempts",
+        JobFacts.of(job("failed", attempts=3, max_attempts=3, failed=NOW.timestamp() - 60, made=3), NOW),
         "It failed permanently, 1 min ago: all 3 attempts used.",
+    ),
+    (
+        "no_attempts",
+        JobFacts.of(job("failed", attempts=3, max_attempts=3, failed=NOW.timestamp() - 60, made=1), NOW),
+        "It failed permanently, 1 min ago: gave up on attempt 1 of 3.",
     ),
     (
         "cancelled",

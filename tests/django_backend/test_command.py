@@ -59,8 +59,12 @@ def arguments(*values: object) -> dict[str, object]:
 def test_the_options_of_a_process_are_flags_here_too(project: Project) -> None:
     shown = project.manage("graphile_worker", "--help")
     assert shown.ended() == 0
-    for flag in ("--processes N", "--http-port PORT", "--http-address ADDRESS", "--database-metrics"):
+    flags = ("--processes N", "--http-port PORT", "--http-address ADDRESS", "--database-metrics")
+    for flag in (*flags, "--wait-for-database PERIOD"):
         assert flag in shown.output
+    wrong = project.manage("graphile_worker", "--wait-for-database", "soon")
+    assert wrong.ended() == 2
+    assert "'soon' is not a period such as 30s" in wrong.output
     refused = project.manage("graphile_worker", "--http-port", "70000")
     assert refused.ended() == 1
     assert "http_port: expected a number from 0 to 65535, got 70000" in refused.output

@@ -79,7 +79,9 @@ async def test_many_waiters_share_one_connection(utils: WorkerUtils, workers: Wo
 async def test_a_failure_is_raised(utils: WorkerUtils, workers: Workers) -> None:
     handle = await utils.add_job(fail, keep=True, max_attempts=1)
     await workers.start(TASKS)
-    with pytest.raises(JobFailedError, match="failed permanently after 1 attempt: ValueError: no") as raised:
+    with pytest.raises(
+        JobFailedError, match="failed permanently, its only attempt used: ValueError: no"
+    ) as raised:
         await handle.result(timeout=PATIENCE)
     assert raised.value.job_id == handle.id
 

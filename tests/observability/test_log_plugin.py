@@ -277,7 +277,7 @@ EVERY_LINE: list[tuple[events.Event, str]] = [
     ),
     (
         events.WorkerRecovered(pool_id="p", dead_pool_id="q", returned=[1, 2, 3], failed=[4], left=[]),
-        "WARNING worker pool q is dead; returned 3 jobs to the queue, failed 1 job",
+        "WARNING worker pool q is dead; returned 3 jobs to the queue, failed 1 job (jobs 1, 2, 3, 4)",
     ),
     (
         events.PoolEvicted(pool_id="p", jobs=[make_job()]),
@@ -292,11 +292,12 @@ def test_each_event_has_its_line(log: Log, event: events.Event, line: str) -> No
     assert log.lines == [line]
 
 
-def test_a_missing_crontab_has_a_line_of_its_own(log: Log) -> None:
+def test_a_missing_crontab_is_no_news(log: Log) -> None:
     log.plugin.no_crontab("/srv/crontab")
-    assert log.lines == [
-        "INFO no crontab at /srv/crontab; there are no recurring jobs",
-    ]
+    assert log.lines == []
+    loud = Log(logging.DEBUG, {})
+    loud.plugin.no_crontab("/srv/crontab")
+    assert loud.lines == ["DEBUG no crontab at /srv/crontab; there are no recurring jobs"]
 
 
 def test_the_delay_before_a_retry_grows_to_six_hours_and_no_further() -> None:

@@ -16,6 +16,7 @@ import msgspec
 from ..database.connections import sqlstates
 from ..database.connections.connection import Connection
 from ..database.connections.errors import is_schema_missing, sqlstate_of
+from ..database.statements.attempts import attempts_made
 from ..database.statements.control import StackAnswer, ask_worker, read_answer, withdraw
 from ..database.statements.inspection import JobDetails, JobState, get_job
 from ..database.statements.manage_jobs import cancel_reasons
@@ -38,6 +39,7 @@ from ..history.records import (
 )
 from ..history.task_reports import Progress, get_progress
 from ..recovery.registry.workers import list_workers
+from ..values.attempts import how_it_failed
 from ..values.job import Job
 from ..values.schema_name import SchemaName
 from .job_waiter import JobWaiter
@@ -54,6 +56,7 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
     state: JobState | FinishedState | Literal["gone"]
     """As in `JobDetails` while its row exists, then as in `FinishedJob`; `gone` if it was not kept."""
     attempts: int | None = None
+    """How many there were; None if that is not known."""
     error: str | None = None
     """Its last error."""
     progress: Progress | None = None
@@ -110,7 +113,8 @@ def result_of(current: CurrentState) -> Any:
     if current.state == "completed":
         return None if current.raw_result is None else msgspec.json.decode(current.raw_result)
     if current.state == "failed":
-        raise JobFailedError(current.job_id, current.error, current.attempts)
+        how = how_it_failed(current.attempts, current.max_attempts)
+        raise JobFailedError(current.job_id, current.error, current.attempts, how)
     if current.state == "gone":
         raise JobGoneError(current.job_id)
     raise JobCancelledError(current.job_id, current.error, has_expired=current.state == "expired")
@@ -129,7 +133,13 @@ async def read_current_states(
     reasons = await cancel_reasons(connection, schema, failed)
     doubtful = [job_id for job_id in failed if job_id not in reasons]
     again = {current.job_id: current for current in await _current_states(connection, schema, doubtful)}
-    return [_as_cancelled(again.get(current.job_id, current), reasons) for current in found]
+    made = await attempts_made(connection, schema, doubtful)
+    ended = [again.get(current.job_id, current) for current in found]
+    counted = [
+        msgspec.structs.replace(each, attempts=made[each.job_id]) if each.job_id in made else each
+        for each in ended
+    ]
+    return [_as_cancelled(current, reasons) for current in counted]
 
 
 async def _current_states(
@@ -182,7 +192,8 @@ async def read_status(connection: Connection, schema: SchemaName, job_id: int) -
     job = record.job
     if job is not None:
         return JobStatus(
-            job_id=job_id, state=record.state, attempts=job.attempts,
+            job_id=job_id, state=record.state,
+            attempts=job.attempts_made if job.state == "failed" else job.attempts,
             error=record.cancel_reason if record.is_cancelled else job.last_error,
             progress=record.progress, run_at=job.run_at,
         )  # fmt: skip

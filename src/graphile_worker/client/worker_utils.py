@@ -253,11 +253,13 @@ class WorkerUtils(AddingClient):
             change = bulk_changes.failure(reason)
             return await self._changes.in_steps(filter, change, connection, options, outcome, job_ids=job_ids)
         ids = ids_of(job_ids, options)
-        return await self._changes.end(
+        failed = await self._changes.end(
             connection,
             outcome,
             lambda session: manage_jobs.permanently_fail_jobs(session, self.schema, ids, reason),
+            lambda found: found.kept_as,
         )
+        return failed.jobs
 
     @overload
     async def reschedule_jobs(

@@ -69,7 +69,7 @@ def read_crontab_file(path: str | PathLike[str], *, must_exist: bool = False) ->
             raise CrontabError(
                 f"{path}: the crontab does not exist; create it, or leave out the option that names it"
             ) from None
-        logger.info("no crontab at %s; recurring jobs are off", path)
+        logger.debug("no crontab at %s; recurring jobs are off", path)
         return []
     except UnicodeDecodeError as error:
         raise CrontabError(f"{path}: the crontab is not UTF-8 text ({error})") from None

@@ -140,7 +140,14 @@ class DatabaseError(GraphileWorkerError):
 
 
 class ConnectionFailedError(DatabaseError):
-    """The server cannot be reached, refused the password, or lacks the database."""
+    """The server cannot be reached, refused the password, or lacks the database.
+
+    `is_away`: nothing accepts connections there, or not yet; the same attempt may succeed later.
+    """
+
+    def __init__(self, message: str, *, sqlstate: str | None = None, is_away: bool = False) -> None:
+        self.is_away = is_away
+        super().__init__(message, sqlstate=sqlstate)
 
 
 class SchemaMissingError(DatabaseError):
@@ -260,14 +267,19 @@ class ExtensionMissingError(JobError, LookupError):
 
 
 class JobFailedError(GraphileWorkerError):
-    """The job that a client waited for has failed permanently; `error` is its last error."""
+    """The job that a client waited for has failed permanently; `error` is its last error.
 
-    def __init__(self, job_id: int, error: str | None, attempts: int | None = None) -> None:
+    `attempts` is the number of attempts that it had, None if that is not known: another runtime failed it.
+    `how` says it in words.
+    """
+
+    def __init__(self, job_id: int, error: str | None, attempts: int | None = None, how: str = "") -> None:
         self.job_id = job_id
         self.error = error
         self.attempts = attempts
-        after = "" if attempts is None else f" after {attempts} attempt{'' if attempts == 1 else 's'}"
-        super().__init__(f"job {job_id} failed permanently{after}: {error or 'no error was stored'}")
+        self.how = how
+        text = f", {how}" if how else ""
+        super().__init__(f"job {job_id} failed permanently{text}: {error or 'no error was stored'}")
 
 
 class JobCancelledError(GraphileWorkerError):

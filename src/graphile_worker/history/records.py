@@ -91,6 +91,8 @@ class CurrentState(msgspec.Struct, frozen=True):
     state: Literal["pending", "gone"] | FinishedState
     error: str | None
     attempts: int | None
+    """Of a job that has failed permanently: how many there were, as far as that is known."""
+    max_attempts: int | None
     raw_result: str | None
 
 

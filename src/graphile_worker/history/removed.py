@@ -151,4 +151,5 @@ async def keep_recovered(
         seconds,
         error_retention or None,
         schema.name,
+        [job.attempts for job in jobs],
     )

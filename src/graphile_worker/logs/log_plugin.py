@@ -35,6 +35,7 @@ from .formatters import (
 from .job_context import job_fields
 
 OLD = timedelta(days=1)  # since the job was added; snoozing an older one is a warning
+MOST_NAMED = 10  # jobs in one line
 
 
 def has_output(logger: logging.Logger, level: int) -> bool:
@@ -156,7 +157,9 @@ class LogPlugin:
     def no_crontab(self, path: str, beside_tasks: str | None = None) -> None:
         """Log that there is no crontab file, and that one next to the tasks is not read."""
         if beside_tasks is None:
-            self.cron_logger.info("no crontab at %s; there are no recurring jobs", path, extra={"path": path})
+            self.cron_logger.debug(
+                "no crontab at %s; there are no recurring jobs", path, extra={"path": path}
+            )
             return
         self.cron_logger.warning(
             "no crontab at %s; there are no recurring jobs. %s is not read: use --crontab for that", path,
@@ -317,8 +320,9 @@ class LogPlugin:
         left = f", left {count(len(event.left), 'job')} locked" if event.left else ""
         cancelled = f", deleted {count(len(event.cancelled), 'cancelled job')}" if event.cancelled else ""
         self._core.warning(
-            "worker pool %s is dead; returned %s to the queue%s%s%s",
+            "worker pool %s is dead; returned %s to the queue%s%s%s%s",
             event.dead_pool_id, count(len(event.returned), "job"), failed, left, cancelled,
+            _named([*event.returned, *event.failed, *event.left, *event.cancelled]),
             extra=pool_scope(event) | {
                 "dead_pool_id": event.dead_pool_id,
                 "returned": list(event.returned), "failed": list(event.failed), "left": list(event.left),
@@ -482,3 +486,11 @@ def log_with_stack(
         record.__dict__.update(fields)
         record.stack_info = f"Stack (most recent call last):\n{stack}"
         logger.handle(record)
+
+
+def _named(job_ids: Sequence[int]) -> str:
+    """The jobs in brackets, as far as a line has room for them."""
+    if not job_ids:
+        return ""
+    more = ", …" if len(job_ids) > MOST_NAMED else ""
+    return f" ({'job' if len(job_ids) == 1 else 'jobs'} {', '.join(map(str, job_ids[:MOST_NAMED]))}{more})"

@@ -13,6 +13,7 @@ from ..errors import LeakedTasksError
 from ..hooks import Plugin
 from ..logs.configure import PipeHandler
 from ..runner import end_by_signal, run, run_once
+from ..runner.build import WorkerBuilder
 from ..runner.signals import SignalHandling, output_closed, stop_workers
 from .signals import Reload, collect_garbage, flush_output
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from ..runner.runner import Runner
 
 CANCEL_WITHIN = 1.0  # seconds for asyncio tasks that jobs left behind
+WAIT_FOR_DATABASE = 5.0  # seconds, unless the options say it
 EXIT_MARGIN = 3.0  # seconds after the grace until a process whose event loop is blocked is ended
 
 logger = logging.getLogger("graphile_worker")
@@ -47,6 +49,7 @@ def run_worker(
     """
     collect_garbage()
     SignalHandling.exit_margin = EXIT_MARGIN
+    WorkerBuilder.usual_wait = WAIT_FOR_DATABASE
     loop = asyncio.Runner(loop_factory=fast_loop())
     stopped_by: int | None = None
     status = 0

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from ..config.calls import call_hooks, call_options
 from ..database.connections.connection import Pool
@@ -17,6 +17,7 @@ from ..database.connections.dsn import Dsn
 from ..database.connections.errors import translate_errors
 from ..database.connections.open import close_pool, open_pool, resolve_connection, target_of
 from ..database.connections.single import SingleConnection, is_connection
+from ..database.connections.wait import when_ready
 from ..database.migrations.run import migrate
 from ..database.statements.fetch import is_anything_waiting
 from ..errors import ConfigError
@@ -76,6 +77,8 @@ OBJECTS = (
 class WorkerBuilder:
     """Checks the arguments, opens the database, and makes the parts of one worker."""
 
+    usual_wait: ClassVar[float] = 0.0
+    """Seconds to wait for the database if the options do not say it; a process that is a worker sets it."""
     tasks: TaskRegistry
     lanes: list[LanePlan]
     cron_items: Sequence[ParsedCronItem]
@@ -146,11 +149,7 @@ class WorkerBuilder:
         if not may_yield_tasks:
             self._load()
         if isinstance(found, Dsn):
-            self.database = await open_pool(
-                found,
-                max_pool_size=pool_size(options),
-                prepared_statements=options.prepared_statements,
-            )
+            self.database = await self._open_pool(found)
         else:
             self.database = found
         try:
@@ -174,6 +173,16 @@ class WorkerBuilder:
         except BaseException:
             await self.close()
             raise
+
+    async def _open_pool(self, dsn: Dsn) -> Pool:
+        options = self.options
+        wait = self.usual_wait if options.wait_for_database is None else options.wait_for_database
+        return await when_ready(
+            lambda: open_pool(
+                dsn, max_pool_size=pool_size(options), prepared_statements=options.prepared_statements
+            ),
+            wait,
+        )
 
     async def _enter_app(self, app: App) -> tuple[Plugin | str, ...]:
         """Enter the lifespan; returns the plugins of the apps that it yielded."""

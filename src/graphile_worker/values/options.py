@@ -79,6 +79,8 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
     use_local_time: bool = False
     """Use this machine's clock instead of the server's for fetching and for default run times."""
 
+    wait_for_database: float | None = None
+    """How long to wait at the start for a server that is not up yet. None: 5 s as a process, 0 in `run`."""
     concurrency: int = 1
     """Number of jobs that run at the same time in one process."""
     lanes: dict[str, int] = msgspec.field(default_factory=dict)
@@ -233,6 +235,7 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
 CLIENT_OPTIONS = ("connection_string", "schema", "max_pool_size", "prepared_statements", "use_local_time")
 """The options that clients take too."""
 _DURATIONS = (
+    "wait_for_database",
     "poll_interval",
     "prefetch",
     "hold",
@@ -315,6 +318,7 @@ class ClientOptionValues(TypedDict, total=False):
 class WorkerOptionValues(ClientOptionValues, total=False):
     """Options of a worker."""
 
+    wait_for_database: Duration | None
     concurrency: int | None
     lanes: Mapping[str, int] | Sequence[Lane] | None
     executors: Mapping[str, Any] | None

@@ -45,6 +45,17 @@ class Admin(TransactionTestCase):
         self.assertIn("charge", self.client.get(JOBS, {"q": "k"}).content.decode())
         self.assertEqual(self.client.get(reverse("admin:graphile_worker_worker_changelist")).status_code, 200)
 
+    def test_how_many_attempts_there_were(self):
+        gave_up = add_job("charge", {}, max_attempts=4, keep=True)
+        unknown = add_job("charge", {}, max_attempts=4)
+        utils().reschedule_jobs([gave_up.id, unknown.id], attempts=1)
+        utils().permanently_fail_jobs([gave_up.id, unknown.id])
+        page = self.client.get(JOBS).content.decode()
+        self.assertIn("gave up on attempt 1 of 4", page)
+        self.assertNotIn("4 of 4", page)
+        detail = reverse("admin:graphile_worker_job_change", args=[gave_up.id])
+        self.assertIn("gave up on attempt 1 of 4", self.client.get(detail).content.decode())
+
     def test_the_payload_needs_a_permission(self):
         job = add_job("charge", {"card": "4111"})
         address = reverse("admin:graphile_worker_job_change", args=[job.id])

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
+from ...values.attempts import how_it_failed
 from .actions import ActionValues
 from .common import Count
 from .operations import Rate
@@ -83,6 +84,15 @@ class GroupJob(msgspec.Struct, frozen=True):
     max_attempts: int
     run_at: datetime
     failed_at: datetime | None = None
+    attempts_made: int | None = None
+    """How many attempts a permanently failed job had; None if that is not known."""
+
+    @property
+    def tried(self) -> str:
+        """How many attempts there were."""
+        if self.state == "failed":
+            return how_it_failed(self.attempts_made, self.max_attempts)
+        return f"{self.attempts} of {self.max_attempts}"
 
 
 class FailureDetails(msgspec.Struct, frozen=True, kw_only=True):

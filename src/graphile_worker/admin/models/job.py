@@ -9,6 +9,7 @@ import msgspec
 
 from ...database.statements.job_filter import JobState
 from ...history.records import FinishedState
+from ...values.attempts import how_it_failed
 from ...values.job_options import Kind, options_on
 
 JobViewState = JobState | FinishedState | Literal["gone"]
@@ -63,6 +64,8 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     run_at: datetime | None = None
     attempts: int | None = None
     max_attempts: int | None = None
+    attempts_made: int | None = None
+    """How many attempts a permanently failed job had; None if that is not known."""
     last_error: str | None = None
     created_at: datetime | None = None
     updated_at: datetime | None = None
@@ -90,6 +93,13 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     def is_queued(self) -> bool:
         """Whether it is in the queue, waiting, running or failed."""
         return self.revision is not None
+
+    @property
+    def tried(self) -> str | None:
+        """How many attempts there were."""
+        if self.state == "failed":
+            return how_it_failed(self.attempts_made, self.max_attempts) or None
+        return None if self.attempts is None else f"{self.attempts} of {self.max_attempts}"
 
 
 class Revealed(msgspec.Struct, frozen=True):

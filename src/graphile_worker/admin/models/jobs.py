@@ -8,6 +8,7 @@ from typing import Literal
 import msgspec
 
 from ...database.statements.job_filter import JobState
+from ...values.attempts import how_it_failed
 from .common import Count
 
 ListOrder = Literal["newest", "oldest", "run_order"]
@@ -34,6 +35,8 @@ class JobRow(msgspec.Struct, frozen=True, kw_only=True):
     locked_at: datetime | None
     failed_at: datetime | None
     """When it failed permanently."""
+    attempts_made: int | None = None
+    """How many attempts a permanently failed job had; None if that is not known."""
     queue_locked_by: str | None = None
     """The pool that has locked the queue of the job; `py:hold` if the queue is paused."""
     payload: msgspec.Raw | None = None
@@ -47,9 +50,18 @@ class JobRow(msgspec.Struct, frozen=True, kw_only=True):
         return "permanently_failed" if self.state == "failed" else self.state
 
     @property
+    def tried(self) -> str:
+        """How many attempts there were."""
+        if self.state == "failed":
+            return how_it_failed(self.attempts_made, self.max_attempts)
+        return f"{self.attempts}/{self.max_attempts}"
+
+    @property
     def note(self) -> str:
         """What a list says beside the state."""
-        if self.state in ("failed", "running"):
+        if self.state == "failed":
+            return how_it_failed(self.attempts_made, self.max_attempts)
+        if self.state == "running":
             return f"attempt {self.attempts} of {self.max_attempts}"
         if self.queue_locked_by == "py:hold":
             return "queue paused"

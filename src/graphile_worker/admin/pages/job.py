@@ -201,7 +201,7 @@ def _as_text(view: JobView, explanation: Explanation | None) -> str:
     facts = plain.fields(
         [
             ("state", view.state), ("task", view.task), ("queue", view.queue), ("priority", view.priority),
-            ("attempts", f"{view.attempts} of {view.max_attempts}" if view.attempts is not None else None),
+            ("attempts", view.tried),
             ("run at", view.run_at), ("key", view.key), ("flags", " ".join(view.flags)),
             ("locked by", view.locked_by), ("lane", view.lane), ("error", one_line(view.last_error)),
         ]

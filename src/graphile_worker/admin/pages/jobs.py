@@ -93,7 +93,7 @@ def _as_text(filter: Filter, found: JobPage | None, problem: Problem | None) -> 
     if found is None:
         return plain.page("Jobs", f"{problem.title}. {problem.detail}" if problem is not None else "")
     rows = [
-        [job.id, job.task, job.state, job.queue, job.priority, f"{job.attempts}/{job.max_attempts}",
+        [job.id, job.task, job.state, job.queue, job.priority, job.tried,
          job.run_at, one_line(job.last_error)]
         for job in found.items
     ]  # fmt: skip

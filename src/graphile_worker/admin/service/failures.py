@@ -10,6 +10,7 @@ import msgspec
 
 from ...database.connections.connection import Connection, Row
 from ...database.sql import load
+from ...database.statements.attempts import attempts_made
 from ...history.audit import Actor, audit_tables, record
 from ...history.error_groups import ErrorGroup, list_error_groups
 from ...history.records import list_errors
@@ -259,12 +260,14 @@ async def _details(
     times = {row["job_id"]: row["failed_at"] for row in reversed(rows)}
     jobs = [row for row in sample.states.values() if row["state"] in ("failed", "retrying")]
     jobs.sort(key=lambda row: times[row["id"]], reverse=True)
+    shown = jobs[:SHOWN_JOBS]
+    made = await attempts_made(connection, schema, [row["id"] for row in shown if row["state"] == "failed"])
     return FailureDetails(
         group=found,
         error=redactor.text(error.traceback or error.message) if error else redactor.text(group.message),
         error_job_id=error.job_id if error else None,
         shared=await _shared(connection, schema, [row["id"] for row in jobs], group, redactor),
-        jobs=[_job(row, times[row["id"]]) for row in jobs[:SHOWN_JOBS]],
+        jobs=[_job(row, times[row["id"]], made.get(row["id"])) for row in shown],
         operation_id=await _active_operation(connection, schema, fingerprint),
     )
 
@@ -276,8 +279,10 @@ async def _error_group(connection: Connection, schema: SchemaName, fingerprint: 
     return found[0]
 
 
-def _job(row: Row, failed_at: datetime | None) -> GroupJob:
-    return GroupJob(row["id"], row["state"], row["attempts"], row["max_attempts"], row["run_at"], failed_at)
+def _job(row: Row, failed_at: datetime | None, made: int | None) -> GroupJob:
+    return GroupJob(
+        row["id"], row["state"], row["attempts"], row["max_attempts"], row["run_at"], failed_at, made
+    )
 
 
 async def _shared(
@@ -316,7 +321,7 @@ async def _plain_details(
         error=found.errors[fingerprint],
         error_job_id=group.last_job_id,
         shared=await _shared(connection, database.schema, ids, group, redactor),
-        jobs=[_job(row, None) for row in rows[:SHOWN_JOBS]],
+        jobs=[_job(row, None, None) for row in rows[:SHOWN_JOBS]],
         has_tables=False,
     )
 

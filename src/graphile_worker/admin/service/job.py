@@ -21,7 +21,7 @@ from ..database import Database
 from ..models.job import Attempt, FinishedView, JobView, ProgressView, Revealed
 from ..models.jobs import JobRow
 from ..redact import Redactor
-from .search import find_these, row_from
+from .search import find_these, rows_from
 
 MAX_PAYLOAD = 1024 * 1024
 """Characters of a payload that are laid out or sent within an answer; longer ones are a download."""
@@ -101,6 +101,7 @@ def _of_row(record: JobRecord, job: JobDetails, redactor: Redactor, found: dict[
         run_at=job.run_at,
         attempts=job.attempts,
         max_attempts=job.max_attempts,
+        attempts_made=job.attempts_made,
         last_error=_cut(redactor, job.last_error),
         created_at=job.created_at,
         updated_at=job.updated_at,
@@ -130,6 +131,7 @@ def _of_history(record: JobRecord, redactor: Redactor, found: dict[str, Any]) ->
         run_at=finished.run_at,
         attempts=finished.attempts,
         max_attempts=finished.max_attempts,
+        attempts_made=finished.attempts if finished.state == "failed" else None,
         last_error=_cut(redactor, finished.error),
         created_at=finished.created_at,
         key=finished.key,
@@ -235,7 +237,8 @@ async def neighbours(
     ids = [*keyed, *before, *after]
     if not ids:
         return Neighbours(prefix)
-    known = {row["id"]: row_from(row, redactor) for row in await find_these(connection, schema, ids)}
+    jobs = await find_these(connection, schema, ids)
+    known = {row.id: row for row in await rows_from(connection, schema, jobs, redactor)}
 
     def those(wanted: list[int]) -> list[JobRow]:
         return [known[one] for one in wanted if one in known]

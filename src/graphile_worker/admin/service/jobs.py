@@ -27,7 +27,7 @@ from .search import (
     find_in_run_order,
     find_these,
     is_served,
-    row_from,
+    rows_from,
 )
 
 PAGE = 50
@@ -109,7 +109,7 @@ async def _by_id(
         first = rows[0]["id"] if rows and after is not None else None
     is_walk = not is_served(filter, order, has_failed_index=known.has_failed_index)
     return JobPage(
-        items=[row_from(row, redactor) for row in rows],
+        items=await rows_from(connection, schema, rows, redactor),
         next=None if following is None else encode_cursor(order, following),
         previous=None if first is None else encode_cursor(order, first),
         count=_count(filter, known, found, rows, is_first=after is None and before is None),
@@ -141,7 +141,7 @@ async def _in_run_order(
         following = (last["priority"], last["run_at"], last["id"])
     is_walk = not is_served(filter, "run_order", has_failed_index=known.has_failed_index)
     return JobPage(
-        items=[row_from(row, redactor) for row in rows],
+        items=await rows_from(connection, schema, rows, redactor),
         next=None if following is None else _run_cursor(following),
         count=_count(filter, known, found, rows, is_first=after is None),
         searched=_searched(found, known) if is_walk else None,
@@ -165,7 +165,8 @@ async def _reported(
     if workers.is_complete or not workers:  # a small table is searched at once
         return None
     ids = [job_id for worker in workers for job_id in worker.job_ids]
-    rows = [row_from(row, redactor) for row in await find_these(connection, schema, ids, payload=payload)]
+    found = await find_these(connection, schema, ids, payload=payload)
+    rows = await rows_from(connection, schema, found, redactor)
     items = [
         row
         for row in rows

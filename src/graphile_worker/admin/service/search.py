@@ -14,6 +14,7 @@ import msgspec
 
 from ...database.connections.connection import Connection, Row
 from ...database.sql import load
+from ...database.statements.attempts import attempts_made
 from ...database.statements.job_filter import BEGINNING, JobFilter, RunPosition, ids_to_walk, index_variant
 from ...values.job import instant
 from ...values.schema_name import SchemaName
@@ -143,8 +144,16 @@ async def find_these(
     return list(await connection.fetch(load("admin/find_these", schema), list(ids), payload))
 
 
-def row_from(row: Row, redactor: Redactor) -> JobRow:
-    """A job of a list, redacted."""
+async def rows_from(
+    connection: Connection, schema: SchemaName, rows: Sequence[Row], redactor: Redactor
+) -> list[JobRow]:
+    """Jobs of a list, redacted; permanently failed ones know how many attempts they had."""
+    failed = [row["id"] for row in rows if row["state"] == "failed"]
+    made = await attempts_made(connection, schema, failed)
+    return [_row(row, redactor, made.get(row["id"])) for row in rows]
+
+
+def _row(row: Row, redactor: Redactor, made: int | None) -> JobRow:
     task = row["task"]
     payload: Any = None
     if row["payload"] is not None:
@@ -166,6 +175,7 @@ def row_from(row: Row, redactor: Redactor) -> JobRow:
         locked_by=row["locked_by"],
         locked_at=None if row["locked_at"] is None else instant(row["locked_at"]),
         failed_at=None if row["failed_at"] is None else instant(row["failed_at"]),
+        attempts_made=made,
         queue_locked_by=row["queue_locked_by"],
         payload=payload,
     )

@@ -16,6 +16,7 @@ import click
 import msgspec
 
 from ...diagnostics.json_shapes import details_as_json, job_as_json
+from ...values.attempts import how_it_failed
 from ...values.job import Job
 from ...values.text import count
 from ..support.bulk_change import Words, change_matching
@@ -406,6 +407,8 @@ def _print_jobs(found: list[JobDetails], limit: int, *, with_payload: bool) -> N
 
 def _row(job: JobDetails, time: datetime | None) -> list[Any]:
     attempts = f"{job.attempts}/{job.max_attempts}"
+    if job.state == "failed":
+        attempts = how_it_failed(job.attempts_made, job.max_attempts)
     return [
         job.id, job.task_identifier, job.state, attempts, job.priority, time, job.queue_name, job.key,
         job.last_error,

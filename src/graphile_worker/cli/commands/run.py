@@ -20,6 +20,7 @@ FLAGS = {
     "max_pool_size": "max_pool_size",
     "tasks": "task_directory",
     "grace": "grace",
+    "wait_for_database": "wait_for_database",
     **{name: name for name in SERVE_OPTIONS if not name.startswith("log_")},
 }
 """Flags that set an option, and the option. `load_settings` has those of all commands."""

@@ -8,6 +8,7 @@ import click
 import msgspec
 
 from ...diagnostics.json_shapes import details_as_json
+from ...values.attempts import how_it_failed
 from ...values.payload import traces_in, without_trace
 from ...values.text import duration
 from .output import cell, print_fields, print_table
@@ -79,6 +80,10 @@ def indented_json(text: str) -> str:
 def _row_fields(record: JobRecord, details: JobDetails) -> dict[str, Any]:
     values = details_as_json(details) | {"state": record.state}
     values["flags"] = ", ".join(values["flags"])
+    if details.state == "failed":
+        how = how_it_failed(details.attempts_made, details.max_attempts)
+        values["attempts"] = how or f"not known; {details.max_attempts} were allowed"
+    del values["attempts_made"]
     if record.is_cancelled:
         values["cancelled"] = record.cancel_reason or "without a reason"
     if record.progress is not None:
@@ -108,7 +113,9 @@ def _finished_fields(finished: FinishedJob) -> dict[str, Any]:
         "queue_name": finished.queue_name,
         "key": finished.key,
         "priority": finished.priority,
-        "attempts": f"{finished.attempts} of {finished.max_attempts}",
+        "attempts": how_it_failed(finished.attempts, finished.max_attempts)
+        if finished.state == "failed"
+        else f"{finished.attempts} of {finished.max_attempts}",
         "created_at": finished.created_at,
         "run_at": finished.run_at,
         "started_at": finished.started_at,

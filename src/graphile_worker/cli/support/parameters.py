@@ -299,6 +299,12 @@ _WORKER_OPTIONS: list[Callable[[Any], Any]] = [
         help="Time for running jobs to end during a graceful shutdown.  [default: 25]",
     ),
     click.option(
+        "--wait-for-database",
+        type=Period(),
+        metavar="PERIOD",
+        help="How long to wait for a database server that is not up yet, such as 60s.  [default: 5s]",
+    ),
+    click.option(
         "--http-port",
         type=click.IntRange(0, 65535),
         metavar="PORT",

@@ -16,6 +16,7 @@ import click
 import msgspec
 
 from ...diagnostics.json_shapes import finished_job_as_json, job_as_json
+from ...values.attempts import failed_permanently
 from ...values.job import Job
 from ...values.text import duration
 from .bulk_change import progress_bar
@@ -131,7 +132,9 @@ def output_of(waited: Waited, job: Job, queue: str | None, timeout: timedelta | 
     is_completed = finished.state == "completed"
     notes = []
     if not is_completed:
-        verb = "failed permanently" if finished.state == "failed" else f"was {finished.state}"
+        verb = f"was {finished.state}"
+        if finished.state == "failed":
+            verb = failed_permanently(finished.attempts, finished.max_attempts)
         reason = f": {cell(finished.error, longest=None)}" if finished.error else ""
         notes = [f"Job {job.id} {verb}{reason}"]
         if finished.state == "failed":
@@ -174,6 +177,7 @@ def _about_timeout(record: JobRecord, timeout: timedelta | None) -> str:
 
 def _about_missing_history(record: JobRecord) -> str:
     if record.job is not None:  # a permanent failure that was not kept
-        return f"Job {record.job_id} failed permanently: {cell(record.job.last_error, longest=None)}"
+        how = failed_permanently(record.job.attempts_made, record.job.max_attempts)
+        return f"Job {record.job_id} {how}: {cell(record.job.last_error, longest=None)}"
     why = record.problem or "only Python workers keep finished jobs; was its worker of another runtime?"
     return f"Job {record.job_id} is gone and was not kept: {why}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any
@@ -9,15 +10,21 @@ from typing import Any
 import msgspec
 from django.contrib import admin, messages
 from django.core.paginator import Paginator
+from django.db import connections
 from django.db.models import F, QuerySet
 from django.http import HttpRequest
 from django.utils import timezone
 from django.utils.html import format_html
 
 from ...client.sync_worker_utils import SyncWorkerUtils
+from ...database.connections.bound import run_blocking
+from ...database.connections.foreign import as_blocking_connection
+from ...database.statements.attempts import attempts_made
 from ...errors import GraphileWorkerError
+from ...values.attempts import how_it_failed
 from ...values.text import count
 from .client import utils
+from .conf import worker_settings
 from .models import Job, Worker
 
 COUNTED = 10_000
@@ -147,7 +154,16 @@ class JobAdmin(ReadOnlyAdmin):
 
     @admin.display(description="attempts")
     def tried(self, job: Job) -> str:
-        return f"{job.attempts} of {job.max_attempts}"
+        if job.state != "failed":
+            return f"{job.attempts} of {job.max_attempts}"
+        if not hasattr(job, "attempts_made"):
+            _note_attempts([job])
+        return how_it_failed(job.attempts_made, job.max_attempts) or "-"
+
+    def get_changelist_instance(self, request: HttpRequest) -> Any:
+        page = super().get_changelist_instance(request)
+        _note_attempts(page.result_list)  # of all rows at once
+        return page
 
     @admin.action(description="Run now")
     def run_now(self, request: HttpRequest, queryset: QuerySet) -> None:
@@ -195,6 +211,16 @@ class WorkerAdmin(ReadOnlyAdmin):
 
     list_display = ("id", "host", "pid", "version", "concurrency", "started_at", "last_seen_at")
     ordering = ("-started_at",)
+
+
+def _note_attempts(jobs: Iterable[Any]) -> None:
+    """Set `attempts_made`, for `how_it_failed`."""
+    found = list(jobs)
+    failed = [job.id for job in found if job.state == "failed"]
+    connection = as_blocking_connection(connections[worker_settings().database])
+    made = run_blocking(attempts_made(connection, utils().schema, failed))
+    for job in found:
+        job.attempts_made = made.get(job.id)
 
 
 def _now() -> datetime:

@@ -46,6 +46,9 @@ _MISSING = (
 _OF_THE_USER = "_graphile_worker_is_of_the_user"
 """The attribute that `mark_as_users` sets."""
 
+_TLS_REFUSED = "rejected SSL upgrade"
+"""What the driver says if the server answers that it has no TLS."""
+
 SESSION_ATTRIBUTES = "any, primary, standby, prefer-standby, read-write, read-only"
 
 
@@ -78,7 +81,8 @@ def translate_connect_errors(dsn: Dsn) -> Iterator[None]:
         message = str(translated or error)
         scrubbed = dsn.scrub(message)
         if scrubbed != message:
-            raise ConnectionFailedError(scrubbed, sqlstate=sqlstate_of(error)) from None
+            is_away = isinstance(translated, ConnectionFailedError) and translated.is_away
+            raise ConnectionFailedError(scrubbed, sqlstate=sqlstate_of(error), is_away=is_away) from None
         if translated is None:
             raise
         raise translated from error
@@ -109,19 +113,28 @@ def translated_error(
         )
     if isinstance(error, TimeoutError):
         return ConnectionFailedError(
-            f"{where} did not answer in time; is the address right and the server up?"
+            f"{where} did not answer in time; is the address right and the server up?", is_away=True
         )
     if isinstance(error, socket.gaierror):
-        return ConnectionFailedError(f"{where} cannot be found: {error.strerror}; is the host name right?")
+        return ConnectionFailedError(
+            f"{where} cannot be found: {error.strerror}; is the host name right?", is_away=True
+        )
     if isinstance(error, ssl.SSLError):
         return ConnectionFailedError(
             f"TLS with {where} failed: {error.strerror or error}; for a certificate of your own authority "
             "give sslmode=verify-full and sslrootcert=FILE"
         )
+    if isinstance(error, ConnectionError) and _TLS_REFUSED in str(error):
+        return ConnectionFailedError(
+            f"{where} does not accept TLS, which the connection asks for; turn on `ssl` in the server, or "
+            "take sslmode or ssl out of the connection string (and PGSSLMODE out of the environment): "
+            "sslmode=prefer uses TLS only where the server has it"
+        )
     if isinstance(error, OSError):
         return ConnectionFailedError(
             f"{where} cannot be reached: {error.strerror or error}; "
-            "is it running, and are host and port right?"
+            "is it running, and are host and port right?",
+            is_away=True,
         )
     # Another library's: what it says about its connection is its own matter.
     return None if isinstance(error, GraphileWorkerError) else _from_statement(error, schema)
@@ -219,9 +232,11 @@ def _from_connecting(error: asyncpg.PostgresError, where: str) -> DatabaseError 
             sqlstate=code,
         )
     if code == sqlstates.CANNOT_CONNECT_NOW:
-        return ConnectionFailedError(f"{where} is not ready for connections: {error}", sqlstate=code)
+        return ConnectionFailedError(
+            f"{where} is not ready for connections: {error}", sqlstate=code, is_away=True
+        )
     if code in _LOST_SESSION:
-        return ConnectionFailedError(_lost_message(where, error), sqlstate=code)
+        return ConnectionFailedError(_lost_message(where, error), sqlstate=code, is_away=True)
     return None
 
 

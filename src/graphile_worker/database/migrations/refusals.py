@@ -7,6 +7,8 @@ import logging
 from ...errors import MigrationError, PermissionDeniedError, SchemaTooNewError, SchemaTooOldError
 from ...values.schema_name import SchemaName
 from ..connections import sqlstates
+from ..connections.connection import Connection
+from ..sql import load
 from .state import OLDEST_SERVER_VERSION, OLDEST_UPGRADABLE_REVISION, SUPPORTED_REVISION, SchemaState
 
 logger = logging.getLogger("graphile_worker.migrate")
@@ -57,10 +59,22 @@ def too_old(state: SchemaState, schema: SchemaName) -> SchemaTooOldError:
     )
 
 
-def denied(error: BaseException, schema: SchemaName) -> PermissionDeniedError:
+async def denied(error: BaseException, connection: Connection, schema: SchemaName) -> PermissionDeniedError:
     """The error for a role without the permissions."""
+    advice = f"let an administrator run: create schema {schema.quoted} authorization <this role>"
+    try:
+        row = await connection.fetchrow(load("migrate/ownership", schema), schema.name)
+    except Exception:  # in a transaction of the caller, which has failed
+        row, advice = None, "connect as the role that owns it"
+    if row is not None:
+        advice = (
+            f"connect as its owner {row['owner']}, or let an administrator run: "
+            f"grant {row['owner']} to {row['role']}"
+            if row["is_installed"]
+            else f"the schema exists; let its owner {row['owner']} run: "
+            f"grant usage, create on schema {schema.quoted} to {row['role']}"
+        )
     return PermissionDeniedError(
-        f"the role may not install or upgrade the schema {schema.quoted}: {error}; connect as the role that "
-        f"owns it, or let an administrator run: create schema {schema.quoted} authorization <this role>",
+        f"the role may not install or upgrade the schema {schema.quoted}: {error}; {advice}",
         sqlstate=sqlstates.INSUFFICIENT_PRIVILEGE,
     )

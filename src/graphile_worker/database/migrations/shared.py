@@ -74,7 +74,7 @@ async def migrate_shared(connection: Connection, schema: SchemaName) -> tuple[Sc
                 raise too_old(state, schema)
         except Exception as error:
             if sqlstate_of(error) == sqlstates.INSUFFICIENT_PRIVILEGE:
-                raise denied(error, schema) from error
+                raise await denied(error, connection, schema) from error
             conflicts += 1
             if sqlstate_of(error) not in CONFLICTS or conflicts == MAX_CONFLICTS:
                 raise

@@ -126,3 +126,18 @@ update :GRAPHILE_WORKER_SCHEMA.migrations set breaking = true where id = any ($1
 -- Notify running workers of an applied revision.
 -- Parameters: $1 the JSON text (text).
 select pg_notify('worker:migrate', $1::text)
+
+-- statement: ownership
+-- Whose schema it is, for advice to a role that may not use it.
+-- Parameters: $1 the schema's name (text).
+-- Result: one row, or none without the schema: owner and role (names, quoted where needed), is_installed (boolean, whether it
+-- has a ledger).
+select
+    pg_catalog.quote_ident(pg_catalog.pg_get_userbyid(namespace.nspowner)::text) as owner,
+    pg_catalog.quote_ident(current_user::text) as role,
+    exists (
+        select from pg_catalog.pg_class as class
+        where class.relnamespace = namespace.oid and class.relname = 'migrations'
+    ) as is_installed
+from pg_catalog.pg_namespace as namespace
+where namespace.nspname = $1::text

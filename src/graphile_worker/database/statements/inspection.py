@@ -20,6 +20,7 @@ from datetime import datetime
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from ...errors import InvalidArgumentError
 from ...values.job import PAUSED_BY, Job, Pause, instant
@@ -28,6 +29,7 @@ from ...values.text import count
 from ..connections.connection import Connection, Row
 from ..connections.encoding import teach_arrays
 from ..sql import load
+from .attempts import attempts_made
 from .job_filter import BEGINNING, ids_to_walk
 from .job_filter import JOB_ORDERS as JOB_ORDERS
 from .job_filter import JOB_STATES as JOB_STATES
@@ -50,6 +52,8 @@ class JobDetails(Job, frozen=True, gc=False):
     queue_name: str | None
     state: JobState
     raw_failed_at: float | None
+    attempts_made: int | None = None
+    """How many attempts a permanently failed job had; None if that is not known, and in other states."""
 
     @property
     def failed_at(self) -> datetime | None:
@@ -58,7 +62,12 @@ class JobDetails(Job, frozen=True, gc=False):
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values by column name, for printing."""
-        more = {"queue_name": self.queue_name, "state": self.state, "failed_at": self.failed_at}
+        more = {
+            "queue_name": self.queue_name,
+            "state": self.state,
+            "failed_at": self.failed_at,
+            "attempts_made": self.attempts_made,
+        }
         return super().to_dict() | more
 
 
@@ -114,7 +123,7 @@ class QueueSummary:
 async def get_job(connection: Connection, schema: SchemaName, job_id: int) -> JobDetails | None:
     """One job, or None."""
     row = await connection.fetchrow(load("inspect/get_job_by_id", schema), *checked_ids([job_id]))
-    return None if row is None else JobDetails(*row)
+    return None if row is None else (await _with_attempts(connection, schema, [JobDetails(*row)]))[0]
 
 
 async def list_jobs(connection: Connection, schema: SchemaName, filter: JobFilter) -> list[JobDetails]:
@@ -132,7 +141,16 @@ async def list_jobs(connection: Connection, schema: SchemaName, filter: JobFilte
         name, state = f"{name}@{state}", None  # in the text, in the form that an index can serve
     statement = load(f"inspect/list_jobs_{name}", schema)
     rows = await connection.fetch(statement, limit, *filter.values, state, *_position(filter))
-    return [JobDetails(*row) for row in rows]
+    return await _with_attempts(connection, schema, [JobDetails(*row) for row in rows])
+
+
+async def _with_attempts(
+    connection: Connection, schema: SchemaName, found: list[JobDetails]
+) -> list[JobDetails]:
+    """The same jobs; permanently failed ones know how many attempts they had."""
+    failed = [job.id for job in found if job.state == "failed"]
+    made = await attempts_made(connection, schema, failed) if failed else {}
+    return [replace(job, attempts_made=made[job.id]) if job.id in made else job for job in found]
 
 
 def _position(filter: JobFilter) -> tuple[object, ...]:

@@ -22,6 +22,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TypeVar
 
+from msgspec.structs import replace
+
 from ...errors import InvalidArgumentError, JobBusyError
 from ...errors.text import message_of
 from ...values.job import Job
@@ -51,13 +53,28 @@ async def complete_jobs(connection: Connection, schema: SchemaName, job_ids: Ite
     return jobs_from_rows(rows)
 
 
+@dataclass(frozen=True, slots=True)
+class FailedByHand:
+    """Jobs that were failed permanently."""
+
+    jobs: list[Job]
+    """As they are now: all their attempts are used."""
+    attempts_made: dict[int, int]
+    """The attempts that each has really had."""
+
+    @property
+    def kept_as(self) -> list[Job]:
+        """The jobs as the history has to show them."""
+        return [replace(job, attempts=self.attempts_made[job.id]) for job in self.jobs]
+
+
 async def permanently_fail_jobs(
     connection: Connection, schema: SchemaName, job_ids: Iterable[int], reason: str | None = None
-) -> list[Job]:
+) -> FailedByHand:
     """Fail these jobs permanently; returns those changed, by id. An empty reason means the default."""
     ids = _id_texts(job_ids)
     rows = await connection.fetch(load("manage/permanently_fail_jobs", schema), ids, *failure_values(reason))
-    return jobs_from_rows(rows)
+    return FailedByHand([Job(*columns) for *columns, _ in rows], {row["id"]: row[-1] for row in rows})
 
 
 async def reschedule_jobs(

@@ -8,6 +8,7 @@ from datetime import UTC
 from ...database.connections.connection import Connection
 from ...database.statements.inspection import JobDetails
 from ...recovery.registry.workers import WorkerSummary
+from ...values.attempts import how_it_failed
 from ...values.schema_name import SchemaName
 from ...values.text import LONGEST, duration
 from .facts import JobFacts, gather, ready_since
@@ -171,11 +172,11 @@ def _failed(facts: JobFacts) -> Explanation:
             evidence=["Its worker, or the next sweep, deletes it."],
         )
     failed_at = "" if job.failed_at is None else f", {duration(facts.since(job.failed_at))} ago"
-    used = "the attempt" if job.max_attempts == 1 else f"all {job.max_attempts} attempts"
+    how = how_it_failed(job.attempts_made, job.max_attempts)
     return Explanation(
         kind="no_attempts",
         tone="bad",
-        headline=f"It failed permanently{failed_at}: {used} used.",
+        headline=f"It failed permanently{failed_at}{f': {how}' if how else ''}.",
         evidence=["It stays in the table until it is retried, rescheduled or deleted."],
         remedies=[RETRY, Remedy("Same error elsewhere", page="/failures")],
     )

@@ -180,8 +180,9 @@ where job.id is not null or ended.job_id is not null
 -- How jobs stand: the row of each, if it still exists, and its latest row in the history, if it was kept.
 --
 -- $1 bigint[]  job ids
--- Returns job_id, state, error, attempts, result: the state is `pending` for a job that is waiting or running, and `gone`
--- for one that has neither. A permanently failed job is `failed`, whether that was kept or not.
+-- Returns job_id, state, error, attempts, max_attempts, result: the state is `pending` for a job that is waiting or running, and `gone`
+-- for one that has neither. A permanently failed job is `failed`, whether that was kept or not; its attempts
+-- are those of the history, null while its row exists (see attempts_made).
 select
   wanted.job_id,
   case
@@ -190,18 +191,19 @@ select
     else 'pending'
   end as state,
   coalesce(job.last_error, last_finished.error) as error,
-  coalesce(job.attempts, last_finished.attempts) as attempts,
+  case when job.id is null then last_finished.attempts when standing.state <> 'failed' then job.attempts end as attempts,
+  coalesce(job.max_attempts, last_finished.max_attempts) as max_attempts,
   last_finished.result
 from pg_catalog.unnest($1::bigint[]) as wanted (job_id)
 left join lateral (
-  select id, locked_at, is_available, run_at, updated_at, last_error, attempts
+  select id, locked_at, is_available, run_at, updated_at, last_error, attempts, max_attempts
   from :GRAPHILE_WORKER_SCHEMA._private_jobs where id = wanted.job_id
   limit 1 -- keeps the planner from reading the whole table once
 ) job on true
 :include back_off
 :include standing
 left join lateral (
-  select state, error, attempts, result::text as result
+  select state, error, attempts, max_attempts, result::text as result
   from :GRAPHILE_WORKER_SCHEMA._private_py_history
   where job_id = wanted.job_id and job.id is null
   order by date_part('epoch', finished_at) desc -- not the column, whose index would be read to its end
@@ -220,12 +222,62 @@ select
     else 'pending'
   end as state,
   job.last_error as error,
-  job.attempts,
+  case when standing.state <> 'failed' then job.attempts end as attempts,
+  job.max_attempts,
   null::text as result
 from pg_catalog.unnest($1::bigint[]) as wanted (job_id)
 left join :GRAPHILE_WORKER_SCHEMA._private_jobs job on job.id = wanted.job_id
 :include back_off
 :include standing
+
+-- statement: attempts_made
+-- How many attempts permanently failed jobs had. Their rows say that all were used, also if they were given up on the first.
+--
+-- A row of the history, or the error of the last attempt, tells it if it is of this very failure: it has its time, or the
+-- row's run_at is what that attempt has left there. An attempt that was to be retried was the last one if a job was failed by
+-- hand and its run_at is still the time of that retry.
+--
+-- $1 text[]  job ids as texts
+-- Returns id, attempts; nothing for jobs that have not failed, and for those of which nothing is known.
+select job.id, coalesce(ended.attempts, error.attempt)::integer as attempts
+from (
+  select
+    id, attempts, locked_at, is_available, run_at, updated_at,
+    date_part('epoch', run_at) - exp(least(attempts, 10)::double precision) as left_at
+  from :GRAPHILE_WORKER_SCHEMA._private_jobs
+  where id = any ($1::text[]::bigint[]) and not is_available and locked_at is null
+) job
+:include back_off
+:include standing
+left join lateral (
+  select history.attempts
+  from :GRAPHILE_WORKER_SCHEMA._private_py_history history
+  where history.job_id = job.id and history.state = 'failed'
+    and (
+      date_part('epoch', history.finished_at) >= standing.failed_at - 0.001::double precision
+      or abs(date_part('epoch', history.finished_at) - job.left_at) < 0.001::double precision
+    )
+  order by date_part('epoch', history.finished_at) desc -- not the column, whose index would be read to its end
+  limit 1
+) ended on true
+left join lateral (
+  select failed.attempt
+  from :GRAPHILE_WORKER_SCHEMA._private_py_errors failed
+  where failed.job_id = job.id
+    and case
+      when failed.is_final then
+        date_part('epoch', failed.failed_at) >= standing.failed_at - 0.001::double precision
+        or abs(date_part('epoch', failed.failed_at) - job.left_at) < 0.001::double precision
+      else
+        abs(
+          date_part('epoch', job.run_at) - exp(least(failed.attempt, 10)::double precision)
+          - date_part('epoch', failed.failed_at)
+        ) < 0.001::double precision
+    end
+  order by date_part('epoch', failed.failed_at) desc
+  limit 1
+) error on true
+where coalesce(ended.attempts, error.attempt) is not null
 
 -- statement: read_in_order
 -- For the rest of the transaction: read the latest rows of a large table in the order of an index, and stop at the

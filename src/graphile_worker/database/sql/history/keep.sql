@@ -7,10 +7,12 @@
 -- $2 float8[]  seconds to keep each, or null
 -- $3 float8    seconds to keep the errors, or null
 -- $4 text      name of the schema
+-- $5 bigint[]  attempts of each; its row says that all were used
 with failed as (
   select
     job.*,
-    ($2::double precision[])[pg_catalog.array_position($1::bigint[], job.id)] as end_seconds
+    ($2::double precision[])[pg_catalog.array_position($1::bigint[], job.id)] as end_seconds,
+    ($5::bigint[])[pg_catalog.array_position($1::bigint[], job.id)]::smallint as attempt
   from :GRAPHILE_WORKER_SCHEMA._private_jobs job
   where job.id = any ($1::bigint[]) and not job.is_available and job.locked_at is null
 ),
@@ -22,7 +24,7 @@ failed_end as (
   select
     id, task_id, 'failed',
 :include queue_name
-    , key, priority, attempts, max_attempts, created_at, run_at, now(), flags, last_error,
+    , key, priority, attempt, max_attempts, created_at, run_at, now(), flags, last_error,
 :include expires_on
   from (select failed.*, failed.end_seconds as keep_seconds, now() as kept_at from failed) job
   where keep_seconds is not null
@@ -32,7 +34,7 @@ error as (
     job_id, attempt, task_id, failed_at, is_final, error_type, message, fingerprint, expires_on
   )
   select
-    id, attempts, task_id, now(), true, 'WorkerDied', last_error, 'worker-died',
+    id, attempt, task_id, now(), true, 'WorkerDied', last_error, 'worker-died',
 :include expires_on
   from (select failed.*, $3::double precision as keep_seconds, now() as kept_at from failed) job
   where keep_seconds is not null

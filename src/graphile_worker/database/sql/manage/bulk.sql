@@ -92,8 +92,15 @@ changed as materialized (
     select
         job.id, job.task_id, job.is_available, false as is_asked,
 :include kept_job
-    from :GRAPHILE_WORKER_SCHEMA.permanently_fail_jobs(
-        job_ids => array(select chosen.id from chosen), error_message => $30::text
+    from (
+        select -- with the attempts that it had; now all are used
+            failed.id, failed.payload, failed.priority, failed.run_at, chosen.attempts, failed.max_attempts,
+            failed.last_error, failed.created_at, failed.updated_at, failed.key, failed.locked_at, failed.revision,
+            failed.flags, failed.task_id, failed.job_queue_id, failed.locked_by, failed.is_available
+        from :GRAPHILE_WORKER_SCHEMA.permanently_fail_jobs(
+            job_ids => array(select chosen.id from chosen), error_message => $30::text
+        ) as failed
+        join chosen on chosen.id = failed.id
     ) as job
 )
 :include bulk_result
@@ -208,7 +215,7 @@ step as materialized (
 -- Part of the bulk statements that change jobs: locks those of `seen` that still match and that no worker and no other
 -- transaction has locked.
 chosen as materialized (
-    select job.id
+    select job.id, job.attempts
     from :GRAPHILE_WORKER_SCHEMA._private_jobs as job
 :include back_off
 :include standing

@@ -90,15 +90,26 @@ order by job.id
 -- statement: permanently_fail_jobs
 -- Fail jobs permanently that are not locked.
 -- $1 job ids as texts, $2 the reason (null for the default).
--- Returns the changed jobs' columns in the order of Job.
+-- Returns the changed jobs' columns in the order of Job, then the attempts that each had.
+with found as materialized (
+    select job.id, job.attempts
+    from :GRAPHILE_WORKER_SCHEMA._private_jobs as job
+    where job.id = any ($1::text[]::bigint[])
+    order by job.id
+    for update
+)
 select
 :include job_columns
     coalesce((
         select tasks.identifier
         from :GRAPHILE_WORKER_SCHEMA._private_tasks as tasks
         where tasks.id = job.task_id
-    ), '') as task_identifier
-from :GRAPHILE_WORKER_SCHEMA.permanently_fail_jobs(job_ids => $1::text[]::bigint[], error_message => $2::text) as job
+    ), '') as task_identifier,
+    found.attempts as attempts_made
+from :GRAPHILE_WORKER_SCHEMA.permanently_fail_jobs(
+    job_ids => array(select found.id from found), error_message => $2::text
+) as job
+join found on found.id = job.id
 order by job.id
 
 -- statement: reschedule_jobs

@@ -8,6 +8,7 @@ import logging
 import os
 import sys
 from collections.abc import Iterator
+from datetime import timedelta
 from importlib.util import find_spec
 from typing import Any
 
@@ -17,16 +18,26 @@ from django.core.management.base import BaseCommand
 from django.db import connections
 
 from graphile_worker.cli.main import graphile_worker
+from graphile_worker.cli.support.parameters import Period
 from graphile_worker.config.process_options import SERVE_OPTIONS
 from graphile_worker.config.sources import PREFIX
 from graphile_worker.contrib.django.conf import connection_string, worker_settings
 from graphile_worker.contrib.django.worker import make_app
 
 
+def period(text: str) -> timedelta:
+    """A length of time such as `60s`, for argparse."""
+    try:
+        return Period().convert(text, None, None)
+    except click.BadParameter as error:
+        raise argparse.ArgumentTypeError(error.message) from None
+
+
 def process_flags() -> Iterator[tuple[str, str, dict[str, Any]]]:
     """The options of a process that have a simple flag: the name of each, its flag, and more for argparse."""
+    names = (*SERVE_OPTIONS, "wait_for_database")
     for option in graphile_worker.params:
-        if not isinstance(option, click.Option) or option.name not in SERVE_OPTIONS or option.multiple:
+        if not isinstance(option, click.Option) or option.name not in names or option.multiple:
             continue
         more: dict[str, Any] = {"help": option.help, "default": None}
         if option.is_flag:
@@ -34,7 +45,9 @@ def process_flags() -> Iterator[tuple[str, str, dict[str, Any]]]:
         elif isinstance(option.type, click.Choice):
             more["choices"] = list(option.type.choices)
         else:
-            kind = int if isinstance(option.type, click.IntRange) else str
+            kind: Any = int if isinstance(option.type, click.IntRange) else str
+            if isinstance(option.type, Period):
+                kind = period
             more |= {"metavar": option.metavar, "type": kind}
         yield option.name, option.opts[0], more
 
