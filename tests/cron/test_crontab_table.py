@@ -49,7 +49,8 @@ def test_a_line_without_options_takes_the_defaults() -> None:
 
 
 @looped(
-    "task", ["a-b", "a:b", "a/b", "_a", "nested/folder/task", "orders.tasks.nightly", "mails:orders.tasks.send"]
+    "task",
+    ["a-b", "a:b", "a/b", "_a", "nested/folder/task", "orders.tasks.nightly", "mails:orders.tasks.send"],
 )
 def test_task_names_that_are_allowed(task: str) -> None:
     assert one(f"* * * * * {task}").task_identifier == task
