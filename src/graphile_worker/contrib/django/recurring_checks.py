@@ -8,7 +8,7 @@ from typing import Any
 from django.core.checks import CheckMessage, Error, Warning, register
 from django.core.exceptions import ImproperlyConfigured
 
-from ...errors import ConfigError
+from ...errors import ConfigError, CrontabError, CrontabProblem
 from .conf import DjangoSettings, worker_settings
 
 
@@ -28,17 +28,25 @@ def _problems(chosen: DjangoSettings) -> Iterator[CheckMessage]:
 
     try:
         items = recurring_jobs(chosen)
+    except CrontabError as error:
+        yield from (Error(_line(problem), id="graphile_worker.E003") for problem in error.problems)
+        return
     except ConfigError as error:
-        yield from (Error(line, id="graphile_worker.E003") for line in str(error).splitlines())
+        yield Error(str(error), id="graphile_worker.E003")
         return
     own = {task.identifier: task for task in own_tasks(chosen)}
     of_django = tasks_named(items) if has_framework() else {}
     for problem in misfits(items, own, of_django):
-        yield Error(str(problem), id="graphile_worker.E004")
+        yield Error(_line(problem), id="graphile_worker.E004")
     known = {*own, *of_django, *(task.identifier for task in django_tasks())}
     for problem in unknown_tasks(items, known):
         yield Warning(
-            str(problem),
+            _line(problem),
             hint="Tasks are named by their identifiers, those of Django by the path of the function.",
             id="graphile_worker.W004",
         )
+
+
+def _line(problem: CrontabProblem) -> str:
+    """Without the line of the crontab that a terminal shows below."""
+    return f"{problem.place}: {problem.message}"
