@@ -19,7 +19,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 import shop
-from graphile_worker import run
+from graphile_worker import GiveUp, run
 from graphile_worker.contrib.django import aadd_job, add_job, utils, worker
 from graphile_worker.contrib.django.conf import chosen_settings
 from graphile_worker.contrib.django.tasks import (
@@ -320,6 +320,7 @@ class Run(BackendCase):
         given_up.refresh()
         self.assertEqual((later.status, later.errors), (TaskResultStatus.READY, []))
         self.assertEqual((given_up.status, given_up.attempts), (TaskResultStatus.FAILED, 1))
+        self.assertIs(given_up.errors[0].exception_class, GiveUp)
         self.assertEqual(seen, [(given_up.id, TaskResultStatus.FAILED)])
 
     def test_context(self):
