@@ -59,7 +59,9 @@ WEB = tuple(
     for name in ("dishka", "fastapi", "flask", "litestar", "pydantic", "quart", "servers", "starlette")
 )
 WEB_TOOLS = ("flask-sqlalchemy>=3.1", "gunicorn>=25", "psycopg[binary]", "sqlalchemy[asyncio]")
-DJANGO = ("tests/django_backend", "-k", "usual or pool")
+DJANGO = ("tests/django_backend", "-k", "usual or pool or shop")
+DJANGO_TYPES = ("django-stubs", "mypy", "pyright[nodejs]")
+"""For the example; our own code is checked without them."""
 
 COMBINATIONS = (
     Combination(
@@ -87,11 +89,17 @@ COMBINATIONS = (
         WEB,
     ),
     Combination("django-6.0", NEWER, ("django~=6.0.0", "psycopg[binary]"), DJANGO, is_django=True),
-    Combination("django-newest", NEWER, ("django>=6.1", "psycopg[binary,pool]"), DJANGO, is_django=True),
+    Combination(
+        "django-newest",
+        NEWER,
+        ("django>=6.1", "psycopg[binary,pool]", *DJANGO_TYPES),
+        DJANGO,
+        is_django=True,
+    ),
     Combination(
         "django-5.2-psycopg2",
         THIS,
-        ("django~=5.2.0", "django-tasks>=0.12", "psycopg2-binary"),
+        ("django~=5.2.0", "django-tasks>=0.12", "psycopg2-binary", *DJANGO_TYPES),
         DJANGO,
         is_django=True,
     ),

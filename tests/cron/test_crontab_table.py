@@ -48,7 +48,10 @@ def test_a_line_without_options_takes_the_defaults() -> None:
     assert [len(v) for v in (fields(item).dates, fields(item).months, fields(item).weekdays)] == [31, 12, 7]
 
 
-@looped("task", ["a-b", "a:b", "a/b", "_a", "nested/folder/task"])
+@looped(
+    "task",
+    ["a-b", "a:b", "a/b", "_a", "nested/folder/task", "orders.tasks.nightly", "mails:orders.tasks.send"],
+)
 def test_task_names_that_are_allowed(task: str) -> None:
     assert one(f"* * * * * {task}").task_identifier == task
 
@@ -58,7 +61,7 @@ def test_task_names_that_are_allowed(task: str) -> None:
     [
         "1a",
         "-a",
-        "a.b",
+        "a$b",
         "a b",
         "a # trailing",
         "a ?",
@@ -76,6 +79,22 @@ def test_commands_that_are_refused(command: str) -> None:
     found = problem(f"* * * * * {command}")
     assert "invalid command specification" in found.message
     assert (found.line, found.column) == (1, 11)
+
+
+@looped(
+    ("command", "message"),
+    [
+        ("1a", "the name of a task begins with a letter or an underscore, not with '1'"),
+        (".a", "the name of a task begins with a letter or an underscore, not with '.'"),
+        ("a$b ?max=3", "the name of a task may not have '$'; allowed: letters, digits and _ : / . -"),
+        ("täglich", "the name of a task may not have 'ä'; allowed"),
+        ("a?id=x", "there must be a space before the '?'"),
+        ("a{a:1}", "there must be a space before the '{'"),
+        ("a b", "expected a task, then optionally ?options"),
+    ],
+)
+def test_the_message_says_what_is_wrong_with_the_name(command: str, message: str) -> None:
+    assert message in problem(f"* * * * * {command}").message
 
 
 @pytest.mark.parametrize("line", ["* * * * *", "* * * * too_few", "* * * *"])

@@ -18,11 +18,13 @@ PYTHON = os.environ.get("DJANGO_PYTHON", sys.executable)
 """The Python whose Django is tested; `make integrations` runs this with several."""
 
 
-def manage(url: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+def manage(
+    url: str, *arguments: str, project: Path = PROJECT, **environment: str
+) -> subprocess.CompletedProcess[str]:
     """Run `manage.py`; its output, which the test shows if it fails."""
     return subprocess.run(
         [PYTHON, "manage.py", *arguments],
-        cwd=PROJECT,
+        cwd=project,
         env=clean_environment(DATABASE_URL=url, **environment),
         capture_output=True,
         text=True,

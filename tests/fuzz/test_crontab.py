@@ -28,7 +28,7 @@ from graphile_worker.values.schema_name import SchemaName
 from graphile_worker.values.text import parse_time_phrase
 from support.working import SCHEMA
 
-TASK = re.compile(r"[A-Za-z_][A-Za-z0-9_:/-]*")
+TASK = re.compile(r"[A-Za-z_][A-Za-z0-9_:/.-]*")
 MINUTE = datetime(2026, 1, 1, tzinfo=UTC)
 STORED = f"""
 select job.*, task.identifier, queue.queue_name from {SCHEMA}._private_jobs job

@@ -9,7 +9,7 @@ from __future__ import annotations
 import gc
 import re
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -21,6 +21,9 @@ from .support.parameters import (
     SHARED_FLAGS,
     worker_options,
 )
+
+if TYPE_CHECKING:
+    from ..config import Host
 
 PROGRAM = "graphile-worker"
 COMMANDS = {
@@ -250,12 +253,15 @@ def main(arguments: list[str] | None = None) -> None:
     sys.exit(status)
 
 
-def run_main(arguments: list[str] | None = None) -> int:
-    """Run the command; returns 0 (done), 1 (error), 2 (wrong usage) or 57 (breaking migration)."""
+def run_main(arguments: list[str] | None = None, host: Host | None = None) -> int:
+    """Run the command; returns 0 (done), 1 (error), 2 (wrong usage) or 57 (breaking migration).
+
+    `host` is the framework whose command this is a part of.
+    """
     from ..process.error_report import reported
 
     def run() -> int:
-        status = graphile_worker.main(arguments, prog_name=PROGRAM, standalone_mode=False)
+        status = graphile_worker.main(arguments, prog_name=PROGRAM, standalone_mode=False, obj=host)
         return status if isinstance(status, int) else 0
 
     try:

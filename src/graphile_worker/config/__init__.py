@@ -3,6 +3,6 @@
 `client` and what is above it may import this package. Start in `resolve`.
 """
 
-from .resolve import Settings, combine, resolve, resolve_settings
+from .resolve import Host, Settings, combine, resolve, resolve_settings
 
-__all__ = ["Settings", "combine", "resolve", "resolve_settings"]
+__all__ = ["Host", "Settings", "combine", "resolve", "resolve_settings"]

@@ -20,7 +20,19 @@ from .settings import ADMIN, AdminOptions, known_settings
 from .sources import Source, find_file, from_call, from_environment, from_file
 
 DEFAULT = "default"
+OF_HOST = ("app", "connection_string", "schema")
+"""What only the settings of a host say, and flags: where the jobs are, and which tasks there are."""
 DEFAULT_TASKS = WorkerOptions().task_directory
+
+
+class Host(msgspec.Struct, frozen=True):
+    """A framework that runs workers and commands, such as Django.
+
+    Its settings take the place of the configuration file; `flags` are those that it has read itself.
+    """
+
+    settings: Source
+    flags: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
 class Settings(msgspec.Struct, frozen=True):
@@ -95,15 +107,22 @@ def resolve_settings(
     config_file: str | Path | None = None,
     *,
     call: str = "call",
+    host: Host | None = None,
 ) -> Settings:
     """The same with the options of a process. `call` names the source of `call_values` in errors."""
-    environment = os.environ if environ is None else environ
     folder = Path.cwd() if cwd is None else Path(cwd)
-    # `folder / absolute_path` is the absolute path
-    path = find_file(folder) if config_file is None else folder / config_file
-    sources = [from_file(path)] if path is not None else []
-    sources += [from_environment(environment), from_call(call_values, call)]
-    values, places = _merged(sources)
+    environment = from_environment(os.environ if environ is None else environ)
+    if host is None:
+        # `folder / absolute_path` is the absolute path
+        path = find_file(folder) if config_file is None else folder / config_file
+        sources = [from_file(path)] if path is not None else []
+    else:
+        sources = [host.settings]
+        if config_file is not None:
+            sources.append(from_file(folder / config_file))
+        environment = environment.without(OF_HOST)
+        call_values = host.flags | {name: each for name, each in call_values.items() if each is not None}
+    values, places = _merged([*sources, environment, from_call(call_values, call)])
     mark_named(values, folder)
     worker = _build(WorkerOptions, values, places)
     process = _build(ProcessOptions, values, places)

@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from ..errors import ConfigError
+from ..values.options import WorkerOptions
 from ..values.text import closest
 from .settings import Setting, callable_names, known_settings
 
@@ -68,6 +69,11 @@ class Source(msgspec.Struct, frozen=True):
         """Set one value."""
         self.values[name] = value
         self.places[name] = place
+
+    def without(self, names: Collection[str]) -> Source:
+        """The same without these options."""
+        values = {name: value for name, value in self.values.items() if name not in names}
+        return Source(values, {name: self.places[name] for name in values})
 
 
 def find_file(folder: Path) -> Path | None:
@@ -136,6 +142,20 @@ def from_call(values: Mapping[str, Any], place: str) -> Source:
             if key not in callable_names() and key not in known_settings():
                 raise ConfigError(_unknown(key))
             source.put(key, part, place)
+    return source
+
+
+def from_settings(values: Mapping[str, Any], place: str) -> Source:
+    """Options from the settings of another framework, whose values are those of Python; None means unset."""
+    source = Source()
+    for name, value in _flatten(values, ""):
+        setting = known_settings().get(name)
+        if setting is None and name not in callable_names():
+            raise ConfigError(f"{place}: {_unknown(name)}")
+        if value is not None:
+            if setting is not None and setting.owner is not WorkerOptions:  # which checks its values itself
+                value = _checked(setting, value, place)
+            source.put(name, value, place)
     return source
 
 

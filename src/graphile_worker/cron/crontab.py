@@ -34,9 +34,10 @@ from .matcher import PatternMatcher, find_zone
 
 _BLANK = " \t\r\f\v\u00a0\ufeff\u2028\u2029"
 _COMMAND = re.compile(
-    r"(?P<task>[A-Za-z_][A-Za-z0-9_:/-]*)(?:\s+\?(?P<options>\S+))?(?:\s+(?P<payload>\{.*\}))?", re.DOTALL
+    r"(?P<task>[A-Za-z_][A-Za-z0-9_:/.-]*)(?:\s+\?(?P<options>\S+))?(?:\s+(?P<payload>\{.*\}))?", re.DOTALL
 )
-_COMMAND_FORM = "a task, then optionally ?options without spaces, then optionally a {payload}"
+_COMMAND_FORM = "expected a task, then optionally ?options without spaces, then optionally a {payload}"
+_NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_:/.-]")
 
 
 def parse_crontab(text: str, *, source: str = "crontab") -> list[ParsedCronItem]:
@@ -105,7 +106,8 @@ class _LineReader:
         self._command = command = _COMMAND.fullmatch(self.content, start)
         if command is None:
             found = self.content[start:]
-            self._report(start, f"invalid command specification {found!r}; expected {_COMMAND_FORM}")
+            fault = _name_fault(words[field_count][0]) or _COMMAND_FORM
+            self._report(start, f"invalid command specification {found!r}; {fault}")
             return None
         item = self._item(fields, command, " ".join(word for word, _ in words[:field_count]))
         return None if self.problems else item
@@ -192,6 +194,18 @@ class _LineReader:
             message=message,
             text=" " * self.indent + self.content,
         )
+
+
+def _name_fault(word: str) -> str | None:
+    """What keeps the first word of a command from being the name of a task."""
+    if not re.match(r"[A-Za-z_]", word):
+        return f"the name of a task begins with a letter or an underscore, not with {word[0]!r}"
+    found = _NOT_IN_NAMES.search(word)
+    if found is None:
+        return None
+    if found.group() in "?{":
+        return f"there must be a space before the {found.group()!r}"
+    return f"the name of a task may not have {found.group()!r}; allowed: letters, digits and _ : / . -"
 
 
 def _decode(text: str) -> dict[str, Any]:

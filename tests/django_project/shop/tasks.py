@@ -166,6 +166,11 @@ def own_task(payload: dict[str, str]) -> None:
     RAN.append(Order.objects.create(note=payload["text"]).note)
 
 
+@worker_task
+def count_up() -> None:
+    RAN.append(len(RAN))
+
+
 @task
 async def endless():
     print("endless: started", flush=True)

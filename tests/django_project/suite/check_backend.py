@@ -20,13 +20,14 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 import shop
-from graphile_worker import JobSpec, Unique, run
+from graphile_worker import GiveUp, JobSpec, Unique, run
 from graphile_worker.contrib.django import aadd_job, add_job, utils, worker
-from graphile_worker.contrib.django.conf import connection_string, worker_settings
+from graphile_worker.contrib.django.conf import chosen_settings
 from graphile_worker.contrib.django.tasks import (
     OWN_FIELDS,
     GraphileTask,
     InvalidTask,
+    OwnOptions,
     TaskResultDoesNotExist,
     TaskResultStatus,
     task_backends,
@@ -214,6 +215,7 @@ class Enqueue(BackendCase):
             "timeout": timedelta(minutes=5), "expires": timedelta(hours=2),
         }  # fmt: skip
         self.assertEqual(set(examples), set(OWN_FIELDS))
+        self.assertEqual(set(examples), set(OwnOptions.__annotations__))
         self.assertLessEqual(set(OWN_FIELDS), {field.name for field in dataclasses.fields(GraphileTask)})
         for name, value in examples.items():
             needed = {"job_key": "another"} if name == "job_key_mode" else {}
@@ -284,15 +286,46 @@ class Run(BackendCase):
             tasks.fails_together: (ExceptionGroup, "second"),
         }
         results = [task.enqueue() for task in kinds]
-        with self.assertLogs(FRAMEWORK, "ERROR") as logs:
-            work()
-        logged = {record.exc_info[0] for record in logs.records}
-        self.assertEqual(logged, {kind for kind, _ in kinds.values()})
+        seen = set()
+
+        def finished(sender, task_result, **kwargs):
+            seen.add(sys.exc_info()[0])
+
+        task_finished.connect(finished)
+        try:
+            with self.assertLogs(level="ERROR") as logs:
+                work()
+        finally:
+            task_finished.disconnect(finished)
+        self.assertEqual(seen, {kind for kind, _ in kinds.values()})
+        failures = [record for record in logs.records if record.name == "graphile_worker.worker"]
+        self.assertEqual(len(failures), len(kinds))
+        self.assertEqual([record for record in logs.records if record.name == FRAMEWORK], [])
         for result, (kind, text) in zip(results, kinds.values(), strict=True):
             result.refresh()
             self.assertEqual(result.status, TaskResultStatus.FAILED)
             self.assertIs(result.errors[0].exception_class, kind)
             self.assertIn(text, result.errors[0].traceback)
+
+    def test_a_failure_is_logged_once(self):
+        result = tasks.fails.enqueue("no such order")
+        with self.assertLogs(level="INFO") as logs:
+            work()
+        (failure,) = [record for record in logs.records if record.levelname == "ERROR"]
+        self.assertIn(f"task shop.tasks.fails (job {result.id}) permanently failed", failure.getMessage())
+        self.assertIn("no such order", failure.exc_text)
+        self.assertIn(FRAMEWORK, {record.name for record in logs.records})  # its other lines stay
+
+    def test_a_failure_that_no_worker_logs_is_left_to_the_framework(self):
+        tasks.fails.enqueue("first")
+        work()
+        immediate = f"{FRAMEWORK}.backends.immediate.ImmediateBackend"
+        with (
+            override_settings(TASKS={"default": {"BACKEND": immediate}}),
+            self.assertLogs(FRAMEWORK, "ERROR") as logs,
+        ):
+            tasks.fails.using(priority=0).enqueue("at once")
+        self.assertEqual(logs.records[0].exc_info[0], ValueError)
 
     def test_endings(self):
         later, given_up = tasks.snoozes.enqueue(), tasks.gives_up.enqueue()
@@ -310,6 +343,7 @@ class Run(BackendCase):
         given_up.refresh()
         self.assertEqual((later.status, later.errors), (TaskResultStatus.READY, []))
         self.assertEqual((given_up.status, given_up.attempts), (TaskResultStatus.FAILED, 1))
+        self.assertIs(given_up.errors[0].exception_class, GiveUp)
         self.assertEqual(seen, [(given_up.id, TaskResultStatus.FAILED)])
 
     def test_context(self):
@@ -444,7 +478,7 @@ class Run(BackendCase):
         await sync_to_async(self.setUp)()
         job = await aadd_job("shop.deployed.late", {"args": ["late"], "kwargs": {}})
         app = await sync_to_async(make_app)()
-        options = worker_settings().worker_options(connection_string=connection_string())
+        options = chosen_settings({}).worker
         with (
             TemporaryDirectory() as folder,
             mock.patch.object(shop, "__path__", [*shop.__path__, folder]),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from ...config import Settings, resolve_settings
+from ...config import Host, Settings, resolve_settings
 from ...process.dev_database import with_database as with_database
 from ...process.signals import collect_garbage
 from .parameters import split_levels
@@ -22,12 +22,16 @@ Result = TypeVar("Result")
 
 
 def load_settings(ctx: click.Context, flags: dict[str, Any]) -> Settings:
-    """The settings of a command: its own flags, then those before its name, then environment and file."""
+    """The settings of a command: its own flags, then those before its name, then environment and file.
+
+    A host, which is then the object of the context, has settings in place of the file.
+    """
     values = {"connection_string": _flag(ctx, "connection"), "schema": _flag(ctx, "schema")}
     for name in ("app", "log_format"):
         values[name] = _flag(ctx, name)
     values |= split_levels(_flag(ctx, "log_level"))
-    return resolve_settings(values | flags, config_file=_flag(ctx, "config"), call="command line")
+    file, host = _flag(ctx, "config"), ctx.find_object(Host)
+    return resolve_settings(values | flags, config_file=file, call="command line", host=host)
 
 
 def with_app(settings: Settings) -> tuple[Settings, App | None]:

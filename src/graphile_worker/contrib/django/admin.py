@@ -1,4 +1,4 @@
-"""Django's admin: jobs and workers. It never counts all jobs, and never searches in payloads."""
+"""Django's admin: jobs, finished jobs and workers. It never counts all rows, nor searches in payloads."""
 
 from __future__ import annotations
 
@@ -15,22 +15,27 @@ from django.db.models import F, QuerySet
 from django.http import HttpRequest
 from django.utils import timezone
 from django.utils.html import format_html
+from django.utils.text import Truncator
 
 from ...client.sync_worker_utils import SyncWorkerUtils
 from ...database.connections.bound import run_blocking
 from ...database.connections.foreign import as_blocking_connection
 from ...database.statements.attempts import attempts_made
 from ...errors import GraphileWorkerError
+from ...history.records import FINISHED_STATES
 from ...values.attempts import how_it_failed
-from ...values.text import count
+from ...values.text import count, duration
 from .client import utils
 from .conf import worker_settings
-from .models import Job, Worker
+from .models import FinishedJob, Job, Worker
 
 COUNTED = 10_000
 """Beyond this many, the pages are not counted."""
 LOOKED_AT = 1000
 """How many jobs are read for the list of tasks."""
+SHOWN = 120
+"""Characters of a result or an error in a list."""
+LARGEST_ID = 2**63 - 1
 MANAGE = "graphile_worker.manage_jobs"
 PAYLOAD = "graphile_worker.view_payload"
 
@@ -104,7 +109,7 @@ class ReadOnlyAdmin(admin.ModelAdmin):
 class JobAdmin(ReadOnlyAdmin):
     """Jobs by descending id, with actions through the client."""
 
-    list_display = ("id", "task", "state", "tried", "due", "queue")
+    list_display = ("id", "task", "state", "tried", "due", "queue", "error")
     list_filter = (StateFilter, TaskFilter)
     search_fields = ("=id", "=key")
     search_help_text = "An id or a job key"
@@ -130,14 +135,17 @@ class JobAdmin(ReadOnlyAdmin):
         found = utils().jobs.get(job.id)
         if found is None:
             return "The job is gone."
-        return _preformatted(msgspec.json.format(found.raw_payload.encode(), indent=2).decode())
+        return _json(found.raw_payload)
 
     @admin.display(description="errors")
     def errors(self, job: Job) -> str:
         """The errors of its attempts, the last one first, as far as they are kept."""
-        kept = utils().history.errors_of_job(job.id)
-        texts = [f"Attempt {error.attempt}\n{error.traceback or error.message}" for error in kept]
-        return _preformatted("\n\n".join(texts) or job.last_error or "") or "-"
+        return _errors_of(job.id, job.last_error)
+
+    @admin.display(description="error")
+    def error(self, job: Job) -> str:
+        """The last error, shortened."""
+        return _first_line(job.last_error)
 
     @admin.display(description="task", ordering="task_identifier")
     def task(self, job: Job) -> str:
@@ -145,8 +153,7 @@ class JobAdmin(ReadOnlyAdmin):
 
     @admin.display(description="run at")
     def due(self, job: Job) -> str:
-        run_at = job.run_at
-        return f"{timezone.localtime(run_at) if timezone.is_aware(run_at) else run_at:%Y-%m-%d %H:%M:%S}"
+        return _local(job.run_at)
 
     @admin.display(description="queue")
     def queue(self, job: Job) -> str:
@@ -205,6 +212,108 @@ class JobAdmin(ReadOnlyAdmin):
             self.message_user(request, text, messages.WARNING)
 
 
+class EndFilter(admin.SimpleListFilter):
+    """Finished jobs that ended in one way."""
+
+    title = "state"
+    parameter_name = "state"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        return [(name, name) for name in FINISHED_STATES]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet) -> QuerySet:
+        state = self.value()
+        return queryset if state is None else queryset.filter(state=state)
+
+
+class FinishedTaskFilter(admin.SimpleListFilter):
+    """Finished jobs of one task; those of the latest ones are listed."""
+
+    title = "task"
+    parameter_name = "task"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        latest = FinishedJob.objects.order_by("-finished_at").values_list("task_identifier", flat=True)
+        names = {*latest[:LOOKED_AT], self.used_parameters.get(self.parameter_name)} - {None}
+        return [(name, name) for name in sorted(names)]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet) -> QuerySet:
+        task = self.value()
+        return queryset if task is None else queryset.filter(task_id__in=FinishedJob.objects.task_ids(task))
+
+
+@admin.register(FinishedJob)
+class FinishedJobAdmin(ReadOnlyAdmin):
+    """Jobs that have ended and are kept, the latest first, with their results and errors."""
+
+    list_display = ("job_id", "task", "state", "shown_result", "shown_error", "tried", "finished", "took")
+    list_filter = (EndFilter, FinishedTaskFilter)
+    search_fields = ("=job_id",)
+    search_help_text = "An id"
+    ordering = ("-finished_at", "-job_id")
+    details = (
+        "job_id", "task", "state", "result", "errors", "tried", "queue_name", "priority", "key", "created_at",
+        "run_at", "started_at", "finished_at", "took", "pool_id",
+    )  # fmt: skip
+
+    def get_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
+        return [*self.details, "payload"] if request.user.has_perm(PAYLOAD) else list(self.details)
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
+        return self.get_fields(request, obj)
+
+    def get_object(self, request: HttpRequest, object_id: str, from_field: Any = None) -> FinishedJob | None:
+        """The latest end of the job: one that was retried may have several."""
+        if not object_id.isdecimal() or int(object_id) > LARGEST_ID:
+            return None
+        found: FinishedJob | None = (
+            self.get_queryset(request).filter(pk=object_id).order_by("-finished_at").first()
+        )
+        return found
+
+    @admin.display(description="task")
+    def task(self, job: FinishedJob) -> str:
+        return job.task_identifier
+
+    @admin.display(description="result")
+    def shown_result(self, job: FinishedJob) -> str:
+        """The result, shortened."""
+        return Truncator(job.raw_result or "-").chars(SHOWN)
+
+    @admin.display(description="error")
+    def shown_error(self, job: FinishedJob) -> str:
+        """The error that ended it, shortened."""
+        return _first_line(job.error)
+
+    @admin.display(description="result")
+    def result(self, job: FinishedJob) -> str:
+        """The result as indented JSON."""
+        return _json(job.raw_result) or "-"
+
+    @admin.display(description="errors")
+    def errors(self, job: FinishedJob) -> str:
+        """The errors of its attempts, the last one first, as far as they are kept."""
+        return _errors_of(job.job_id, job.error)
+
+    @admin.display(description="payload")
+    def payload(self, job: FinishedJob) -> str:
+        """The payload as indented JSON, if it is kept."""
+        found = FinishedJob.objects.raw_payload(job)
+        return _json(found) or "It is not kept."
+
+    @admin.display(description="attempts")
+    def tried(self, job: FinishedJob) -> str:
+        return f"{job.attempts} of {job.max_attempts}"
+
+    @admin.display(description="finished at", ordering="finished_at")
+    def finished(self, job: FinishedJob) -> str:
+        return _local(job.finished_at)
+
+    @admin.display(description="duration")
+    def took(self, job: FinishedJob) -> str:
+        return "-" if job.duration is None else duration(job.duration)
+
+
 @admin.register(Worker)
 class WorkerAdmin(ReadOnlyAdmin):
     """Workers."""
@@ -225,6 +334,25 @@ def _note_attempts(jobs: Iterable[Any]) -> None:
 
 def _now() -> datetime:
     return datetime.now(UTC)
+
+
+def _local(instant: datetime) -> str:
+    return f"{timezone.localtime(instant) if timezone.is_aware(instant) else instant:%Y-%m-%d %H:%M:%S}"
+
+
+def _first_line(text: str | None) -> str:
+    lines = (text or "").strip().splitlines()
+    return Truncator(lines[0]).chars(SHOWN) if lines else "-"
+
+
+def _errors_of(job_id: int, last_error: str | None) -> str:
+    kept = utils().history.errors_of_job(job_id)
+    texts = [f"Attempt {error.attempt}\n{error.traceback or error.message}" for error in kept]
+    return _preformatted("\n\n".join(texts) or last_error or "") or "-"
+
+
+def _json(raw: str | None) -> str:
+    return "" if raw is None else _preformatted(msgspec.json.format(raw.encode(), indent=2).decode())
 
 
 def _preformatted(text: str) -> str:

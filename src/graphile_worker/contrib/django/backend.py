@@ -20,10 +20,12 @@ from django.core.exceptions import ImproperlyConfigured
 from django.db import connections
 from django.utils import timezone
 
+from ... import errors as own_errors
 from ...database.connections.bound import run_blocking
 from ...database.connections.connection import Connection, Row
 from ...database.connections.foreign import as_blocking_connection
 from ...database.sql import load
+from ...values import retry
 from ...values.schema_name import SchemaName
 from ...values.spec import MAX_IDENTIFIER_LENGTH
 from ...values.text import closest
@@ -256,8 +258,10 @@ def class_path(error_type: str) -> str:
     """The dotted path of an exception class; the history leaves out `builtins` and our own modules."""
     if "." in error_type:
         return error_type
-    module = "builtins" if hasattr(builtins, error_type) else "graphile_worker.errors"
-    return f"{module}.{error_type}"
+    for module in (builtins, own_errors, retry):
+        if hasattr(module, error_type):
+            return f"{module.__name__}.{error_type}"
+    return "builtins.Exception"  # an error of another runtime
 
 
 def _instant(seconds: float | None) -> datetime | None:

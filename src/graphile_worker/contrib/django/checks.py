@@ -1,4 +1,4 @@
-"""System checks: `manage.py check`."""
+"""System checks: `manage.py check`. `recurring_checks` has those of recurring tasks."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from ...config.plugins import load_plugins
 from ...hooks import Hooks
 from ...values.job import Job
 from ...values.spec import JobOptions, JobSpec, TaskLike
-from .conf import plugin_named, worker_settings
+from .conf import plugin_name, worker_settings
 
 
 def utils(using: str | None = None) -> SyncWorkerUtils:
@@ -31,7 +31,7 @@ def utils(using: str | None = None) -> SyncWorkerUtils:
 @lru_cache(maxsize=4)
 def _hooks(plugins: tuple[str, ...]) -> Hooks:
     """The hooks of all clients of this process."""
-    return Hooks(plugins=load_plugins([plugin_named(name) for name in plugins], {}))
+    return Hooks(plugins=load_plugins([plugin_name(name) for name in plugins], {}))
 
 
 def add_job(

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 from django.db import connections
-from django.utils.module_loading import import_string
 
+from ...config import Host, Settings, resolve_settings
+from ...config.sources import Source, from_settings
 from ...errors import ConfigError
-from ...hooks import Plugin
 from ...values.options import WorkerOptions
-from ...values.schema_name import SchemaName
+from ...values.schema_name import DEFAULT_SCHEMA, SchemaName
 from ...values.text import closest
+
+if TYPE_CHECKING:
+    from ...cron import CronItem
 
 SETTING = "GRAPHILE_WORKER"
 OF_DJANGO = frozenset(
@@ -40,7 +43,7 @@ class DjangoSettings:
 
     database: str = "default"
     """The alias of the database that has the jobs."""
-    schema: str = "graphile_worker"
+    schema: str = DEFAULT_SCHEMA
     connection_string: str | None = None
     """For workers, in place of the alias: to bypass a pooler, for example."""
     task_modules: Sequence[str] = ("tasks",)
@@ -49,20 +52,72 @@ class DjangoSettings:
     """Further modules with tasks."""
     crontab: str | None = None
     """Recurring jobs, as the text of a crontab."""
+    cron_items: str | Sequence[CronItem | Mapping[str, Any]] = ()
+    """Recurring jobs: a list of CronItem or of dictionaries, or the dotted path of such a list."""
     plugins: Sequence[str] = ()
     """Plugins by their dotted paths, or by names such as `sentry`."""
     client_plugins: Sequence[str] = ()
     """Plugins of the site itself, which watch the jobs that it adds; named in the same way."""
     options: Mapping[str, Any] = field(default_factory=dict)
-    """Options of the worker by name, such as {"concurrency": 10}."""
+    """Options of workers and of their processes by name, such as {"concurrency": 10, "processes": 2}."""
 
-    def worker_options(self, **more: Any) -> WorkerOptions:
-        """The options of a worker; the environment and configuration files are not read."""
-        given = {**self.options, "schema": self.schema, **more}
-        return WorkerOptions.from_mapping({name: value for name, value in given.items() if value is not None})
+    def worker_options(self) -> WorkerOptions:
+        """The options as the settings alone have them, for the site itself and for tests."""
+        given = {name: value for name, value in self._options().items() if name in WORKER_OPTIONS}
+        return WorkerOptions.from_mapping({**given, "schema": self.schema})
+
+    def source(self) -> Source:
+        """The options for a worker or a command, each with its place in the settings."""
+        found = from_settings(self._options(), place("OPTIONS"))
+        if self.plugins:
+            found.places["plugins"] = place("PLUGINS")
+        if self.schema != DEFAULT_SCHEMA:
+            found.put("schema", self.schema, place("SCHEMA"))
+        return found
+
+    def check(self) -> None:
+        """Raise ConfigError for a value of the wrong kind, and for options that are unknown or wrong."""
+        for name, kind in TEXTS.items():
+            if not isinstance(value := getattr(self, name), kind):
+                raise ConfigError(f"{place(name.upper())}: expected text, got {value!r}")
+        for name in ("task_modules", "tasks", "plugins", "client_plugins"):
+            value = getattr(self, name)
+            if isinstance(value, str) or not all(isinstance(each, str) for each in value):
+                raise ConfigError(f"{place(name.upper())}: expected a list of texts, got {value!r}")
+        if not isinstance(self.options, Mapping):
+            raise ConfigError(f"{place('OPTIONS')}: expected a dictionary, got {self.options!r}")
+        for name, meant in NOT_OPTIONS.items():
+            if name in self.options:
+                raise ConfigError(f"{place('OPTIONS')}: {name}: {meant}")
+        if self.options.keys() <= WORKER_OPTIONS:
+            try:
+                self.worker_options()
+            except ConfigError as error:
+                raise ConfigError(f"{place('OPTIONS')}: {error}") from None
+        else:
+            resolve_settings({}, {}, host=Host(self.source()))
+
+    def _options(self) -> dict[str, Any]:
+        given = {name: value for name, value in self.options.items() if value is not None}
+        if self.plugins:
+            given["plugins"] = [*map(plugin_name, self.plugins), *given.get("plugins", ())]
+        return given
 
 
 KEYS = tuple(each.name.upper() for each in fields(DjangoSettings))
+TEXTS = {"database": str, "schema": str, "connection_string": str | None, "crontab": str | None}
+WORKER_OPTIONS = frozenset(WorkerOptions.__struct_fields__)
+NOT_OPTIONS = {
+    "schema": f"this is the key SCHEMA of {SETTING}",
+    "connection_string": f"this is the key CONNECTION_STRING of {SETTING}",
+    "app": "a worker in a Django project runs the tasks of its applications",
+}
+"""What may not be among the options, and why."""
+
+
+def place(key: str) -> str:
+    """How messages name a key of the setting."""
+    return f"setting {SETTING}[{key!r}]"
 
 
 def worker_settings() -> DjangoSettings:
@@ -77,17 +132,30 @@ def worker_settings() -> DjangoSettings:
             raise ImproperlyConfigured(f"{SETTING} has no key {key!r}; {hint}")
     found = DjangoSettings(**{key.lower(): value for key, value in given.items()})
     try:
-        found.worker_options()
+        found.check()
     except ConfigError as error:
-        raise ImproperlyConfigured(f"{SETTING}['OPTIONS']: {error}") from None
+        raise ImproperlyConfigured(str(error)) from None
     return found
 
 
-def plugin_named(name: str) -> Plugin | str:
-    """A plugin by its dotted path, as Django names things; the worker loads those with other names."""
-    is_dotted = "." in name and ":" not in name
-    plugin: Plugin | str = import_string(name)() if is_dotted else name
-    return plugin
+def plugin_name(name: str) -> str:
+    """The name of a plugin for the worker, `module:attribute`, from a dotted path as Django names things."""
+    return name if ":" in name else ":".join(name.rsplit(".", 1))
+
+
+def chosen_settings(flags: Mapping[str, Any]) -> Settings:
+    """What applies to a worker: flags, else the environment, else the setting, else the defaults."""
+    return resolve_settings({}, call="command line", host=host(flags))
+
+
+def host(flags: Mapping[str, Any]) -> Host:
+    """The project as the host of a worker or a command. Flags that are None are not given."""
+    chosen = worker_settings()
+    source = chosen.source()
+    of_alias = f"setting DATABASES[{chosen.database!r}]"
+    where = place("CONNECTION_STRING") if chosen.connection_string else of_alias
+    source.put("connection_string", connection_string(), where)
+    return Host(source, {name: value for name, value in flags.items() if value is not None})
 
 
 def table_name(name: str) -> str:

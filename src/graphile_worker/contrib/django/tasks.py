@@ -7,15 +7,28 @@ for each thread, so what is defined is remembered here.
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Coroutine, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Any
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    Generic,
+    Literal,
+    ParamSpec,
+    Protocol,
+    TypedDict,
+    TypeVar,
+    Unpack,
+    overload,
+)  # fmt: skip
 
 from django.apps import apps
 from django.core.exceptions import ImproperlyConfigured
 from django.utils.module_loading import import_string
 
+from ...errors import JobError
 from ...values.job_options import options_on
 from ...values.spec import JobKeyMode, Unique
 
@@ -32,6 +45,7 @@ try:
     from django.tasks.backends.base import BaseTaskBackend
     from django.tasks.base import TaskError
     from django.tasks.exceptions import InvalidTask, TaskResultDoesNotExist
+    from django.tasks.signals import logger as framework_logger
     from django.tasks.signals import task_enqueued, task_finished, task_started
     from django.utils.json import normalize_json
 except ImportError:
@@ -48,6 +62,7 @@ except ImportError:
         from django_tasks.base import Task, TaskError
         from django_tasks.exceptions import InvalidTaskError as InvalidTask
         from django_tasks.exceptions import TaskResultDoesNotExist
+        from django_tasks.signals import logger as framework_logger
         from django_tasks.signals import task_enqueued, task_finished, task_started
         from django_tasks.utils import normalize_json
     except ImportError:
@@ -57,8 +72,8 @@ except ImportError:
 
 __all__ = [
     "DEFAULT_TASK_QUEUE_NAME", "BaseTaskBackend", "InvalidTask", "Task", "TaskContext", "TaskError",
-    "TaskResult", "TaskResultDoesNotExist", "TaskResultStatus", "django_task", "normalize_json",
-    "task_backends", "task_enqueued", "task_finished", "task_started",
+    "TaskResult", "TaskResultDoesNotExist", "TaskResultStatus", "django_task", "framework_logger",
+    "normalize_json", "task_backends", "task_enqueued", "task_finished", "task_started",
 ]  # fmt: skip
 
 DJANGOS_FIELDS = ("queue_name", "priority")
@@ -66,8 +81,25 @@ DJANGOS_FIELDS = ("queue_name", "priority")
 OWN_FIELDS = tuple(option.name for option in options_on("django") if option.name not in DJANGOS_FIELDS)
 
 
+class OwnOptions(TypedDict, total=False):
+    """The options that tasks of Django do not have."""
+
+    max_attempts: int | None
+    job_key: str | None
+    job_key_mode: JobKeyMode | None
+    unique: Unique | None
+    tags: Collection[str] | None
+    flags: Collection[str] | None
+    timeout: float | timedelta | None
+    expires: datetime | timedelta | None
+
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GraphileTask(Task):
+class GraphileTask(Task, Generic[P, R]):
     """A task of `GraphileWorkerBackend`."""
 
     max_attempts: int | None = None
@@ -86,12 +118,68 @@ class GraphileTask(Task):
     expires: datetime | timedelta | None = None
     """Delete the job instead of running it: after this time, or this long after it could run."""
 
-    def using(self, **changes: Any) -> GraphileTask:
+    if TYPE_CHECKING:  # Django does not say the types of its tasks
+        func: Callable[..., R]
+
+        def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> TaskResult[P, R]: ...
+        async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> TaskResult[P, R]: ...
+        def get_result(self, result_id: str) -> TaskResult[P, R]: ...
+        async def aget_result(self, result_id: str) -> TaskResult[P, R]: ...
+        def call(self, *args: P.args, **kwargs: P.kwargs) -> R: ...
+
+    @property
+    def identifier(self) -> str:
+        """The name of the task everywhere else: in jobs, lists, logs and crontabs."""
+        return identifier_of(self)
+
+    def using(self, **changes: Any) -> GraphileTask[P, R]:
         """A task with other options; those that are None stay as they are."""
         given = {name: value for name, value in changes.items() if value is not None}
         return replace(self, **given)
 
 
+class Decorator(Protocol):
+    """What `@task(…)` applies to a function."""
+
+    @overload
+    def __call__(self, function: Callable[P, Coroutine[Any, Any, R]], /) -> GraphileTask[P, R]: ...
+    @overload
+    def __call__(self, function: Callable[P, R], /) -> GraphileTask[P, R]: ...
+
+
+class DecoratorWithContext(Protocol):
+    """The same for a function whose first argument is the context."""
+
+    @overload
+    def __call__(
+        self, function: Callable[Concatenate[TaskContext, P], Coroutine[Any, Any, R]], /
+    ) -> GraphileTask[P, R]: ...
+    @overload
+    def __call__(self, function: Callable[Concatenate[TaskContext, P], R], /) -> GraphileTask[P, R]: ...
+
+
+@overload
+def task(function: Callable[P, Coroutine[Any, Any, R]], /) -> GraphileTask[P, R]: ...
+@overload
+def task(function: Callable[P, R], /) -> GraphileTask[P, R]: ...
+@overload
+def task(
+    *,
+    takes_context: Literal[True],
+    priority: int = ...,
+    queue_name: str = ...,
+    backend: str = ...,
+    **options: Unpack[OwnOptions],
+) -> DecoratorWithContext: ...
+@overload
+def task(
+    *,
+    takes_context: Literal[False] = False,
+    priority: int = ...,
+    queue_name: str = ...,
+    backend: str = ...,
+    **options: Unpack[OwnOptions],
+) -> Decorator: ...
 def task(function: Any = None, /, **options: Any) -> Any:
     """`django.tasks.task` that also takes the options of a job, such as `max_attempts`, on every Django."""
     own = {name: options.pop(name) for name in OWN_FIELDS if name in options}
@@ -121,6 +209,18 @@ def identifier_of(defined: Any) -> str:
     path: str = defined.module_path
     queue = defined.queue_name
     return path if queue == DEFAULT_TASK_QUEUE_NAME else f"{queue}:{path}"
+
+
+ARGUMENTS = 'the payload of a Django task must be {"args": [...], "kwargs": {...}}'
+
+
+def arguments_of(payload: Any) -> tuple[list[Any], dict[str, Any]]:
+    """The arguments that a payload has. Raises JobError."""
+    if isinstance(payload, Mapping):
+        args, kwargs = payload.get("args", []), payload.get("kwargs", {})
+        if isinstance(args, list) and isinstance(kwargs, dict):
+            return args, kwargs
+    raise JobError(ARGUMENTS)
 
 
 def find_task(identifier: str) -> Any:

@@ -19,9 +19,10 @@ import traceback
 from asyncio import CancelledError
 from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
+from contextvars import ContextVar
 from importlib import import_module, invalidate_caches
 from inspect import iscoroutinefunction
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from asgiref.sync import SyncToAsync, ThreadSensitiveContext, sync_to_async
 from django.conf import settings
@@ -33,7 +34,7 @@ from django.utils.module_loading import autodiscover_modules
 from ...app import App
 from ...database.connections.errors import explained
 from ...database.statements.fetch import known_task_names
-from ...errors import JobError, JobInterruptedError, WorkerStoppedError
+from ...errors import JobInterruptedError, WorkerStoppedError
 from ...hooks import Hooks, WorkerContext
 from ...recovery.sweeper import Periodic
 from ...tasks.helpers import JobHelpers
@@ -43,18 +44,23 @@ from ...values.clock import SystemClock
 from ...values.job import Job
 from ...values.retry import GiveUp, JobDirective, Snooze
 from ...worker.pool import WorkerPool
-from .conf import DjangoSettings, plugin_named, worker_settings
+from .conf import DjangoSettings, worker_settings
 from .tasks import (
     TaskContext,
     TaskError,
     TaskResult,
     TaskResultStatus,
+    arguments_of,
     backend_of,
+    framework_logger,
     identifier_of,
     normalize_json,
     task_finished,
     task_started,
 )
+
+if TYPE_CHECKING:
+    from ...cron import ParsedCronItem
 
 NO_FAILURES = (CancelledError, JobInterruptedError, Snooze)
 """What ends an attempt without using it up; the job runs again."""
@@ -77,7 +83,7 @@ def _run_function(task: Any) -> Callable[..., Any]:
             _succeed(result, task.func(*arguments, **keywords))
         except BaseException as error:
             if _fail(result, error, helpers.job):
-                task_finished.send(sender=sender, task_result=result)
+                _tell_of_failure(sender, result)
             raise
         task_finished.send(sender=sender, task_result=result)
         return result._return_value
@@ -94,9 +100,9 @@ def _run_coroutine(task: Any) -> Callable[..., Any]:
             _succeed(result, await task.func(*arguments, **keywords))
         except BaseException as error:
             if _fail(result, error, helpers.job):
-                # With `asend`, plain receivers would not see the exception, which the framework logs.
+                # With `asend`, plain receivers would not see the exception.
                 trace = error.__traceback__
-                await sync_to_async(task_finished.send)(sender=sender, task_result=result)
+                await sync_to_async(_tell_of_failure)(sender, result)
                 error.__traceback__ = trace
             raise
         await task_finished.asend(sender=sender, task_result=result)
@@ -105,12 +111,32 @@ def _run_coroutine(task: Any) -> Callable[..., Any]:
     return run
 
 
+_is_failing: ContextVar[bool] = ContextVar("_is_failing", default=False)
+
+
+class _LeftToTheWorker(logging.Filter):
+    """Keeps the framework from logging a failure, with its traceback, that the worker logs, too."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        return not _is_failing.get()
+
+
+_left_to_the_worker = _LeftToTheWorker()
+
+
+def _tell_of_failure(sender: Any, result: Any) -> None:
+    framework_logger.addFilter(_left_to_the_worker)
+    token = _is_failing.set(True)
+    try:
+        task_finished.send(sender=sender, task_result=result)
+    finally:
+        _is_failing.reset(token)
+
+
 def _prepared(task: Any, payload: Any, helpers: JobHelpers) -> tuple[Any, list[Any], dict[str, Any]]:
     """The result as the task and the receivers of signals see it, and the arguments."""
-    if not isinstance(payload, dict) or not isinstance(payload.get("args", []), list):
-        raise JobError('the payload of a Django task must be {"args": [...], "kwargs": {...}}')
+    args, kwargs = arguments_of(payload)
     job, now = helpers.job, timezone.now()
-    args, kwargs = payload.get("args", []), payload.get("kwargs", {})
     result = TaskResult(
         task=task,
         id=str(job.id),
@@ -283,9 +309,13 @@ def make_app(
     def of_django() -> list[AnyTask]:
         return [adapt(task) for task in django_tasks(queues, excluded)]
 
-    found_later = [LaterTasks(of_django)] if has_framework() else []
-    plugins = [*found_later, *map(plugin_named, chosen.plugins)]
-    return App(tasks=[*own, *of_django()], plugins=plugins, crontab=chosen.crontab)
+    items: list[ParsedCronItem] = []
+    if chosen.crontab or chosen.cron_items:
+        from .recurring import recurring_jobs
+
+        items = recurring_jobs(chosen)
+    plugins = [LaterTasks(of_django)] if has_framework() else []
+    return App(tasks=[*own, *of_django()], plugins=plugins, cron_items=items)
 
 
 def own_tasks(chosen: DjangoSettings) -> list[AnyTask]:

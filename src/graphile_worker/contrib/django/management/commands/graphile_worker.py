@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import logging
-import os
 import sys
 from collections.abc import Iterator
 from datetime import timedelta
@@ -14,15 +13,16 @@ from typing import Any
 
 import click
 from django.conf import settings
-from django.core.management.base import BaseCommand
+from django.core.exceptions import ImproperlyConfigured
+from django.core.management.base import BaseCommand, CommandError
 from django.db import connections
 
-from graphile_worker.cli.main import graphile_worker
+from graphile_worker.cli.main import graphile_worker, run_main
 from graphile_worker.cli.support.parameters import Period
 from graphile_worker.config.process_options import SERVE_OPTIONS
-from graphile_worker.config.sources import PREFIX
-from graphile_worker.contrib.django.conf import connection_string, worker_settings
+from graphile_worker.contrib.django.conf import chosen_settings, host
 from graphile_worker.contrib.django.worker import make_app
+from graphile_worker.errors import GraphileWorkerError
 
 
 def period(text: str) -> timedelta:
@@ -50,6 +50,11 @@ def process_flags() -> Iterator[tuple[str, str, dict[str, Any]]]:
                 kind = period
             more |= {"metavar": option.metavar, "type": kind}
         yield option.name, option.opts[0], more
+
+
+FLAGS = {"jobs": "concurrency", "grace": "grace", **{name: name for name, *_ in process_flags()}}
+"""Arguments that set an option, and the option."""
+ONLY_WORKER = ("queue", "exclude_queue", "once", "reload")
 
 
 class Command(BaseCommand):
@@ -87,29 +92,30 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Called by Django."""
-        words = options.get("words") or []
-        if words:
-            self._run_command(words)
-        chosen = worker_settings()
-        worker = chosen.worker_options(
-            connection_string=connection_string(), concurrency=options.get("jobs"), grace=options.get("grace")
-        )
-        app = make_app(options.get("queue") or (), options.get("exclude_queue") or ())
+        flags = {option: options.get(name) for name, option in FLAGS.items()}
+        try:
+            if words := options.get("words"):
+                self._run_command(words, options, flags)
+            chosen = chosen_settings(flags)
+            app = make_app(options.get("queue") or (), options.get("exclude_queue") or ())
+        except (GraphileWorkerError, ImproperlyConfigured) as error:
+            raise CommandError(str(error)) from error
         connections.close_all()  # they must not be shared with processes that are forked
         if options.get("once") and not self._is_command_line():
             from graphile_worker.runner import run_once
 
-            asyncio.run(run_once(app=app, options=worker))
+            asyncio.run(run_once(app=app, options=chosen.worker))
             return
         from graphile_worker.process.serve import serve
 
         self._avoid_repeated_lines()
+        of_process = {name: getattr(chosen.process, name) for name in SERVE_OPTIONS if name in chosen.places}
         serve(
             app,
-            options=worker,
+            options=chosen.worker,
             once=bool(options.get("once")),
             watch=self._reloads(options),
-            **{name: options.get(name) for name, *_ in process_flags()},  # type: ignore[arg-type]
+            **of_process,
         )
 
     @staticmethod
@@ -119,12 +125,14 @@ class Command(BaseCommand):
         if settings.DEBUG and of_django.handlers and not logging.getLogger().handlers:
             of_django.propagate = False
 
-    def _run_command(self, words: list[str]) -> None:
-        from graphile_worker.cli.main import run_main
-
-        os.environ[f"{PREFIX}CONNECTION_STRING"] = connection_string()
-        os.environ[f"{PREFIX}SCHEMA"] = worker_settings().schema
-        sys.exit(run_main(words))
+    def _run_command(self, words: list[str], options: dict[str, Any], flags: dict[str, Any]) -> None:
+        """Run one of our commands. Only `config` shows what flags of a worker do."""
+        refused = ONLY_WORKER if words[0] == "config" else (*ONLY_WORKER, *FLAGS)
+        for name in refused:
+            if options.get(name) not in (None, False, []):
+                flag = f"--{name.replace('_', '-')}"
+                raise CommandError(f"{flag} is for running a worker and has no effect on {words[0]!r}")
+        sys.exit(run_main(words, host(flags)))
 
     def _is_command_line(self) -> bool:
         return bool(getattr(self, "_called_from_command_line", False))

@@ -11,6 +11,11 @@ from graphile_worker.database.embedded import EmbeddedPostgres
 
 HERE = Path(__file__).parent
 PORT = os.environ.get("PORT", "8000")
+ADA = {
+    "DJANGO_SUPERUSER_USERNAME": "ada",
+    "DJANGO_SUPERUSER_EMAIL": "ada@example.com",
+    "DJANGO_SUPERUSER_PASSWORD": "demo",
+}
 
 
 async def main() -> None:
@@ -18,6 +23,10 @@ async def main() -> None:
         os.environ["DATABASE_URL"] = server.url()
         manage = [sys.executable, str(HERE / "manage.py")]
         subprocess.run([*manage, "migrate"], check=True)
+        add_user = [*manage, "createsuperuser", "--noinput"]
+        subprocess.run(
+            add_user, env=os.environ | ADA, stderr=subprocess.DEVNULL
+        )  # from the second start on, she exists
         commands = (["runserver", "--noreload", f"127.0.0.1:{PORT}"], ["graphile_worker"])
         processes = [subprocess.Popen([*manage, *command]) for command in commands]
         stop = asyncio.Event()
