@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from graphile_worker.config import resolve, resolve_settings
+from graphile_worker.config import Host, resolve, resolve_settings
 from graphile_worker.config.process_options import ProcessOptions
 from graphile_worker.config.settings import known_settings
+from graphile_worker.config.sources import from_settings
 from graphile_worker.errors import ConfigError
 from graphile_worker.values.options import LocalQueueOptions, WorkerOptions
 from support.cases import looped
@@ -223,3 +226,42 @@ def test_every_option_has_a_variable_of_its_own() -> None:
     variables = [setting.variable for setting in known_settings().values()]
     assert len(set(variables)) == len(variables)
     assert "GRAPHILE_WORKER_LOCAL_QUEUE_REFETCH_DELAY_MAX_ABORT_THRESHOLD" in variables
+
+
+def test_settings_of_a_host_take_the_place_of_the_file(tmp_path: Path) -> None:
+    write(tmp_path, "concurrency = 2\ngrace = 2\n")
+    given = {"concurrency": 3, "grace": timedelta(seconds=3), "history": "all", "processes": 3, "hold": None}
+    host = Host(from_settings({**given, "schema": "of_host", "local_queue": {"size": 3}}, "settings"))
+    environ = {
+        "DATABASE_URL": "postgres:///elsewhere",
+        "GRAPHILE_WORKER_SCHEMA": "elsewhere",
+        "GRAPHILE_WORKER_APP": "elsewhere:app",
+        "GRAPHILE_WORKER_GRACE": "4",
+    }
+    found = resolve_settings({"schema": None}, environ, tmp_path, host=host)
+    assert (found.worker.concurrency, found.worker.grace, found.worker.schema) == (3, 4.0, "of_host")
+    assert (found.worker.connection_string, found.process.app, found.process.processes) == (None, None, 3)
+    assert found.places["concurrency"] == "settings"
+    assert found.places["grace"] == "environment variable GRAPHILE_WORKER_GRACE"
+    assert found.provenance["hold"] == "default"
+    assert found.places["local_queue.size"] == "settings"
+    named = resolve_settings({"history": "none"}, {}, tmp_path, "graphile_worker.toml", host=host)
+    assert (named.worker.concurrency, named.worker.history) == (2, "none")
+    with_flags = Host(host.settings, {"concurrency": 5, "grace": 5})
+    assert resolve_settings({"grace": 6}, environ, tmp_path, host=with_flags).worker.concurrency == 5
+    assert resolve_settings({"grace": 6}, environ, tmp_path, host=with_flags).worker.grace == 6
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"concurency": 3}, "settings: unknown option 'concurency'; did you mean 'concurrency'?"),
+        ({"processes": "2"}, "settings: processes: expected a whole number, got '2'"),
+        ({"concurrency": 0}, "settings: concurrency: must be at least 1, got 0"),
+    ],
+)
+def test_a_mistake_in_settings_of_a_host_is_reported_with_its_place(
+    tmp_path: Path, values: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        resolve_settings({}, {}, tmp_path, host=Host(from_settings(values, "settings")))

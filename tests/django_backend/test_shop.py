@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import graphile_worker
-from django_backend.test_suite import PATIENCE, PYTHON, has, manage
+from django_backend.test_suite import PATIENCE, PYTHON, has, manage_in
 from docs.blocks import ROOT
 from support.command_line import clean_environment
 
@@ -24,13 +24,13 @@ pytestmark = pytest.mark.timeout(2 * PATIENCE)
 
 
 def test_its_tests(server_url: str) -> None:
-    ran = manage(server_url, "test", "--noinput", project=SHOP)
+    ran = manage_in(SHOP, server_url, "test", "--noinput")
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert "Ran 6 tests" in ran.stderr
 
 
 def test_its_migrations_are_complete(database_url: str) -> None:
-    ran = manage(database_url, "makemigrations", "--check", "--dry-run", project=SHOP)
+    ran = manage_in(SHOP, database_url, "makemigrations", "--check", "--dry-run")
     assert ran.returncode == 0, ran.stdout + ran.stderr
 
 

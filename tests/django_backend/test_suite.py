@@ -18,10 +18,15 @@ PYTHON = os.environ.get("DJANGO_PYTHON", sys.executable)
 """The Python whose Django is tested; `make integrations` runs this with several."""
 
 
-def manage(
-    url: str, *arguments: str, project: Path = PROJECT, **environment: str
-) -> subprocess.CompletedProcess[str]:
+def manage(url: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """Run `manage.py`; its output, which the test shows if it fails."""
+    return manage_in(PROJECT, url, *arguments, **environment)
+
+
+def manage_in(
+    project: Path, url: str, *arguments: str, **environment: str
+) -> subprocess.CompletedProcess[str]:
+    """Run the `manage.py` of a project."""
     return subprocess.run(
         [PYTHON, "manage.py", *arguments],
         cwd=project,

@@ -28,7 +28,7 @@ async def test_an_order_is_charged_and_seen_in_the_admin(example: Any) -> None:
                 return False
 
         async def is_charged() -> bool:
-            return (await client.get("/orders/1/")).json()["status"] == "SUCCESSFUL"
+            return bool((await client.get("/orders/1/")).json()["status"] == "SUCCESSFUL")
 
         await until(answers, timeout=STARTS_WITHIN, every=0.2)
         assert json.loads(example.run())["id"] == 1
