@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any, cast
 
 import graphile_worker
-from graphile_worker import executors, hooks, testing
+from graphile_worker import executors, hooks, logging, options, results, testing
 from graphile_worker.client.api import ClientArguments, SyncClientArguments
 from graphile_worker.values.options import ClientOptionValues
 
@@ -18,11 +18,13 @@ from .members import alias, cell, default_of, field_texts, field_types, first_pa
 
 def _interceptor_types() -> str:
     """The types of the functions that `Hooks` takes."""
-    methods = [member for name, member in vars(graphile_worker.Hooks).items() if not name.startswith("_")]
+    methods = [member for name, member in vars(hooks.Hooks).items() if not name.startswith("_")]
     signatures = [inspect.signature(member).parameters for member in methods if inspect.isfunction(member)]
     return " ".join(each["interceptor"].annotation for each in signatures if "interceptor" in each)
 
 
+HOMES: tuple[Any, ...] = (graphile_worker, options, results, hooks, logging, executors, testing)
+"""The modules with public names."""
 PAGES = {
     "worker-utils.md": (
         "make_worker_utils add_job_adhoc run_migrations WorkerUtils JobFilter JobOrder JobDetails JobState "
@@ -101,11 +103,13 @@ def pages() -> dict[str, str]:
 
 
 def _page(file: str, names: list[str]) -> str:
-    package = {"testing.md": testing, "executors.md": executors}.get(file, graphile_worker)
     lines = [text(file).rstrip("\n"), ""]
     for name in names:
-        thing = getattr(package, name, None) or getattr(hooks, name)
-        lines += [f"## `{name}`", "", *_entry(name, thing)]
+        home = next(module for module in HOMES if name in module.__all__)
+        lines += [f"## `{name}`", ""]
+        if home is not graphile_worker and home.__name__ != f"graphile_worker.{file.removesuffix('.md')}":
+            lines += [f"`from {home.__name__} import {name}`", ""]
+        lines += _entry(name, getattr(home, name))
     return "\n".join(lines).rstrip("\n") + "\n"
 
 

@@ -8,12 +8,13 @@ from typing import Any, get_type_hints
 
 import pytest
 
-from graphile_worker import Events, Hooks, make_worker_utils, run, run_once
+from graphile_worker import make_worker_utils, run, run_once
 from graphile_worker.client import api as client_api
 from graphile_worker.client.api import ClientArguments
 from graphile_worker.config.process_options import SERVE_OPTIONS, ProcessOptions, ProcessOptionValues
 from graphile_worker.cron import parse_crontab
 from graphile_worker.errors import ConfigError, CrontabError
+from graphile_worker.hooks import Events, Hooks
 from graphile_worker.runner import build
 from graphile_worker.runner.arguments import RunArguments, RunOnceArguments
 from graphile_worker.values.concurrency import Lane

@@ -34,7 +34,6 @@ from opentelemetry.trace import SpanKind, StatusCode
 
 from contrib.traced_process import note_trace
 from graphile_worker import (
-    Hooks,
     JobHelpers,
     JobSpec,
     Snooze,
@@ -57,6 +56,7 @@ from graphile_worker.contrib.opentelemetry.tracing import root_starter
 from graphile_worker.database.connections.dsn import Dsn
 from graphile_worker.database.connections.open import target_of
 from graphile_worker.errors import ConfigError, InvalidArgumentError, JobRefusedError
+from graphile_worker.hooks import Hooks
 from graphile_worker.hooks.events import JobsAdded
 from graphile_worker.metrics.catalogue import INSTRUMENTS
 from support.working import PATIENCE, Jobs, until

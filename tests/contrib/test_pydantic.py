@@ -10,11 +10,12 @@ import pytest
 from pydantic import Field, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from graphile_worker import WorkerOptions, run_once
+from graphile_worker import run_once
 from graphile_worker.config import resolve
 from graphile_worker.config.settings import known_settings
 from graphile_worker.contrib.pydantic import WorkerSettings
 from graphile_worker.errors import ConfigError
+from graphile_worker.options import WorkerOptions
 from support.working import Jobs
 
 SAMPLES: dict[type, str] = {

@@ -24,39 +24,14 @@ from sqlalchemy.orm import Session, scoped_session
 from graphile_worker import (
     AbortSignal,
     App,
-    BulkReport,
-    CancelReport,
-    CleanupReport,
-    Clock,
     CronItem,
-    Events,
-    FinishedState,
-    Hooks,
     Job,
-    JobDetails,
-    JobFilter,
     JobHandle,
     JobHelpers,
-    JobRecord,
-    JobReference,
     JobSpec,
-    JobStatus,
-    LeaveLocked,
-    LocalQueueOptions,
-    MigrationReport,
-    Outcome,
-    ParsedCronItem,
-    Progress,
-    QueueSummary,
     Runner,
-    Statistics,
-    SweepReport,
-    SyncConnection,
     SyncJobHandle,
     SyncWorkerUtils,
-    WorkerList,
-    WorkerOptions,
-    WorkerSummary,
     WorkerUtils,
     add_job_adhoc,
     get_current_helpers,
@@ -71,8 +46,28 @@ from graphile_worker import (
     task,
 )
 from graphile_worker.errors import GraphileWorkerError, JobNotAddedError
-from graphile_worker.hooks import CallNext, KeptPart, WorkerContext
+from graphile_worker.hooks import CallNext, Events, Hooks, KeptPart, LeaveLocked, Outcome, WorkerContext
 from graphile_worker.hooks.events import JobFailed, JobSucceeded
+from graphile_worker.options import Clock, JobFilter, LocalQueueOptions, WorkerOptions
+from graphile_worker.results import (
+    BulkReport,
+    CancelReport,
+    CleanupReport,
+    FinishedState,
+    JobDetails,
+    JobRecord,
+    JobReference,
+    JobStatus,
+    MigrationReport,
+    ParsedCronItem,
+    Progress,
+    QueueSummary,
+    Statistics,
+    SweepReport,
+    SyncConnection,
+    WorkerList,
+    WorkerSummary,
+)
 from graphile_worker.testing import AddedJobs, FakeClock, JobsRun, RunJobs
 
 # -- payloads of every kind --------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from .sources import nearest_name
 _SERVE = "serve takes it, and the command `graphile-worker`"
 _LOGGING = (
     f"{_SERVE}; otherwise a program sets up logging itself, for example with "
-    "graphile_worker.configure_logging"
+    "graphile_worker.logging.configure_logging"
 )
 _JOB = "it is for adding a job: add_job, add_jobs and CronItem take it"
 _WORKER = "run and run_once take it"

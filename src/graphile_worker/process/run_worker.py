@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from ..errors import LeakedTasksError
 from ..hooks import Plugin
-from ..logs.configure import PipeHandler
+from ..logging.configure import PipeHandler
 from ..runner import end_by_signal, run, run_once
 from ..runner.signals import SignalHandling, output_closed, stop_workers
 from .signals import Reload, collect_garbage, flush_output

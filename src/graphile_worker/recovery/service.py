@@ -25,7 +25,7 @@ from ..database.connections.errors import sqlstate_of
 from ..database.statements.cleanup import own_session
 from ..hooks import Hooks
 from ..hooks.faults import Supervised, report
-from ..logs.job_context import job_fields
+from ..logging.job_context import job_fields
 from ..values import __version__
 from ..values.clock import Clock, uptime
 from ..values.job import Job

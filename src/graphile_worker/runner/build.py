@@ -22,7 +22,7 @@ from ..database.statements.fetch import is_anything_waiting
 from ..errors import ConfigError
 from ..hooks import Events, Plugin, WorkerContext
 from ..hooks.faults import GuardedClock
-from ..logs.log_plugin import LogPlugin
+from ..logging.log_plugin import LogPlugin
 from ..tasks.executables import dismiss_guard
 from ..tasks.injection import check_extensions
 from ..tasks.registry import TaskRegistry, build_registry

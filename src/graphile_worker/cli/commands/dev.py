@@ -14,7 +14,7 @@ import click
 
 from ...config import Settings
 from ...errors import ConfigError
-from ...logs.configure import configure_logging
+from ...logging.configure import configure_logging
 from ...process.logs import start_logging
 from ...process.signals import end_by_signal
 from ..dev.database import DevDatabase, embedded_database, existing_database

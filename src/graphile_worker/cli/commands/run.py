@@ -8,7 +8,7 @@ import click
 
 from ...config import Settings
 from ...config.process_options import SERVE_OPTIONS
-from ...logs.configure import PipeHandler
+from ...logging.configure import PipeHandler
 from ...process.logs import start_early_logging, start_logging
 from ...process.signals import ParentProcess
 from ..support.client import load_settings, with_app, with_database
