@@ -19,9 +19,9 @@ PUBLIC = {
         run_migrations run_once serve task
     """,
     "graphile_worker.options": """
-        BulkOptions CleanupTask Clock CronItemOptions FlagSource HistoryFilter JobFilter JobKeyMode
-        JobOptions JobOrder Lifespan LocalQueueOptions RefetchDelayOptions TaskList TaskOptions
-        WorkerOptions
+        BulkOptions CleanupTask Clock CronItemOptions FlagSource HistoryFilter HistoryOptions JobFilter
+        JobKeyMode JobOptions JobOrder Lifespan LocalQueueOptions NodeOptions RecoveryOptions
+        RefetchDelayOptions TaskList TaskOptions WorkerOptions
     """,
     "graphile_worker.results": """
         AttemptError AwaitableContext BacklogSample BlockedLoop BulkReport CancelReport CleanupReport

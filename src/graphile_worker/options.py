@@ -18,8 +18,11 @@ if TYPE_CHECKING:
     from .tasks.registry import TaskList as TaskList
     from .tasks.task import TaskOptions as TaskOptions
     from .values.clock import Clock as Clock
-    from .values.options import LocalQueueOptions as LocalQueueOptions
-    from .values.options import RefetchDelayOptions as RefetchDelayOptions
+    from .values.option_groups import HistoryOptions as HistoryOptions
+    from .values.option_groups import LocalQueueOptions as LocalQueueOptions
+    from .values.option_groups import NodeOptions as NodeOptions
+    from .values.option_groups import RecoveryOptions as RecoveryOptions
+    from .values.option_groups import RefetchDelayOptions as RefetchDelayOptions
     from .values.options import WorkerOptions as WorkerOptions
     from .values.spec import JobKeyMode as JobKeyMode
     from .values.spec import JobOptions as JobOptions
@@ -37,7 +40,9 @@ export_lazily(
         "tasks.registry": "TaskList",
         "tasks.task": "TaskOptions",
         "values.clock": "Clock",
-        "values.options": "LocalQueueOptions RefetchDelayOptions WorkerOptions",
+        "values.option_groups": "HistoryOptions LocalQueueOptions NodeOptions RecoveryOptions "
+        "RefetchDelayOptions",
+        "values.options": "WorkerOptions",
         "values.spec": "JobKeyMode JobOptions",
         "worker.plan": "FlagSource",
     },

@@ -48,7 +48,15 @@ from graphile_worker import (
 from graphile_worker.errors import GraphileWorkerError, JobNotAddedError
 from graphile_worker.hooks import CallNext, Events, Hooks, KeptPart, LeaveLocked, Outcome, WorkerContext
 from graphile_worker.hooks.events import JobFailed, JobSucceeded
-from graphile_worker.options import Clock, JobFilter, LocalQueueOptions, WorkerOptions
+from graphile_worker.options import (
+    Clock,
+    HistoryOptions,
+    JobFilter,
+    LocalQueueOptions,
+    NodeOptions,
+    RecoveryOptions,
+    WorkerOptions,
+)
 from graphile_worker.results import (
     BulkReport,
     CancelReport,
@@ -426,7 +434,9 @@ async def with_results(utils: WorkerUtils, hooks: Hooks) -> None:
     assert_type((await utils.get_job_history(1))[0].state, FinishedState)
     await utils.wait_for(handle, timeout=timedelta(seconds=5))
     await utils.wait_for(1, timeout=0.5)
-    run(history="all", history_retention=timedelta(days=3))
+    run(history="all", recovery=False)
+    run(history=HistoryOptions(mode="all", retention=timedelta(days=3)), node=NodeOptions())
+    run(recovery=RecoveryOptions(grace=timedelta(minutes=1), delay=2, max_recoveries=3))
 
     @hooks.redact
     def hide(part: KeptPart, task_identifier: str, value: object) -> object:

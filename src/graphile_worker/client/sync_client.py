@@ -217,7 +217,7 @@ class SyncClient:
             use_local_time=self._options.use_local_time,
             hooks=self.hooks,
             clock=BlockingClock(),
-            history_retention=self._options.history_retention,
+            history_retention=self._options.history.retention,
         )
 
     def _bulk_options(self, connection: BlockingConnection | None, options: BulkOptions) -> BulkOptions:

@@ -66,7 +66,7 @@ class WorkerUtils(
             schema=chosen.schema_name,
             use_local_time=chosen.use_local_time,
             hooks=hooks,
-            history_retention=chosen.history_retention,
+            history_retention=chosen.history.retention,
         )
 
     async def migrate(self, *, connection: UserConnection | None = None) -> MigrationReport:

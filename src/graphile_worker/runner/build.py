@@ -325,7 +325,7 @@ class WorkerBuilder:
             hooks=self.hooks,
             clock=self._clock,
             source="worker",
-            history_retention=self.options.history_retention,
+            history_retention=self.options.history.retention,
             taken_connections=self._connection_budget.kept,
         )
 
@@ -410,12 +410,11 @@ class WorkerBuilder:
 
     @cached_property
     def _retention_policy(self) -> RetentionPolicy:
-        options = self.options
-        retention = options.history_retention
+        retention = self.options.history.retention
         tasks = {
             name: task.rules.keep.resolved(retention) for name, task in self.tasks.items() if task.rules.keep
         }
-        return RetentionPolicy(options.history, default=Retention(retention), tasks=tasks)
+        return RetentionPolicy(self.options.history.mode, default=Retention(retention), tasks=tasks)
 
     def make_recovery(self, pool: WorkerPool) -> Recovery:
         from ..metrics.minutes import StatisticsWriter
@@ -425,7 +424,10 @@ class WorkerBuilder:
         statistics = None
         if pool.statistics is not None:
             statistics = StatisticsWriter(
-                pool.statistics, options.schema_name, pool.id, heartbeat_interval=options.heartbeat_interval
+                pool.statistics,
+                options.schema_name,
+                pool.id,
+                heartbeat_interval=options.recovery.heartbeat_interval,
             )
         return Recovery(
             pool,
@@ -528,8 +530,8 @@ class WorkerBuilder:
             self.hooks.events,
             self._clock,
             pool_id=pool_id,
-            min_interval=options.min_reset_locked_interval,
-            max_interval=options.max_reset_locked_interval,
+            min_interval=options.node.min_reset_locked_interval,
+            max_interval=options.node.max_reset_locked_interval,
             use_local_time=options.use_local_time,
             prepared_statements=options.prepared_statements,
         )

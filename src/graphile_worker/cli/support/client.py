@@ -23,7 +23,7 @@ Result = TypeVar("Result")
 
 def load_settings(ctx: click.Context, flags: dict[str, Any]) -> Settings:
     """The settings of a command: its own flags, then those before its name, then environment and file."""
-    values = {"connection_string": _flag(ctx, "connection"), "schema": _flag(ctx, "schema")}
+    values = {"connection_string": _flag(ctx, "connection_string"), "schema": _flag(ctx, "schema")}
     for name in ("app", "log_format"):
         values[name] = _flag(ctx, name)
     values |= split_levels(_flag(ctx, "log_level"))
