@@ -20,7 +20,9 @@ from typing import Any
 
 from benchmarks.scratch import Scratch, scratch
 
-from graphile_worker import Events, JobSpec, WorkerOptions, make_worker_utils, run_once
+from graphile_worker import JobSpec, make_worker_utils, run_once
+from graphile_worker.hooks import Events
+from graphile_worker.options import WorkerOptions
 
 MOST_JOBS = 30_000
 

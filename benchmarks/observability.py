@@ -22,13 +22,14 @@ from typing import NamedTuple
 import asyncpg
 from prometheus_client import CollectorRegistry
 
-from graphile_worker import Hooks, WorkerOptions, run_migrations, run_once
+from graphile_worker import run_migrations, run_once
 from graphile_worker.database.embedded import EmbeddedPostgres
-from graphile_worker.hooks import Plugin
+from graphile_worker.hooks import Hooks, Plugin
 from graphile_worker.hooks.events import PoolOutcomesWritten
 from graphile_worker.metrics.catalogue import DURATION, WAIT
 from graphile_worker.metrics.counts import WorkerCounts
 from graphile_worker.metrics.prometheus import PrometheusPlugin
+from graphile_worker.options import WorkerOptions
 from graphile_worker.values.job import Job
 from graphile_worker.values.outcome import COMPLETED, Finished
 

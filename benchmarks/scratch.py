@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 import asyncpg
 
-from graphile_worker import WorkerOptions
 from graphile_worker.cli.commands.bench import scratch_schema
 from graphile_worker.cli.support.bench_worker import TASK
+from graphile_worker.options import WorkerOptions
 
 FOREIGN, PROBE, LOAD = "bench_foreign", "bench_probe", "bench_load"
 BETTER = -10

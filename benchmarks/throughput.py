@@ -17,8 +17,8 @@ from typing import Any
 
 from benchmarks.scratch import Jobs, Scratch, scratch
 
-from graphile_worker import WorkerOptions
 from graphile_worker.cli.support.bench_worker import BenchProcess, worker_process
+from graphile_worker.options import WorkerOptions
 
 MODULE = "benchmarks.worker_main"
 

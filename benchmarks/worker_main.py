@@ -12,8 +12,9 @@ from typing import Any
 
 from benchmarks.scratch import LOAD, PROBE
 
-from graphile_worker import WorkerOptions, make_worker_utils, run, run_once
+from graphile_worker import make_worker_utils, run, run_once
 from graphile_worker.cli.support.bench_worker import TASK, Orders, begin, main, send
+from graphile_worker.options import WorkerOptions
 
 KILOBYTES_PER_MAXRSS = 1024 if sys.platform == "darwin" else 1
 

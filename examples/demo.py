@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from graphile_worker import Events, JobHelpers, JobSpec, make_worker_utils, run, run_migrations, task
+from graphile_worker import JobHelpers, JobSpec, make_worker_utils, run, run_migrations, task
 from graphile_worker.database.embedded import EmbeddedPostgres
+from graphile_worker.hooks import Events
 from graphile_worker.hooks.events import JobErrored, JobSucceeded
 
 

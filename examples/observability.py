@@ -20,18 +20,12 @@ from opentelemetry.instrumentation.fastapi import FastAPIInstrumentor
 from sentry_sdk.envelope import Envelope
 from sentry_sdk.transport import Transport
 
-from graphile_worker import (
-    Events,
-    JobHelpers,
-    JsonFormatter,
-    WorkerOptions,
-    make_worker_utils,
-    run,
-    run_migrations,
-    task,
-)
+from graphile_worker import JobHelpers, make_worker_utils, run, run_migrations, task
 from graphile_worker.contrib.http import HttpPlugin
+from graphile_worker.hooks import Events
 from graphile_worker.hooks.events import JobCompleted
+from graphile_worker.logging import JsonFormatter
+from graphile_worker.options import WorkerOptions
 
 from .tracing import collected_spans, database, print_tree
 

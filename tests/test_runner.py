@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import asyncpg
 import pytest
 
-from graphile_worker import Events, Hooks, JobHelpers, JobSpec, run, run_once
+from graphile_worker import JobHelpers, JobSpec, run, run_once
 from graphile_worker.errors import (
     ConfigError,
     ConnectionConfigError,
@@ -18,6 +18,7 @@ from graphile_worker.errors import (
     SchemaTooNewError,
     WorkerStoppedError,
 )
+from graphile_worker.hooks import Events, Hooks
 from graphile_worker.hooks.events import JobStarted, JobSucceeded, PoolFatalError, PoolReleased
 from graphile_worker.runner import build
 from graphile_worker.testing.results import EventRecorder

@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 
-from graphile_worker import Hooks, Job
+from graphile_worker import Job
+from graphile_worker.hooks import Hooks
 from graphile_worker.hooks.events import JobStarted
 
 

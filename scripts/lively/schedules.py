@@ -9,7 +9,8 @@ from datetime import datetime, timedelta
 from itertools import islice
 from typing import Any
 
-from graphile_worker import ParsedCronItem, parse_crontab
+from graphile_worker import parse_crontab
+from graphile_worker.results import ParsedCronItem
 
 from .shop import TASKS
 

@@ -21,7 +21,7 @@ TASKS = Path(__file__).with_name("tasks.py")
 STATUS = 3  # of a process that poison has ended
 LIMIT = 900.0  # seconds for one case
 SEVERAL = 10  # held batches before an urgent job is added
-MOST_RECOVERIES = WorkerOptions().max_recoveries
+MOST_RECOVERIES = WorkerOptions().recovery.max_recoveries
 
 PREPARE = """
 create table recovery (job_id bigint not null, recoveries integer not null);

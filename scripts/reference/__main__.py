@@ -1,6 +1,7 @@
 """`python -m scripts.reference` writes the reference pages; `--check` reports pages that are out of date.
 
-The page about SQL comes from a database with the schema installed: DATABASE_URL, else an embedded server.
+The tables of options in docs/configuration.md are written, too. The page about SQL comes from a database with
+the schema installed: DATABASE_URL, else an embedded server.
 """
 
 from __future__ import annotations
@@ -18,7 +19,16 @@ import asyncpg
 from graphile_worker import run_migrations
 from graphile_worker.database.embedded import EmbeddedPostgres
 
-from . import api_page, errors_page, events_page, job_options_page, metrics_page, options_page, sql_page
+from . import (
+    api_page,
+    configuration_page,
+    errors_page,
+    events_page,
+    job_options_page,
+    metrics_page,
+    options_page,
+    sql_page,
+)
 
 FOLDER = Path(__file__).parents[2] / "docs" / "reference"
 
@@ -32,6 +42,7 @@ async def pages(url: str) -> dict[str, str]:
     finally:
         await connection.close()
     return {
+        "../configuration.md": configuration_page.page(),
         "options.md": options_page.page(),
         "job-options.md": job_options_page.page(),
         "events.md": events_page.page(),

@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import Any, cast
 
 import graphile_worker
-from graphile_worker import executors, hooks, testing
+from graphile_worker import executors, hooks, logging, options, results, testing
 from graphile_worker.client.api import ClientArguments, SyncClientArguments
 from graphile_worker.values.options import ClientOptionValues
 
@@ -21,11 +21,13 @@ from .members import alias, cell, default_of, field_texts, field_types, first_pa
 
 def _interceptor_types() -> str:
     """The types of the functions that `Hooks` takes."""
-    methods = [member for name, member in vars(graphile_worker.Hooks).items() if not name.startswith("_")]
+    methods = [member for name, member in vars(hooks.Hooks).items() if not name.startswith("_")]
     signatures = [inspect.signature(member).parameters for member in methods if inspect.isfunction(member)]
     return " ".join(each["interceptor"].annotation for each in signatures if "interceptor" in each)
 
 
+HOMES: tuple[Any, ...] = (graphile_worker, options, results, hooks, logging, executors, testing)
+"""The modules with public names."""
 PAGES = {
     "worker-utils.md": (
         "make_worker_utils add_job_adhoc run_migrations WorkerUtils BulkOptions BulkReport CancelReport "
@@ -120,13 +122,18 @@ def pages() -> dict[str, str]:
 
 
 def _page(file: str, names: list[str]) -> str:
-    package = {"testing.md": testing, "executors.md": executors}.get(file, graphile_worker)
     member = file.removeprefix("utils-").removesuffix(".md")
     head = MEMBER_PAGE.format(name=member) if member in MEMBERS else text(file)
     lines = [head.rstrip("\n"), ""]
     for name in names:
-        thing = _member_class(name) or getattr(package, name, None) or getattr(hooks, name)
-        lines += [f"## `{name}`", "", *_entry(name, thing)]
+        lines += [f"## `{name}`", ""]
+        if (member_class := _member_class(name)) is not None:
+            lines += _entry(name, member_class)
+            continue
+        home = next(module for module in HOMES if name in module.__all__)
+        if home is not graphile_worker and home.__name__ != f"graphile_worker.{file.removesuffix('.md')}":
+            lines += [f"`from {home.__name__} import {name}`", ""]
+        lines += _entry(name, getattr(home, name))
     return "\n".join(lines).rstrip("\n") + "\n"
 
 

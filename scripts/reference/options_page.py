@@ -1,33 +1,32 @@
-"""The reference of options: every field of the option classes, and the other arguments of `run`."""
+"""The reference of options: every option of the option classes, and the other arguments of `run`."""
 
 from __future__ import annotations
 
+import typing
 from typing import Any
 
-import msgspec
-
 from graphile_worker.config.process_options import ProcessOptions
-from graphile_worker.config.settings import AdminOptions
+from graphile_worker.config.settings import AdminOptions, Setting, known_settings
 from graphile_worker.runner.arguments import RunOnceArguments, WorkerArguments
-from graphile_worker.values.options import LocalQueueOptions, RefetchDelayOptions, WorkerOptions
+from graphile_worker.values.option_groups import GROUPS
+from graphile_worker.values.options import CLIENT_OPTIONS, WorkerOptions
 
 from .members import cell, field_texts, field_types, first_paragraph, text
 
-GROUPS = (
-    ("", WorkerOptions),
-    ("local_queue.", LocalQueueOptions),
-    ("local_queue.refetch_delay.", RefetchDelayOptions),
-)
 HEAD = text("options.md")
-NESTED = "`local_queue` is a `LocalQueueOptions`, its `refetch_delay` a `RefetchDelayOptions`."
+NESTED = (
+    "In Python, some options are fields of an object, and the last column names it: `recovery_grace = 30` in "
+    "the\nfile is `run(recovery=RecoveryOptions(grace=30))` in a program. `recovery=False` and "
+    '`history="all"` set the first option\nof their group alone. `local_queue` is a `LocalQueueOptions`, its '
+    "`refetch_delay` a `RefetchDelayOptions`. All of these are\nin `graphile_worker.options`."
+)
 
 
 def page(_: object = None) -> str:
     lines = [HEAD]
-    lines += ["## Options of a worker", "", NESTED, "", *_table(GROUPS), ""]
+    lines += ["## Options of a worker", "", NESTED, "", *_table(WorkerOptions), ""]
     lines += [
-        "`make_worker_utils` takes `connection_string`, `schema`, `max_pool_size`, `prepared_statements` and "
-        "`use_local_time` of these,",
+        f"`make_worker_utils` takes {', '.join(f'`{name}`' for name in CLIENT_OPTIONS)} of these,",
         "and `pg_pool`, `events`, `hooks`, `plugins`, `clock` and `options`.",
         "",
         "## Further arguments of `run` and `run_once`",
@@ -42,38 +41,57 @@ def page(_: object = None) -> str:
         "",
         first_paragraph(ProcessOptions),
         "",
-        *_table((("", ProcessOptions),)),
+        *_table(ProcessOptions),
         "",
         "## Options of the dashboard",
         "",
         first_paragraph(AdminOptions),
         "",
-        *_table((("admin.", AdminOptions),)),
+        *_table(AdminOptions),
     ]
     return "\n".join(lines) + "\n"
 
 
-def _table(groups: tuple[tuple[str, type[Any]], ...]) -> list[str]:
-    rows = ["| option | type | default | environment | meaning |", "|---|---|---|---|---|"]
-    for prefix, cls in groups:
-        texts, types = field_texts(cls), field_types(cls)
-        for field in msgspec.structs.fields(cls):
-            name = prefix + field.name
-            variable = "GRAPHILE_WORKER_" + name.upper().replace(".", "_")
-            is_group = field.name in ("local_queue", "refetch_delay")
+def _table(owner: type[Any]) -> list[str]:
+    has_groups = owner is WorkerOptions
+    rows = [
+        f"| option | type | default | environment | meaning |{' in Python |' if has_groups else ''}",
+        f"|---|---|---|---|---|{'---|' if has_groups else ''}",
+    ]
+    for setting in known_settings().values():
+        if setting.owner is owner:
+            kind = field_types(holder(setting))[setting.path[-1]].replace("Seconds", "float")
             rows.append(
-                f"| `{name}` | `{cell(types[field.name])}` | {_default(field)} "
-                f"| {'' if is_group else f'`{variable}`'} | {cell(texts[field.name])} |"
+                f"| `{setting.name}` | `{cell(kind)}` | {_default(setting)} | `{setting.variable}` "
+                f"| {cell(meaning(setting))} |{f' {in_python(setting)} |' if has_groups else ''}"
             )
     return rows
 
 
-def _default(field: msgspec.structs.FieldInfo) -> str:
-    if field.default_factory is not msgspec.NODEFAULT or field.default is None:
-        return ""
-    if field.default is msgspec.NODEFAULT:
-        return "required"
-    value = field.default
+def holder(setting: Setting) -> type[Any]:
+    """The class with the field of an option: that of its group, if there is one."""
+    found: Any = setting.owner
+    for name in setting.path[:-1]:
+        kind = typing.get_type_hints(found)[name]
+        found = next((each for each in typing.get_args(kind) if each is not type(None)), kind)
+    return typing.cast("type[Any]", found)
+
+
+def meaning(setting: Setting) -> str:
+    """The text below its field; links are relative to the reference."""
+    return field_texts(holder(setting))[setting.path[-1]]
+
+
+def in_python(setting: Setting) -> str:
+    """Its place in the object of its group; empty if its name is the argument."""
+    group = setting.path[0]
+    return f"`{GROUPS[group].__name__}.{setting.path[1]}`" if group in GROUPS else ""
+
+
+def _default(setting: Setting) -> str:
+    if setting.default is None:
+        return "" if setting.path[-1] not in ("size", "duration") else "required"
+    value = setting.default
     text = f"{value:g}" if isinstance(value, float) else str(value)
     return f"`{text}`" if text else ""
 

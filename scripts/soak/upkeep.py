@@ -7,7 +7,8 @@ import itertools
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 
-from graphile_worker import JobFilter, WorkerUtils
+from graphile_worker import WorkerUtils
+from graphile_worker.options import JobFilter
 
 from .load import TASK_NAMES
 

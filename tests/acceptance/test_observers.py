@@ -15,7 +15,8 @@ from support.working import Jobs
 
 PROGRAM = """
 import asyncio, logging, sys
-from graphile_worker import Events, run
+from graphile_worker import run
+from graphile_worker.hooks import Events
 from graphile_worker.runner import end_by_signal
 from graphile_worker.runner.signals import SignalHandling
 

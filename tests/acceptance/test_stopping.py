@@ -19,6 +19,7 @@ from graphile_worker.hooks.events import (
     PoolReleased,
     Stopped,
 )
+from graphile_worker.options import NodeOptions
 from graphile_worker.runner.signals import SIGNALS, SignalHandling
 from graphile_worker.testing.results import EventRecorder
 from support.worker_process import until_disconnected
@@ -449,7 +450,7 @@ class Exits:
             task_list={"end": lambda: None, "wait": self._gate, "leaves": self._leaves},
             concurrency=2,
             handle_signals=False,
-            complete_job_batch_delay=SELDOM,
+            node=NodeOptions(complete_job_batch_delay=SELDOM),
             grace=20,
             graceful_shutdown_abort_timeout=0,
             **options,

@@ -11,11 +11,12 @@ import pytest
 
 from admin.conftest import client_of
 from admin.test_operations import ended
-from graphile_worker import JobFilter, WorkerUtils, run_once
+from graphile_worker import WorkerUtils, run_once
 from graphile_worker.admin import admin_app, everyone_may
 from graphile_worker.admin.redact import HIDDEN
 from graphile_worker.admin.service.shared_members import shared_members
 from graphile_worker.database.sql import load
+from graphile_worker.options import JobFilter
 from graphile_worker.values.schema_name import SchemaName
 from support.working import PATIENCE, until
 

@@ -18,7 +18,8 @@ WORKER = """
 import asyncio, os
 from contextlib import asynccontextmanager
 
-from graphile_worker import App, CronItem, FailJob, JobHelpers
+from graphile_worker import App, CronItem, JobHelpers
+from graphile_worker.hooks import FailJob
 from graphile_worker.hooks.events import JobSucceeded
 
 

@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 
-from graphile_worker import App, Events, Hooks, Job, JobSpec, WorkerOptions, run, run_once
+from graphile_worker import App, Job, JobSpec, run, run_once
 from graphile_worker.errors import CrontabError, TaskLoadError
+from graphile_worker.hooks import Events, Hooks
 from graphile_worker.hooks.emitter import emit_once
 from graphile_worker.hooks.events import GracefulShutdown, JobSucceeded
+from graphile_worker.options import WorkerOptions
 from graphile_worker.runner.build import WorkerBuilder
 from support.working import Jobs
 

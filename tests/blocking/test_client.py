@@ -18,14 +18,11 @@ import psycopg
 import pytest
 
 from graphile_worker import (
-    Hooks,
     Job,
-    JobFilter,
     JobHelpers,
     JobSpec,
     SyncJobHandle,
     SyncWorkerUtils,
-    WorkerOptions,
     make_sync_worker_utils,
     run,
     task,
@@ -40,7 +37,9 @@ from graphile_worker.errors import (
     NoDatabaseError,
     SchemaMissingError,
 )
+from graphile_worker.hooks import Hooks
 from graphile_worker.hooks.events import JobsAdded
+from graphile_worker.options import JobFilter, WorkerOptions
 from support.working import IS_LOCKED_OUT, wait_until
 
 Count = Callable[[], int]

@@ -11,14 +11,8 @@ from typing import Any
 
 from scripts.blocking_client import MEMBERS, TYPES, files
 
-from graphile_worker import (
-    JobHandle,
-    JobReference,
-    SyncJobHandle,
-    SyncJobReference,
-    SyncWorkerUtils,
-    WorkerUtils,
-)
+from graphile_worker import JobHandle, SyncJobHandle, SyncWorkerUtils, WorkerUtils
+from graphile_worker.results import JobReference, SyncJobReference
 from support.cases import looped
 
 

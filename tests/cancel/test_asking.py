@@ -9,8 +9,10 @@ from typing import Any
 import asyncpg
 import pytest
 
-from graphile_worker import CancelReport, JobFilter, WorkerUtils, make_worker_utils
+from graphile_worker import WorkerUtils, make_worker_utils
 from graphile_worker.errors import InvalidArgumentError, JobCancelledError
+from graphile_worker.options import JobFilter
+from graphile_worker.results import CancelReport
 from support.server import DatabaseServer
 from support.working import PATIENCE, SCHEMA, Jobs, until
 

@@ -17,20 +17,14 @@ from typing import Any
 
 import pytest
 
-from graphile_worker import (
-    CancelReport,
-    GiveUp,
-    JobFilter,
-    Snooze,
-    WorkerUtils,
-    make_worker_utils,
-    task,
-)
+from graphile_worker import GiveUp, Snooze, WorkerUtils, make_worker_utils, task
 from graphile_worker.database.sql import load
 from graphile_worker.database.statements.control import CancelledJob, end_statement
 from graphile_worker.errors import JobCancelledError
 from graphile_worker.hooks.events import JobCancelled, JobFailed, JobInterrupted, JobRecovered, JobSnoozed
+from graphile_worker.options import JobFilter
 from graphile_worker.recovery.cancelled_jobs import NotifyFailureHandlers
+from graphile_worker.results import CancelReport
 from graphile_worker.testing.results import EventRecorder
 from graphile_worker.values.outcome import FailureHandler
 from graphile_worker.values.schema_name import SchemaName

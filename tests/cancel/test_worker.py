@@ -11,21 +11,11 @@ from typing import Any
 
 import pytest
 
-from graphile_worker import (
-    Cancelled,
-    Hooks,
-    Job,
-    JobFilter,
-    JobHelpers,
-    Limit,
-    Outcome,
-    Snooze,
-    WorkerUtils,
-    make_worker_utils,
-    task,
-)
+from graphile_worker import Job, JobHelpers, Limit, Snooze, WorkerUtils, make_worker_utils, task
 from graphile_worker.errors import JobCancelledError
+from graphile_worker.hooks import Cancelled, Hooks, Outcome
 from graphile_worker.hooks.events import JobCancelled, JobStarted
+from graphile_worker.options import JobFilter
 from graphile_worker.testing.results import EventRecorder
 from support.working import MODES, PATIENCE, SCHEMA, Gate, Jobs, Workers, until, workers_of
 

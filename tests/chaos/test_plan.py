@@ -50,8 +50,7 @@ def test_deaths_come_last_where_jobs_are_held(seed: int) -> None:
 
 
 def test_the_default_settings_are_those_of_the_product() -> None:
-    usual = WorkerOptions()
-    assert {name: getattr(usual, name) for name in DEFAULT.options} == DEFAULT.options
+    assert WorkerOptions.from_mapping(DEFAULT.options) == WorkerOptions()
     (_, (changed,)) = (HELD_MODES[HOLDING[1]].name, HELD_MODES[HOLDING[1]].pools)
     assert changed == {}
     (changed,) = HELD_MODES[HOLDING[0]].pools

@@ -17,8 +17,9 @@ import msgspec
 from chaos import broken_holds
 from chaos.journal import Journal
 from chaos.tasks import Tasks
-from graphile_worker import Events, Runner, run
+from graphile_worker import Runner, run
 from graphile_worker.database.connections.bound import is_gone
+from graphile_worker.hooks import Events
 from graphile_worker.hooks.events import JobCompleted, JobOutcomeDiscarded, PoolJobsFetched
 from graphile_worker.values.clock import SystemClock
 

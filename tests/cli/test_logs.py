@@ -311,7 +311,7 @@ def test_the_formatters_can_be_used_in_a_configuration_of_logging(database_url: 
 
 
 FILTERED = """
-from graphile_worker import JobContextFilter
+from graphile_worker.logging import JobContextFilter
 handler = logging.StreamHandler()
 handler.addFilter(JobContextFilter())
 handler.setFormatter(logging.Formatter("%(name)s %(job_id)s %(message)s", defaults={"job_id": "-"}))

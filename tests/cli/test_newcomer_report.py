@@ -23,7 +23,8 @@ TASKS = """
 import asyncio
 from dataclasses import dataclass
 
-from graphile_worker import FailJob, task
+from graphile_worker import task
+from graphile_worker.hooks import FailJob
 
 once = task(max_attempts=1)
 

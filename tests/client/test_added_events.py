@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from graphile_worker import Events, Hooks, JobSpec, make_worker_utils, run, task
+from graphile_worker import JobSpec, make_worker_utils, run, task
 from graphile_worker.client import WorkerUtils, add_job_adhoc
 from graphile_worker.errors import ConfigError, InvalidArgumentError
+from graphile_worker.hooks import Events, Hooks
 from graphile_worker.hooks.events import JobsAdded
 from graphile_worker.tasks import JobHelpers
 

@@ -8,20 +8,20 @@ from typing import Any, get_type_hints
 
 import pytest
 
-from graphile_worker import Events, Hooks, make_worker_utils, run, run_once
+from graphile_worker import make_worker_utils, run, run_once
 from graphile_worker.client import api as client_api
 from graphile_worker.client.api import ClientArguments
 from graphile_worker.config.process_options import SERVE_OPTIONS, ProcessOptions, ProcessOptionValues
 from graphile_worker.cron import parse_crontab
 from graphile_worker.errors import ConfigError, CrontabError
+from graphile_worker.hooks import Events, Hooks
 from graphile_worker.runner import build
 from graphile_worker.runner.arguments import RunArguments, RunOnceArguments
 from graphile_worker.values.concurrency import Lane
+from graphile_worker.values.option_groups import Duration, HistoryOptions, LocalQueueOptions, RecoveryOptions
 from graphile_worker.values.options import (
     CLIENT_OPTIONS,
     ClientOptionValues,
-    Duration,
-    LocalQueueOptions,
     OptionsWithPlugins,
     WorkerOptions,
     WorkerOptionValues,
@@ -50,7 +50,8 @@ def test_the_types_for_checkers_are_those_of_the_options() -> None:
             float: Duration | None,
             float | None: Duration | None,
             LocalQueueOptions | None: LocalQueueOptions | Mapping[str, Any] | None,
-            dict[str, Any]: Mapping[str, Any] | None,
+            HistoryOptions: HistoryOptions | str | None,
+            RecoveryOptions: RecoveryOptions | bool | None,
             dict[str, int]: Mapping[str, int] | Sequence[Lane] | None,
             dict[str, Any]: Mapping[str, Any] | None,
             list[str]: Sequence[str] | None,

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from graphile_worker import App, Lane, WorkerOptions, task
+from graphile_worker import App, Lane, task
 from graphile_worker.config import resolve_settings
 from graphile_worker.errors import ConfigError
+from graphile_worker.options import WorkerOptions
 from graphile_worker.runner.build import WorkerBuilder
 from support.cases import looped
 

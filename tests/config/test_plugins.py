@@ -12,15 +12,16 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 
-from graphile_worker import App, WorkerOptions, make_sync_worker_utils, make_worker_utils, run_once
+from graphile_worker import App, make_sync_worker_utils, make_worker_utils, run_once
 from graphile_worker.cli.commands.init import _value
 from graphile_worker.config import resolve_settings
 from graphile_worker.config.plugins import GROUP, load_plugins
 from graphile_worker.errors import ConfigError
+from graphile_worker.options import WorkerOptions
 from support.cases import looped
 
 MODULE = """
-from graphile_worker import Hooks
+from graphile_worker.hooks import Hooks
 
 class Notes:
     made = []

@@ -6,9 +6,10 @@ import asyncio
 
 import pytest
 
-from graphile_worker import WorkerOptions, make_worker_utils, run, run_once, task
+from graphile_worker import make_worker_utils, run, run_once, task
 from graphile_worker.errors import ConfigError
 from graphile_worker.hooks import Events
+from graphile_worker.options import WorkerOptions
 
 
 async def test_a_preset_is_built_on_and_serves_clients_and_workers(empty_database_url: str) -> None:

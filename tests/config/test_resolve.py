@@ -14,7 +14,8 @@ from graphile_worker.config.process_options import ProcessOptions
 from graphile_worker.config.settings import known_settings
 from graphile_worker.config.sources import from_settings
 from graphile_worker.errors import ConfigError
-from graphile_worker.values.options import LocalQueueOptions, WorkerOptions
+from graphile_worker.values.option_groups import LocalQueueOptions, NodeOptions
+from graphile_worker.values.options import WorkerOptions
 from support.cases import looped
 
 
@@ -28,8 +29,8 @@ def test_without_any_source_everything_is_at_its_default(tmp_path: Path) -> None
     options, provenance = resolve({}, {}, tmp_path)
     assert options == WorkerOptions()
     assert set(provenance.values()) == {"default"}
-    top = set(WorkerOptions.__struct_fields__)
-    assert {name.split(".")[0] for name in provenance} == top - {"local_queue"}
+    expected = {name for name, setting in known_settings().items() if setting.owner is WorkerOptions}
+    assert set(provenance) == {name for name in expected if not name.startswith("local_queue.")}
 
 
 def test_each_source_wins_over_the_one_before_it(tmp_path: Path) -> None:
@@ -144,7 +145,7 @@ def test_the_environment_sets_values_of_every_kind(tmp_path: Path) -> None:
         schema="jobs",
         concurrency=3,
         prepared_statements=False,
-        complete_job_batch_delay=0.25,
+        node=NodeOptions(complete_job_batch_delay=0.25),
         local_queue=LocalQueueOptions(size=5),
     )
     assert settings.process == ProcessOptions(log_level="debug")
@@ -246,7 +247,7 @@ def test_settings_of_a_host_take_the_place_of_the_file(tmp_path: Path) -> None:
     assert found.provenance["hold"] == "default"
     assert found.places["local_queue.size"] == "settings"
     named = resolve_settings({"history": "none"}, {}, tmp_path, "graphile_worker.toml", host=host)
-    assert (named.worker.concurrency, named.worker.history) == (2, "none")
+    assert (named.worker.concurrency, named.worker.history.mode) == (2, "none")
     with_flags = Host(host.settings, {"concurrency": 5, "grace": 5})
     assert resolve_settings({"grace": 6}, environ, tmp_path, host=with_flags).worker.concurrency == 5
     assert resolve_settings({"grace": 6}, environ, tmp_path, host=with_flags).worker.grace == 6

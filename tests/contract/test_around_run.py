@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from graphile_worker import Completed, Failed, Hooks, Interrupted, Job, Outcome
-from graphile_worker.hooks import CallNext
+from graphile_worker import Job
+from graphile_worker.hooks import CallNext, Completed, Failed, Hooks, Interrupted, Outcome
 from graphile_worker.hooks.events import JobCompleted, JobInterrupted
 from graphile_worker.testing.results import EventRecorder
 from support.working import PATIENCE, Gate, Jobs, Workers, headline, until

@@ -9,8 +9,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from graphile_worker import Events, FailJob, Hooks, Job, JobSpec, SkipJob, make_worker_utils
+from graphile_worker import Job, JobSpec, make_worker_utils
 from graphile_worker.errors import JobRefusedError
+from graphile_worker.hooks import Events, FailJob, Hooks, SkipJob
 from graphile_worker.hooks.events import Event, JobErrored, JobStarted, JobSucceeded
 from graphile_worker.testing.results import EventRecorder
 from graphile_worker.values.outcome import Outcome

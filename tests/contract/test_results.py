@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from graphile_worker import FailJob, Hooks, Job, Outcome
+from graphile_worker import Job
+from graphile_worker.hooks import FailJob, Hooks, Outcome
 from support.working import Jobs, Workers, headline
 
 

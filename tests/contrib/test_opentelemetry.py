@@ -34,7 +34,6 @@ from opentelemetry.trace import SpanKind, StatusCode
 
 from contrib.traced_process import note_trace
 from graphile_worker import (
-    Hooks,
     JobHelpers,
     JobSpec,
     Snooze,
@@ -57,8 +56,10 @@ from graphile_worker.contrib.opentelemetry.tracing import root_starter
 from graphile_worker.database.connections.dsn import Dsn
 from graphile_worker.database.connections.open import target_of
 from graphile_worker.errors import ConfigError, InvalidArgumentError, JobRefusedError
+from graphile_worker.hooks import Hooks
 from graphile_worker.hooks.events import JobsAdded
 from graphile_worker.metrics.catalogue import INSTRUMENTS
+from graphile_worker.options import RecoveryOptions
 from support.working import PATIENCE, Jobs, until
 
 RUST_TRACE: dict[str, Any] = {
@@ -437,8 +438,8 @@ async def test_a_recurring_job_has_a_span_and_an_idle_worker_has_none(
     try:
         async with run(
             connection_string=database_url, task_list={"tick": tick}, plugins=[collector.plugin()],
-            crontab="* * * * * tick ?id=every_minute&fill=10m", poll_interval=0.05, heartbeat_interval=0.1,
-            handle_signals=False,
+            crontab="* * * * * tick ?id=every_minute&fill=10m", poll_interval=0.05,
+            recovery=RecoveryOptions(heartbeat_interval=0.1), handle_signals=False,
         ):  # fmt: skip
             async with asyncio.timeout(PATIENCE):
                 await ran.wait()

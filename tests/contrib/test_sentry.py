@@ -14,9 +14,7 @@ from opentelemetry.sdk.trace import TracerProvider
 
 from graphile_worker import (
     CronItem,
-    Events,
     GiveUp,
-    Hooks,
     WorkerUtils,
     make_worker_utils,
     parse_cron_items,
@@ -27,7 +25,7 @@ from graphile_worker import (
 from graphile_worker.contrib.opentelemetry import OpenTelemetryPlugin
 from graphile_worker.contrib.sentry import SentryPlugin
 from graphile_worker.contrib.sentry.monitors import slug_of
-from graphile_worker.hooks import Plugin
+from graphile_worker.hooks import Events, Hooks, Plugin
 from graphile_worker.hooks.events import JobCompleted
 from support.sentry import Sent, sentry_keeping
 from support.working import until

@@ -15,9 +15,10 @@ from starlette.responses import JSONResponse
 from starlette.routing import Route
 
 from contrib.serving import serving
-from graphile_worker import App, Hooks, JobSpec, WorkerUtils, task
+from graphile_worker import App, JobSpec, WorkerUtils, task
 from graphile_worker.contrib.starlette import GraphileWorkerApp, worker_app_of
 from graphile_worker.errors import ConfigError
+from graphile_worker.hooks import Hooks
 from support.working import PATIENCE, Jobs, until
 
 

@@ -10,8 +10,10 @@ from typing import Any
 
 import pytest
 
-from graphile_worker import HistoryFilter, Hooks, JobSpec, Snooze, WorkerUtils, make_worker_utils, task
+from graphile_worker import JobSpec, Snooze, WorkerUtils, make_worker_utils, task
 from graphile_worker.errors import InvalidArgumentError, JobCancelledError
+from graphile_worker.hooks import Hooks
+from graphile_worker.options import HistoryFilter
 from graphile_worker.values.deadlines import Expiry, expiry_flag, expiry_of
 from support.cases import looped
 from support.working import PATIENCE, SCHEMA, Jobs, Workers

@@ -10,7 +10,8 @@ from typing import Any
 import asyncpg
 import pytest
 
-from graphile_worker import JobFilter, Snooze, WorkerUtils, make_worker_utils, task
+from graphile_worker import Snooze, WorkerUtils, make_worker_utils, task
+from graphile_worker.options import JobFilter
 from graphile_worker.recovery.cancelled_jobs import NO_ERROR, NotifyFailureHandlers
 from graphile_worker.values.outcome import FailureHandler
 from graphile_worker.values.schema_name import SchemaName

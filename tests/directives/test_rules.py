@@ -13,25 +13,21 @@ from typing import Any
 import pytest
 
 from graphile_worker import (
-    Expired,
     FailedJob,
     GiveUp,
-    Hooks,
     Job,
-    JobFilter,
     JobHelpers,
-    Outcome,
     Retry,
     RetryIn,
     Snooze,
-    Snoozed,
     WorkerUtils,
     make_worker_utils,
     task,
 )
 from graphile_worker.errors import JobCancelledError
-from graphile_worker.hooks import CallNext
+from graphile_worker.hooks import CallNext, Expired, Hooks, Outcome, Snoozed
 from graphile_worker.hooks.events import JobFailed
+from graphile_worker.options import JobFilter
 from graphile_worker.testing.results import EventRecorder
 from support.proxy import proxy_to
 from support.working import PATIENCE, SCHEMA, Jobs, Workers, headline, until

@@ -16,10 +16,11 @@ from typing import Any
 import pytest
 
 from executors import heavy_tasks as tasks
-from graphile_worker import Hooks, make_worker_utils, run, task
+from graphile_worker import make_worker_utils, run, task
 from graphile_worker.errors import ConfigError, TaskLoadError
 from graphile_worker.executors import ProcessExecutor
 from graphile_worker.executors.process_pool import UNKNOWN, ProcessPace
+from graphile_worker.hooks import Hooks
 from support.command_line import clean_environment
 from support.worker_process import WorkerProcess
 from support.working import PATIENCE, Jobs, Workers, headline, until

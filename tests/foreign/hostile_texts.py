@@ -8,7 +8,8 @@ from typing import Any
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
-from graphile_worker import JobFilter, JobSpec
+from graphile_worker import JobSpec
+from graphile_worker.options import JobFilter
 from support.properties import examples
 
 HOSTILE = [

@@ -9,9 +9,11 @@ import pytest
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from foreign.places import async_session
-from graphile_worker import Hooks, JobSpec, WorkerOptions, WorkerUtils, make_worker_utils, task
+from graphile_worker import JobSpec, WorkerUtils, make_worker_utils, task
 from graphile_worker.errors import ConfigError, GraphileWorkerError
+from graphile_worker.hooks import Hooks
 from graphile_worker.hooks.events import JobsAdded
+from graphile_worker.options import WorkerOptions
 
 
 async def test_it_opens_and_closes_nothing(shared_url: str, observer: Any) -> None:

@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 
 from foreign.places import EACH_ADAPTER, Place
-from graphile_worker import JobFilter, JobSpec, WorkerUtils
+from graphile_worker import JobSpec, WorkerUtils
 from graphile_worker.database.connections.bound import run_blocking
 from graphile_worker.database.connections.connection import pause
 from graphile_worker.database.migrations import BREAKING_REVISIONS
 from graphile_worker.database.statements.cleanup import CLEANUP_TASKS
 from graphile_worker.database.statements.inspection import JOB_ORDERS, JOB_STATES
+from graphile_worker.options import JobFilter
 from migrations.earlier import go_back
 from recovery.dead import Graveyard
 

@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from graphile_worker import ErrorGroup, WorkerUtils, make_worker_utils, task
+from graphile_worker import WorkerUtils, make_worker_utils, task
 from graphile_worker.cli.main import run_main
 from graphile_worker.database.sql import load
+from graphile_worker.results import ErrorGroup
 from graphile_worker.values.schema_name import SchemaName
 from support.working import SCHEMA, Jobs, Workers, until
 

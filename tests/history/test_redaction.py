@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from graphile_worker import App, Hooks, task
+from graphile_worker import App, task
 from graphile_worker.errors import ConfigError
+from graphile_worker.hooks import Hooks
 from graphile_worker.hooks.interceptors import REDACTION_FAILED
 from support.working import SCHEMA, Jobs, Workers
 

@@ -10,8 +10,10 @@ from typing import Any
 import asyncpg
 import pytest
 
-from graphile_worker import Hooks, JobFilter, WorkerUtils, make_worker_utils, task
+from graphile_worker import WorkerUtils, make_worker_utils, task
 from graphile_worker.errors import InvalidArgumentError, JobCancelledError, JobFailedError, JobGoneError
+from graphile_worker.hooks import Hooks
+from graphile_worker.options import JobFilter
 from support.working import PATIENCE, SCHEMA, Jobs, Workers, until
 
 HISTORY = f"{SCHEMA}._private_py_history"

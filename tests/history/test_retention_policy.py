@@ -6,8 +6,9 @@ from datetime import timedelta
 
 import pytest
 
-from graphile_worker import WorkerOptions, task
+from graphile_worker import task
 from graphile_worker.errors import ConfigError, InvalidArgumentError, TaskLoadError
+from graphile_worker.options import WorkerOptions
 from graphile_worker.tasks.options import task_keep
 from graphile_worker.values.retention import Retention, RetentionPolicy, is_awaited, keep_flags
 from support.cases import looped

@@ -10,9 +10,11 @@ from typing import Any
 import asyncpg
 import pytest
 
-from graphile_worker import Hooks, WorkerOptions, task
+from graphile_worker import task
 from graphile_worker.history.upkeep import MoveFailed, drop_expired, history_maintenance
+from graphile_worker.hooks import Hooks
 from graphile_worker.hooks.events import JobFailed
+from graphile_worker.options import WorkerOptions
 from graphile_worker.testing.results import EventRecorder
 from graphile_worker.values.retention import Retention, RetentionPolicy
 from graphile_worker.values.schema_name import SchemaName

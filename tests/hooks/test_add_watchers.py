@@ -8,16 +8,9 @@ from typing import Any
 import psycopg
 import pytest
 
-from graphile_worker import (
-    Hooks,
-    Job,
-    JobSpec,
-    SyncWorkerUtils,
-    make_sync_worker_utils,
-    make_worker_utils,
-    run_once,
-)
+from graphile_worker import Job, JobSpec, SyncWorkerUtils, make_sync_worker_utils, make_worker_utils, run_once
 from graphile_worker.errors import ConfigError, InvalidArgumentError, JobRefusedError
+from graphile_worker.hooks import Hooks
 from graphile_worker.hooks.events import JobsAdded
 from support.working import Jobs
 

@@ -7,9 +7,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from graphile_worker import Hooks
 from graphile_worker.errors import PluginError
-from graphile_worker.hooks import WorkerContext
+from graphile_worker.hooks import Hooks, WorkerContext
 from graphile_worker.hooks.hooks import Plugins
 from graphile_worker.values.job import Job
 from graphile_worker.values.options import WorkerOptions

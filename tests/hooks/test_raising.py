@@ -17,7 +17,8 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, model_serializer
 
-from graphile_worker import Events, Hooks, Job, JobHelpers, Retry, task
+from graphile_worker import Job, JobHelpers, Retry, task
+from graphile_worker.hooks import Events, Hooks
 from graphile_worker.hooks.events import Event, PoolFatalError
 from graphile_worker.testing.results import EventRecorder
 from graphile_worker.values.clock import SystemClock

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from graphile_worker import Hooks, Job, run_once
+from graphile_worker import Job, run_once
 from graphile_worker.errors import ConfigError
-from graphile_worker.hooks import CallNext
+from graphile_worker.hooks import CallNext, Hooks
 from graphile_worker.values.outcome import Completed, Failed, Outcome
 from support.working import Jobs
 

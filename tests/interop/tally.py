@@ -12,7 +12,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from graphile_worker import Events, JobHelpers, run
+from graphile_worker import JobHelpers, run
+from graphile_worker.hooks import Events
 from graphile_worker.hooks.events import PoolJobsFetched
 from interop.conftest import SharedDatabase
 from interop.node import SCRIPTS, Node

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
-from graphile_worker import Hooks, JobSpec, Snooze, make_worker_utils
+from graphile_worker import JobSpec, Snooze, make_worker_utils
 from graphile_worker.contrib.prometheus import DatabaseMetrics, PrometheusPlugin
 from graphile_worker.errors import ConfigError, JobRefusedError
+from graphile_worker.hooks import Hooks
 from graphile_worker.hooks.events import JobErrored, JobFailed, JobSnoozed, JobSucceeded, PoolJobsFetched
 from graphile_worker.metrics.catalogue import DATABASE_METRICS, WORKER_METRICS
 from graphile_worker.metrics.database_metrics import own_reader

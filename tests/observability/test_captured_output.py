@@ -17,8 +17,8 @@ from typing import Any
 import click
 import pytest
 
-from graphile_worker import configure_logging
-from graphile_worker.logs.configure import PipeHandler
+from graphile_worker.logging import configure_logging
+from graphile_worker.logging.configure import PipeHandler
 from graphile_worker.values.job import current_helpers
 from observability.test_log_plugin import make_job
 from support.process_state import restored_process
@@ -230,7 +230,7 @@ def test_without_capturing_the_streams_are_as_before(capture: Capture) -> None:
 
 PROGRAM = """
 import sys, threading
-from graphile_worker import configure_logging
+from graphile_worker.logging import configure_logging
 configure_logging("json", capture=True)
 thread = threading.Thread(target=lambda: 1 / 0, name="t")
 thread.start()

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from graphile_worker import TextFormatter, configure_logging
-from graphile_worker.logs.configure import PipeHandler, debug_wanted, is_journal
+from graphile_worker.logging import TextFormatter, configure_logging
+from graphile_worker.logging.configure import PipeHandler, debug_wanted, is_journal
 
 LOGGER = logging.getLogger("graphile_worker.worker")
 SCOPE = {"worker_id": "worker-1", "task_identifier": "send_email", "job_id": 7}

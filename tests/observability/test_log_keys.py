@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from graphile_worker.hooks import Events, Hooks, events
-from graphile_worker.logs import LogPlugin
-from graphile_worker.logs.configure import JsonFormatter
+from graphile_worker.logging.configure import JsonFormatter
+from graphile_worker.logging.log_plugin import LogPlugin
 from observability.test_log_plugin import EVERY_LINE, make_job
 
 ALWAYS = ["ts", "level", "logger", "label", "msg", "pid"]

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from graphile_worker import Events, FailJob, Hooks, Job, JobHelpers
+from graphile_worker import Job, JobHelpers
+from graphile_worker.hooks import Events, FailJob, Hooks
 from graphile_worker.hooks.emitter import emit_once
 from graphile_worker.hooks.events import (
     Event,
@@ -20,7 +21,7 @@ from graphile_worker.hooks.events import (
     PoolEvent,
     WorkerGetJobError,
 )
-from graphile_worker.logs.configure import JsonFormatter, TextFormatter
+from graphile_worker.logging.configure import JsonFormatter, TextFormatter
 from graphile_worker.testing.results import EventRecorder
 from observability.test_log_plugin import Collected
 from support.working import Jobs, Workers

@@ -16,10 +16,11 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from graphile_worker import JsonFormatter, make_worker_utils, run_once, task
+from graphile_worker import make_worker_utils, run_once, task
 from graphile_worker.contrib.opentelemetry import OpenTelemetryPlugin
 from graphile_worker.contrib.sentry import SentryPlugin
 from graphile_worker.hooks import Plugin
+from graphile_worker.logging import JsonFormatter
 from support.sentry import sentry_keeping
 
 shop = logging.getLogger("shop")
@@ -104,7 +105,7 @@ async def test_lines_of_tasks_name_the_span_of_sentry(
 def test_lines_outside_a_trace_have_none_and_nothing_is_imported() -> None:
     program = """
 import logging, sys
-from graphile_worker import configure_logging
+from graphile_worker.logging import configure_logging
 configure_logging("json")
 logging.getLogger("shop").info("hello")
 assert not {"opentelemetry", "sentry_sdk"} & set(sys.modules)

@@ -15,12 +15,13 @@ import httpx
 import pytest
 
 from admin.conftest import client_of
-from graphile_worker import CronItem, CronItemOptions, JobSpec, Unique, parse_cron_items, parse_crontab, task
+from graphile_worker import CronItem, JobSpec, Unique, parse_cron_items, parse_crontab, task
 from graphile_worker.admin import admin_app, everyone_may
 from graphile_worker.cli.support.bulk_input import NAMES, read_specs
 from graphile_worker.cron.item import CronItemKeywords, ParsedCronItem
 from graphile_worker.cron.item_jobs import job_options, schedule_definitions
 from graphile_worker.database.statements.schedules import STORED_OPTIONS
+from graphile_worker.options import CronItemOptions
 from graphile_worker.tasks.task import TaskOptions
 from graphile_worker.values.job_options import (
     BY_NAME,

@@ -9,10 +9,11 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
 from admin.conftest import client_of
-from graphile_worker import JobFilter, JobSpec, make_worker_utils, task
+from graphile_worker import JobSpec, make_worker_utils, task
 from graphile_worker.admin import admin_app, everyone_may
 from graphile_worker.contrib.prometheus import PrometheusPlugin
 from graphile_worker.errors import InvalidArgumentError
+from graphile_worker.options import JobFilter
 from graphile_worker.runner import run_once
 from support.command_line import Call, in_this_process
 

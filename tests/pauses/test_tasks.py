@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from graphile_worker import JobSpec, Pause, WorkerUtils, task
+from graphile_worker import JobSpec, WorkerUtils, task
 from graphile_worker.errors import InvalidArgumentError
 from graphile_worker.hooks.events import JobStarted, JobSucceeded, PoolPaused, PoolResumed
+from graphile_worker.results import Pause
 from graphile_worker.testing.results import EventRecorder
 from support.cases import Cases
 from support.working import Gate, Jobs, Workers, until, until_listening

@@ -11,7 +11,7 @@ import asyncpg
 
 from graphile_worker import JobHelpers
 from graphile_worker.recovery.sweeper import JITTER
-from graphile_worker.values.options import WorkerOptions
+from graphile_worker.values.option_groups import RecoveryOptions
 from recovery.dead import QUICK_ENVIRONMENT, Graveyard
 from recovery.history import History
 from support.server import DatabaseServer
@@ -51,8 +51,8 @@ async def test_jobs_that_ran_or_were_locked_ahead_run_elsewhere_and_their_attemp
 
 def test_with_the_default_settings_it_takes_at_most_half_a_minute() -> None:
     """From the last heartbeat that counts to the sweep that finds the worker dead."""
-    options = WorkerOptions()
-    latest = 2 * options.heartbeat_interval + options.recovery_grace + (1 + JITTER) * options.sweep_interval
+    options = RecoveryOptions()
+    latest = 2 * options.heartbeat_interval + options.grace + (1 + JITTER) * options.sweep_interval
     assert latest <= 30
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from graphile_worker import Hooks
+from graphile_worker.hooks import Hooks
 from graphile_worker.recovery.sweep import Sweep
 from graphile_worker.values.schema_name import SchemaName
 from recovery.dead import Graveyard

@@ -14,10 +14,10 @@ import asyncpg
 import pytest
 from msgspec.structs import replace
 
-from graphile_worker import FailJob, Hooks
 from graphile_worker.client import WorkerUtils
 from graphile_worker.database.statements.write import return_jobs, write
 from graphile_worker.database.statements.write_plan import Outcomes, WritePlanner
+from graphile_worker.hooks import FailJob, Hooks
 from graphile_worker.recovery.cancelled_jobs import end_leftover_jobs
 from graphile_worker.recovery.orphaned_jobs import reclaim_jobs, renew_locks
 from graphile_worker.recovery.sweep import Sweep

@@ -8,16 +8,13 @@ from typing import Any
 import pytest
 
 from graphile_worker.errors import ConfigError
+from graphile_worker.values.option_groups import RecoveryOptions
 from graphile_worker.values.options import WorkerOptions
 
 
 def test_durations_may_be_timedeltas() -> None:
-    durations: dict[str, Any] = {
-        "recovery_grace": timedelta(minutes=1),
-        "heartbeat_interval": timedelta(seconds=5),
-    }
-    options = WorkerOptions(**durations)
-    assert (options.recovery_grace, options.heartbeat_interval) == (60.0, 5.0)
+    options = RecoveryOptions(grace=timedelta(minutes=1), heartbeat_interval=timedelta(seconds=5))
+    assert (options.grace, options.heartbeat_interval) == (60.0, 5.0)
 
 
 @pytest.mark.parametrize(
@@ -33,7 +30,7 @@ def test_durations_may_be_timedeltas() -> None:
 )
 def test_values_that_make_no_sense_are_refused(values: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        WorkerOptions(**values)
+        WorkerOptions.from_mapping(values)
 
 
 @pytest.mark.parametrize("table", ["_private_py_workers", "_private_py_recoveries"])

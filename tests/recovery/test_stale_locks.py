@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from graphile_worker import Events
+from graphile_worker.hooks import Events
 from graphile_worker.hooks.events import ResetLockedFailure, ResetLockedStarted, ResetLockedSuccess
 from graphile_worker.recovery.sweeper import StaleLocks
 from graphile_worker.testing.fake_clock import FakeClock

@@ -14,8 +14,9 @@ from typing import Any
 
 import pytest
 
-from graphile_worker import WorkerOptions, serve
+from graphile_worker import serve
 from graphile_worker.errors import ConfigError
+from graphile_worker.options import WorkerOptions
 from service.programs import Start, write_program
 from support.command_line import clean_environment
 from support.programs import needed

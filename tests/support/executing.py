@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from graphile_worker import Hooks, Outcome
+from graphile_worker.hooks import Hooks, Outcome
 from graphile_worker.tasks import JobHelpers
 from graphile_worker.tasks.helpers import current_helpers
 from graphile_worker.tasks.registry import build_registry

@@ -5,19 +5,19 @@ from __future__ import annotations
 import asyncpg
 
 from graphile_worker.history.upkeep import add_partitions
-from graphile_worker.values.options import WorkerOptions
+from graphile_worker.values.option_groups import HistoryOptions
 from graphile_worker.values.schema_name import SchemaName
 
 
 async def make_partitions(database_url: str) -> None:
     """For a template: databases that are cloned from it have the partitions of today and the next days."""
-    defaults = WorkerOptions()
+    defaults = HistoryOptions()
     connection = await asyncpg.connect(database_url)
     try:
         await add_partitions(
             connection,
             SchemaName(),
-            history=[defaults.history_retention],
+            history=[defaults.retention],
             errors=[defaults.error_retention],
         )
     finally:

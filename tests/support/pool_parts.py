@@ -52,7 +52,7 @@ def pool_context(
     """The context of a part whose pool does not exist."""
     return PoolContext(
         pool_id=pool_id,
-        options=WorkerOptions(**options),
+        options=WorkerOptions.from_mapping(options),
         events=events or Events(),
         clock=clock or SystemClock(),
         owner=owner or RecordingOwner(),

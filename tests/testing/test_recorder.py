@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from graphile_worker import Events
+from graphile_worker.hooks import Events
 from graphile_worker.hooks.events import PoolCreated, PoolReleased, Stopped
 from graphile_worker.testing.results import EventRecorder
 

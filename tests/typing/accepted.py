@@ -24,39 +24,14 @@ from sqlalchemy.orm import Session, scoped_session
 from graphile_worker import (
     AbortSignal,
     App,
-    BulkReport,
-    CancelReport,
-    CleanupReport,
-    Clock,
     CronItem,
-    Events,
-    FinishedState,
-    Hooks,
     Job,
-    JobDetails,
-    JobFilter,
     JobHandle,
     JobHelpers,
-    JobRecord,
-    JobReference,
     JobSpec,
-    JobStatus,
-    LeaveLocked,
-    LocalQueueOptions,
-    MigrationReport,
-    Outcome,
-    ParsedCronItem,
-    Progress,
-    QueueSummary,
     Runner,
-    Statistics,
-    SweepReport,
-    SyncConnection,
     SyncJobHandle,
     SyncWorkerUtils,
-    WorkerList,
-    WorkerOptions,
-    WorkerSummary,
     WorkerUtils,
     add_job_adhoc,
     get_current_helpers,
@@ -71,8 +46,36 @@ from graphile_worker import (
     task,
 )
 from graphile_worker.errors import GraphileWorkerError, JobNotAddedError
-from graphile_worker.hooks import CallNext, KeptPart, WorkerContext
+from graphile_worker.hooks import CallNext, Events, Hooks, KeptPart, LeaveLocked, Outcome, WorkerContext
 from graphile_worker.hooks.events import JobFailed, JobSucceeded
+from graphile_worker.options import (
+    Clock,
+    HistoryOptions,
+    JobFilter,
+    LocalQueueOptions,
+    NodeOptions,
+    RecoveryOptions,
+    WorkerOptions,
+)
+from graphile_worker.results import (
+    BulkReport,
+    CancelReport,
+    CleanupReport,
+    FinishedState,
+    JobDetails,
+    JobRecord,
+    JobReference,
+    JobStatus,
+    MigrationReport,
+    ParsedCronItem,
+    Progress,
+    QueueSummary,
+    Statistics,
+    SweepReport,
+    SyncConnection,
+    WorkerList,
+    WorkerSummary,
+)
 from graphile_worker.testing import AddedJobs, FakeClock, JobsRun, RunJobs
 
 # -- payloads of every kind --------------------------------------------------------------------------------
@@ -434,7 +437,9 @@ async def with_results(utils: WorkerUtils, hooks: Hooks) -> None:
     assert_type((await utils.history.of_job(1))[0].state, FinishedState)
     await utils.wait_for(handle, timeout=timedelta(seconds=5))
     await utils.wait_for(1, timeout=0.5)
-    run(history="all", history_retention=timedelta(days=3))
+    run(history="all", recovery=False)
+    run(history=HistoryOptions(mode="all", retention=timedelta(days=3)), node=NodeOptions())
+    run(recovery=RecoveryOptions(grace=timedelta(minutes=1), delay=2, max_recoveries=3))
 
     @hooks.redact
     def hide(part: KeptPart, task_identifier: str, value: object) -> object:

@@ -12,15 +12,12 @@ from sqlalchemy.orm import Session
 
 from graphile_worker import (
     App,
-    Hooks,
     Job,
     JobHandle,
     JobHelpers,
     JobSpec,
-    LocalQueueOptions,
     Runner,
     SyncWorkerUtils,
-    WorkerOptions,
     WorkerUtils,
     add_job_adhoc,
     make_sync_worker_utils,
@@ -29,7 +26,9 @@ from graphile_worker import (
     run_once,
     task,
 )
+from graphile_worker.hooks import Hooks
 from graphile_worker.hooks.events import JobFailed
+from graphile_worker.options import LocalQueueOptions, WorkerOptions
 from graphile_worker.testing import RunJobs
 
 

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from graphile_worker import JobFilter, JobHelpers, JobSpec, task
+from graphile_worker import JobHelpers, JobSpec, task
 from graphile_worker.client import WorkerUtils
 from graphile_worker.errors import GraphileWorkerError, InvalidArgumentError, TaskLoadError
+from graphile_worker.options import JobFilter
 from graphile_worker.worker.fetch import wide_queues
 from support.working import PATIENCE, SCHEMA, Gate, Jobs, Workers, until
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from graphile_worker import Completed, Failed, Hooks, Interrupted, Job, Outcome
-from graphile_worker.hooks import CallNext
+from graphile_worker import Job
+from graphile_worker.hooks import CallNext, Completed, Failed, Hooks, Interrupted, Outcome
 from graphile_worker.tasks import load_tasks
 from graphile_worker.values.outcome import COMPLETED
 from support.cases import Cases

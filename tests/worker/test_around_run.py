@@ -8,8 +8,8 @@ from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from typing import Any
 
-from graphile_worker import Hooks, Job, Outcome
-from graphile_worker.hooks import CallNext, WorkerContext
+from graphile_worker import Job
+from graphile_worker.hooks import CallNext, Hooks, Outcome, WorkerContext
 from support.working import Jobs, Workers
 
 JOBS = 2_000

@@ -15,19 +15,10 @@ from typing import Any
 
 import pytest
 
-from graphile_worker import (
-    FailJob,
-    Hooks,
-    Job,
-    JobHelpers,
-    LeaveLocked,
-    Outcome,
-    SkipJob,
-    get_current_job,
-    task,
-)
+from graphile_worker import Job, JobHelpers, get_current_job, task
 from graphile_worker.errors import BatchFailureError, JobInterruptedError
 from graphile_worker.errors.text import MAX_MESSAGE
+from graphile_worker.hooks import FailJob, Hooks, LeaveLocked, Outcome, SkipJob
 from graphile_worker.values.outcome import COMPLETED, Completed, Failed, Interrupted
 from graphile_worker.values.spec import DEFAULT_MAX_ATTEMPTS
 from support.cases import Cases

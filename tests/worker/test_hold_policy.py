@@ -10,7 +10,8 @@ import pytest
 
 from graphile_worker import Lane, Limit, task
 from graphile_worker.tasks.registry import build_registry
-from graphile_worker.values.options import LocalQueueOptions, WorkerOptions
+from graphile_worker.values.option_groups import LocalQueueOptions
+from graphile_worker.values.options import WorkerOptions
 from graphile_worker.worker.fetch.adaptive import MAX_PREFETCH, PACE_SAMPLE, Pace
 from graphile_worker.worker.held.policy import (
     FEWEST,

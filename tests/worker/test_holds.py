@@ -13,9 +13,10 @@ from typing import Any
 import asyncpg
 import pytest
 
-from graphile_worker import Hooks, Snooze, WorkerUtils, task
+from graphile_worker import Snooze, WorkerUtils, task
 from graphile_worker.database.sql import load
 from graphile_worker.database.statements.held_batches import get_keyed_jobs
+from graphile_worker.hooks import Hooks
 from graphile_worker.hooks.events import (
     JobCompleted,
     JobErrored,

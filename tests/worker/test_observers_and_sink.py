@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from graphile_worker import Events
+from graphile_worker.hooks import Events
 from graphile_worker.hooks.events import (
     JobErrored,
     JobOutcomeDiscarded,

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from graphile_worker.values.options import RefetchDelayOptions
+from graphile_worker.values.option_groups import RefetchDelayOptions
 from graphile_worker.worker.fetch.local_queue import RefetchDelay
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from graphile_worker import Events
+from graphile_worker.hooks import Events
 from graphile_worker.hooks.events import PoolFatalError, WorkerFatalError, WorkerStopped
 from graphile_worker.testing.results import EventRecorder
 from support.working import PATIENCE, Gate, Jobs, Workers, headline

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from graphile_worker import Hooks, JobHelpers, JobSpec, Lane, Runner, WorkerUtils, make_worker_utils, task
+from graphile_worker import JobHelpers, JobSpec, Lane, Runner, WorkerUtils, make_worker_utils, task
 from graphile_worker.errors import (
     ConfigError,
     InvalidArgumentError,
@@ -20,7 +20,7 @@ from graphile_worker.errors import (
     TaskLoadError,
     WorkerUnhealthyError,
 )
-from graphile_worker.hooks import CallNext
+from graphile_worker.hooks import CallNext, Hooks
 from graphile_worker.hooks.events import JobErrored, JobFailed, JobInterrupted, JobStarted, JobSucceeded
 from graphile_worker.testing.results import EventRecorder
 from graphile_worker.values.deadlines import TimeLimit

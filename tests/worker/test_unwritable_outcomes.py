@@ -11,7 +11,7 @@ from typing import Any
 import asyncpg
 import pytest
 
-from graphile_worker import Events
+from graphile_worker.hooks import Events
 from graphile_worker.hooks.events import JobErrored, JobFailed, JobOutcomeDiscarded, JobSucceeded
 from graphile_worker.testing.database import DatabaseServer
 from graphile_worker.testing.results import EventRecorder

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from graphile_worker import Hooks
 from graphile_worker.errors.text import MAX_MESSAGE
+from graphile_worker.hooks import Hooks
 from graphile_worker.hooks.events import JobErrored, JobSucceeded
 from graphile_worker.testing.results import EventRecorder
 from graphile_worker.values.outcome import Finished, failed

@@ -32,7 +32,8 @@ from ..tasks.services import Extensions
 from ..tasks.task import Task, TaskOptions
 from ..values.component_options import executors_of
 from ..values.concurrency import Lane, lanes_of
-from ..values.options import WorkerOptions
+from ..values.option_groups import spread
+from ..values.options import OPTION_NAMES, WorkerOptions
 
 if TYPE_CHECKING:
     from ..cron import CronItem, ParsedCronItem
@@ -212,8 +213,8 @@ def _checked_options(options: Mapping[str, Any]) -> Mapping[str, Any]:
     for name in options:
         if name in NAMES_IN_RUN:
             raise ConfigError(f"{name}: App has no such argument; did you mean {NAMES_IN_RUN[name]!r}?")
-    check_names(options, (*WorkerOptions.__struct_fields__, *OBJECTS))
-    given = {name: value for name, value in options.items() if value is not None}
+    check_names(options, (*OPTION_NAMES, *OBJECTS))
+    given = spread({name: value for name, value in options.items() if value is not None})
     WorkerOptions.from_mapping(given)  # refuses wrong values here, where they are set
     return MappingProxyType(given)
 

@@ -66,7 +66,7 @@ def make_worker_utils(**arguments: Unpack[ClientArguments]) -> AwaitableContext[
             use_local_time=chosen.use_local_time,
             hooks=installed,
             clock=arguments.get("clock"),
-            history_retention=chosen.history_retention,
+            history_retention=chosen.history.retention,
         )
         _clients.add(connections)
         return WorkerUtils(connections)

@@ -99,7 +99,7 @@ class SyncCalls:
                 use_local_time=self._options.use_local_time,
                 hooks=self.hooks,
                 clock=BlockingClock(),
-                history_retention=self._options.history_retention,
+                history_retention=self._options.history.retention,
             )
         )
 

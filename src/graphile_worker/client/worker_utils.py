@@ -77,7 +77,7 @@ class WorkerUtils(AddingClient):
                 schema=chosen.schema_name,
                 use_local_time=chosen.use_local_time,
                 hooks=hooks,
-                history_retention=chosen.history_retention,
+                history_retention=chosen.history.retention,
             )
         )
 

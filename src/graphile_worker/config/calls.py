@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ..errors import ConfigError
 from ..hooks import Events, Hooks
-from ..values.options import WorkerOptions
+from ..values.options import OPTION_NAMES, WorkerOptions
 from .process_options import SERVE_OPTIONS
 from .resolve import combine
 from .sources import nearest_name
@@ -20,12 +20,12 @@ from .sources import nearest_name
 _SERVE = "serve takes it, and the command `graphile-worker`"
 _LOGGING = (
     f"{_SERVE}; otherwise a program sets up logging itself, for example with "
-    "graphile_worker.configure_logging"
+    "graphile_worker.logging.configure_logging"
 )
 _JOB = "it is for adding a job: add_job, add_jobs and CronItem take it"
 _WORKER = "run and run_once take it"
 TAKEN_ELSEWHERE = {
-    **dict.fromkeys(WorkerOptions.__struct_fields__, _WORKER),
+    **dict.fromkeys(OPTION_NAMES, _WORKER),
     **dict.fromkeys(("task_list", "crontab", "parsed_cron_items", "forbidden_flags", "extensions"), _WORKER),
     "dependency_overrides": f"{_WORKER}; so does run_jobs",
     **{name: f"{_SERVE} as --{name.replace('_', '-')}" for name in SERVE_OPTIONS},
@@ -46,7 +46,7 @@ def call_options(
     arguments: Mapping[str, Any],
     *,
     objects: Collection[str],
-    options: Collection[str] = WorkerOptions.__struct_fields__,
+    options: Collection[str] = OPTION_NAMES,
     app_options: Mapping[str, Any] | None = None,
 ) -> WorkerOptions:
     """The options of a library call: the values among its arguments over `options=`, or else over the

@@ -28,17 +28,20 @@ class ProcessOptions(msgspec.Struct, frozen=True, kw_only=True):
     log_level: str = "info"
     """The lowest level to log."""
     log_levels: dict[str, str] = msgspec.field(default_factory=dict)
-    """Levels of single loggers and those below them, such as `httpx = "warning"`."""
+    """Levels of [single loggers](../logging.md#levels) and those below them: `httpx = "warning"`."""
     processes: int = 1
     """Number of worker processes. Each runs `concurrency` jobs at a time on its own connections."""
     http_port: int | None = None
-    """Serve `/livez`, `/readyz` and `/metrics` on this port; 0 is any free one. None serves nothing."""
+    """Serve [`/livez`, `/readyz` and `/metrics`](../observability/kubernetes.md) on this port; 0 is any."""
     http_address: str = ANY_ADDRESS
     """The address to serve them on. The default is every address, for probes from outside of a container."""
     database_metrics: bool = False
-    """Serve gauges about the database among the metrics, too. Of several workers, one does."""
+    """Serve [gauges about the database](../observability/prometheus.md#gauges-about-the-database), too.
+
+    Of several workers, one does.
+    """
     app: str | None = None
-    """The application, as `module:attribute`: an `App`, or a function that returns its lifespan."""
+    """The [application](../application.md), as `module:attribute`: an `App` or a lifespan."""
 
     def __post_init__(self) -> None:
         for name, allowed in (("log_format", LOG_FORMATS), ("log_level", LOG_LEVELS)):

@@ -14,9 +14,10 @@ import msgspec
 from msgspec.structs import replace
 
 from ..errors import ConfigError
-from ..values.options import WorkerOptions
+from ..values.option_groups import spread
+from ..values.options import OPTION_NAMES, WorkerOptions
 from .process_options import ProcessOptions
-from .settings import ADMIN, AdminOptions, known_settings
+from .settings import ADMIN, AdminOptions, Setting, known_settings
 from .sources import Source, find_file, from_call, from_environment, from_file
 
 DEFAULT = "default"
@@ -46,7 +47,11 @@ class Settings(msgspec.Struct, frozen=True):
     @property
     def provenance(self) -> dict[str, str]:
         """The source of every option that has a value, by dotted name."""
-        names = [name for name in known_settings() if name.startswith(ADMIN) or _exists(name, self.worker)]
+        names = [
+            name
+            for name, setting in known_settings().items()
+            if setting.owner is not WorkerOptions or _exists(setting, self.worker)
+        ]
         return {name: _place(name, self.places) for name in names}
 
     def over(self, values: Mapping[str, Any], place: str) -> Settings:
@@ -96,6 +101,7 @@ def combine(
     given = {name: value for name, value in values.items() if value is not None}
     if options is None:
         return resolve_settings(given).over(app_options or {}, "app").worker
+    given = spread(given)
     WorkerOptions.from_mapping(given)  # its errors name unknown options
     return options.with_values(**given)
 
@@ -158,7 +164,7 @@ def _merged(sources: list[Source]) -> tuple[dict[str, Any], dict[str, str]]:
 
 
 def _build(cls: type[Any], values: Mapping[str, Any], places: Mapping[str, str], prefix: str = "") -> Any:
-    names = cls.__struct_fields__
+    names = OPTION_NAMES if cls is WorkerOptions else cls.__struct_fields__
     nested: dict[str, Any] = {}
     for name, value in values.items():
         if not name.startswith(prefix):
@@ -186,9 +192,9 @@ def _place(name: str, places: Mapping[str, str]) -> str:
     return DEFAULT
 
 
-def _exists(name: str, options: WorkerOptions) -> bool:
+def _exists(setting: Setting, options: WorkerOptions) -> bool:
     """Whether the option has a value; options of a group that is off have none."""
     value: Any = options
-    for part in name.split(".")[:-1]:
+    for part in setting.path[:-1]:
         value = getattr(value, part, None)
     return value is not None

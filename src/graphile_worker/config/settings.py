@@ -1,6 +1,7 @@
 """Every option that a file or the environment can set, by name and type, derived from the option classes.
 
-Nested options are written with dots: `local_queue.size`. A process that runs a worker has options of its own,
+Nested options are written with dots: `local_queue.size`. Those of other groups have names of their own:
+`recovery_grace` is `recovery.grace` in Python. A process that runs a worker has options of its own,
 which may be set in the same file. `run` and other calls ignore them there, and refuse them as arguments.
 
 `AdminOptions` are those of the command `graphile-worker admin`: the table [admin] of the configuration file.
@@ -16,7 +17,8 @@ from typing import Any
 import msgspec
 
 from ..errors import ConfigError
-from ..values.options import WorkerOptions
+from ..values.option_groups import GROUPS, PLACES
+from ..values.options import OPTION_NAMES, WorkerOptions
 from .process_options import ProcessOptions
 
 ADMIN = "admin."
@@ -27,11 +29,14 @@ SIMPLE_KINDS = (bool, int, float, str, dict, list)
 
 
 class Setting(msgspec.Struct, frozen=True):
-    """One option: its dotted name, the type of its value, and its class."""
+    """One option: its dotted name, the type of its value, its class, and its place in that class."""
 
     name: str
     kind: type
     owner: type
+    path: tuple[str, ...]
+    default: Any = None
+    """None if it is not set, or if its group is not."""
 
     @property
     def variable(self) -> str:
@@ -44,12 +49,15 @@ class Setting(msgspec.Struct, frozen=True):
         return self.name == "connection_string" or self.name.removeprefix(ADMIN) in SECRETS
 
 
+_NAMES: dict[tuple[str, ...], str] = {place: name for name, place in PLACES.items()}
+
+
 @cache
 def known_settings() -> dict[str, Setting]:
     """Every option by its dotted name, in declaration order."""
     found = [
-        *_walk(WorkerOptions, WorkerOptions, ""),
-        *_walk(ProcessOptions, ProcessOptions, ""),
+        *_walk(WorkerOptions, WorkerOptions),
+        *_walk(ProcessOptions, ProcessOptions),
         *_walk(AdminOptions, AdminOptions, ADMIN),
     ]
     return {setting.name: setting for setting in found}
@@ -58,17 +66,20 @@ def known_settings() -> dict[str, Setting]:
 @cache
 def callable_names() -> frozenset[str]:
     """The names that a call may use: options and groups of options."""
-    return frozenset(WorkerOptions.__struct_fields__ + ProcessOptions.__struct_fields__)
+    return frozenset(OPTION_NAMES + ProcessOptions.__struct_fields__)
 
 
-def _walk(cls: type, owner: type, prefix: str) -> list[Setting]:
+def _walk(cls: type[Any], owner: type, prefix: str = "", path: tuple[str, ...] = ()) -> list[Setting]:
     found: list[Setting] = []
-    for name, annotation in typing.get_type_hints(cls).items():
-        kind = _kind(annotation)
+    hints = typing.get_type_hints(cls)
+    for field in msgspec.structs.fields(cls):
+        name, place = field.name, (*path, field.name)
+        kind = _kind(hints[name])
         if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
-            found += _walk(kind, owner, f"{prefix}{name}.")
+            found += _walk(kind, owner, "" if name in GROUPS else f"{prefix}{name}.", place)
         elif kind in SIMPLE_KINDS:  # a file cannot hold other types, such as functions
-            found.append(Setting(prefix + name, kind, owner))
+            default = None if field.default is msgspec.NODEFAULT else field.default
+            found.append(Setting(prefix + _NAMES.get(place, name), kind, owner, place, default))
     return found
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from ..errors import ConfigError
+from ..values.option_groups import spread
 from ..values.options import WorkerOptions
 from ..values.text import closest
 from .settings import Setting, callable_names, known_settings
@@ -134,9 +135,8 @@ def from_environment(environ: Mapping[str, str]) -> Source:
 def from_call(values: Mapping[str, Any], place: str) -> Source:
     """Options from a call or the command line; None means unset."""
     source = Source()
-    for name, value in values.items():
-        if value is None:
-            continue
+    given = spread({name: value for name, value in values.items() if value is not None})
+    for name, value in given.items():
         parts = _flatten({name: value}, "") if isinstance(value, Mapping) else [(name, value)]
         for key, part in parts:
             if key not in callable_names() and key not in known_settings():

@@ -7,8 +7,8 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from ..errors import ConfigError
-from ..logs.formatters import KEYS
-from ..logs.job_context import add_job_fields, current_job_fields
+from ..logging.formatters import KEYS
+from ..logging.job_context import add_job_fields, current_job_fields
 from ..values.text import closest
 
 NAMES = ("task", "job_id", "attempt", "worker_id", "pool_id")

@@ -14,7 +14,7 @@ except ImportError as error:  # pragma: no cover
     ) from error
 
 from ..hooks import CallNext, Hooks
-from ..logs.job_context import ROOT
+from ..logging.job_context import ROOT
 from ..values.job import Job
 from ..values.outcome import Outcome
 from .log_fields import NAMES, checked_names, fields_of_current_job, fields_of_record

@@ -1,13 +1,13 @@
 """WorkerSettings: the options of a worker as settings of pydantic-settings.
 
-The fields are those of `WorkerOptions`. Environment variables, `.env` files and files with secrets have the
-names and the notation of docs/configuration.md.
+The fields are the options of a worker as the configuration file has them. Environment variables, `.env` files
+and files with secrets have the names and the notation of docs/configuration.md.
 """
 
 from __future__ import annotations
 
 import typing
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -29,23 +29,34 @@ from ..config.resolve import mark_named
 from ..config.settings import known_settings
 from ..config.sources import PREFIX, from_environment
 from ..errors import ConfigError
-from ..values.options import _DURATIONS, LocalQueueOptions, RefetchDelayOptions, WorkerOptions
+from ..values.option_groups import (
+    GROUPS,
+    LocalQueueOptions,
+    RefetchDelayOptions,
+    durations,
+    names_outside,
+)
+from ..values.options import WorkerOptions
 
 __all__ = ["LocalQueueSettings", "RefetchDelaySettings", "WorkerSettings"]
-
-_NESTED_DURATIONS = ("duration", "ttl")
 
 
 def _model(name: str, options: type[msgspec.Struct], base: type[Any], replaced: dict[str, Any]) -> Any:
     """A model with the fields of an options class. `replaced` has other types for some of them."""
-    hints = typing.get_type_hints(options)
-    declared: dict[str, Any] = {}
+    return create_model(name, __base__=base, __module__=__name__, **dict(_fields(options, replaced)))
+
+
+def _fields(options: type[msgspec.Struct], replaced: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Names, types and defaults; the options of a group as the environment has them."""
+    hints, names = typing.get_type_hints(options), names_outside(options)
     for field in fields(options):
+        if field.name in GROUPS and options is WorkerOptions:
+            yield from _fields(GROUPS[field.name], {})
+            continue
         kind = replaced.get(field.name, hints[field.name])
-        if field.name in (*_DURATIONS, *_NESTED_DURATIONS):
+        if field.name in durations(options):
             kind = kind | timedelta
-        declared[field.name] = (kind, _default(field))
-    return create_model(name, __base__=base, __module__=__name__, **declared)
+        yield names.get(field.name, field.name), (kind, _default(field))
 
 
 def _default(field: FieldInfo) -> Any:

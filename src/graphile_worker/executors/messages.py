@@ -35,7 +35,7 @@ from ..errors.text import (
     text_of,
 )
 from ..history.task_reports import ProgressReport
-from ..logs.job_context import add_job_fields
+from ..logging.job_context import add_job_fields
 from ..tasks.stacks import TaskStack
 from ..values.job import current_helpers
 

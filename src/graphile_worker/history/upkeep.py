@@ -112,15 +112,16 @@ def history_maintenance(
     options: WorkerOptions, retention_policy: RetentionPolicy
 ) -> list[AddPartitions | DropExpired | PurgeAudit | PurgeProgress | MoveFailed]:
     """All maintenance tasks of this module."""
-    schema, errors = options.schema_name, options.error_retention
+    schema, errors = options.schema_name, options.history.error_retention
     tasks: list[AddPartitions | DropExpired | PurgeAudit | PurgeProgress | MoveFailed] = [
         AddPartitions(schema, retention_policy, errors),
         DropExpired(schema, errors),
         PurgeProgress(schema),
         PurgeAudit(schema),
     ]
-    if options.failed_retention is not None:
-        tasks.append(MoveFailed(schema, after=options.failed_retention, retention=options.history_retention))
+    kept = options.history
+    if kept.failed_retention is not None:
+        tasks.append(MoveFailed(schema, after=kept.failed_retention, retention=kept.retention))
     return tasks
 
 

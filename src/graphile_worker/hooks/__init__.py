@@ -4,6 +4,7 @@ The event classes are in `graphile_worker.hooks.events`. `faults` keeps the engi
 code raises. `database` and everything above it may import this package. Start in `hooks`.
 """
 
+from ..values.outcome import Cancelled, Completed, Expired, Failed, Interrupted, Outcome, Snoozed
 from .emitter import Events
 from .hooks import Hooks, LivePool, Plugin, PluginWithLifecycle, WorkerContext
 from .interceptors import (
@@ -28,17 +29,24 @@ __all__ = [
     "BeforeAdd",
     "BeforeRun",
     "CallNext",
+    "Cancelled",
+    "Completed",
     "Events",
+    "Expired",
     "FailJob",
+    "Failed",
     "Hooks",
+    "Interrupted",
     "KeptPart",
     "LeaveLocked",
     "LivePool",
     "OnRecovery",
+    "Outcome",
     "Plugin",
     "PluginWithLifecycle",
     "Redactor",
     "RunWatcher",
     "SkipJob",
+    "Snoozed",
     "WorkerContext",
 ]

@@ -63,7 +63,7 @@ def report(error: Exception) -> int:
 
 def is_output_captured() -> bool:
     """Whether everything that the process prints becomes a log line."""
-    captured = sys.modules.get("graphile_worker.logs.captured_output")
+    captured = sys.modules.get("graphile_worker.logging.captured_output")
     return captured is not None and isinstance(sys.stderr, captured.LogStream)
 
 

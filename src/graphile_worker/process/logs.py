@@ -8,8 +8,8 @@ import os
 import sys
 
 from ..config import Settings
-from ..logs.configure import PipeHandler, configure_logging, debug_wanted
-from ..logs.job_context import ROOT
+from ..logging.configure import PipeHandler, configure_logging, debug_wanted
+from ..logging.job_context import ROOT
 
 
 def start_logging(settings: Settings, *, quiet: bool = False) -> PipeHandler:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ..config.process_options import ProcessOptions
-from ..logs.configure import PipeHandler
+from ..logging.configure import PipeHandler
 from .signals import ParentProcess, Reload
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from ..errors import LeakedTasksError
 from ..hooks import Plugin
-from ..logs.configure import PipeHandler
+from ..logging.configure import PipeHandler
 from ..runner import end_by_signal, run, run_once
 from ..runner.build import WorkerBuilder
 from ..runner.signals import SignalHandling, output_closed, stop_workers

@@ -13,7 +13,7 @@ from ..config.calls import check_names
 from ..config.process_options import SERVE_OPTIONS, ProcessOptions
 from ..errors import ConfigError
 from ..runner.build import OBJECTS, WorkerBuilder
-from ..values.options import WorkerOptions
+from ..values.options import OPTION_NAMES
 from .dev_database import with_database
 from .error_report import reported
 from .logs import start_program_logging
@@ -95,7 +95,7 @@ def _check_caller() -> None:
 
 
 def _check_arguments(call: dict[str, Any], *, watch: bool, once: bool) -> None:
-    check_names(call, (*WorkerOptions.__struct_fields__, *OBJECTS, *OWN_ARGUMENTS))
+    check_names(call, (*OPTION_NAMES, *OBJECTS, *OWN_ARGUMENTS))
     if call.get("pg_pool") is not None:
         raise ConfigError(
             "pg_pool: a pool cannot be used in another event loop or process than its own, and serve starts "

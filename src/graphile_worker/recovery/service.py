@@ -25,7 +25,7 @@ from ..database.connections.errors import sqlstate_of
 from ..database.statements.cleanup import own_session
 from ..hooks import Hooks
 from ..hooks.faults import Supervised, report
-from ..logs.job_context import job_fields
+from ..logging.job_context import job_fields
 from ..values import __version__
 from ..values.clock import Clock, uptime
 from ..values.job import Job
@@ -161,14 +161,14 @@ class Recovery:
             version=__version__,
             tasks=sorted(tasks),
             concurrency=pool.concurrency,
-            heartbeat_interval=options.heartbeat_interval,
-            grace=options.recovery_grace,
+            heartbeat_interval=options.recovery.heartbeat_interval,
+            grace=options.recovery.grace,
         )
         self._rust_heartbeat = RustHeartbeat(
             self._schema,
             pool.id,
             self._registration.pid,
-            interval=options.heartbeat_interval,
+            interval=options.recovery.heartbeat_interval,
             timeout=self._registration.grace / 3,
             has_table=has_rust_register,
         )
@@ -180,7 +180,7 @@ class Recovery:
         self._heartbeat_ended = asyncio.Event()
         self._beating: Supervised | None = None
         self._loops = [Periodic("lock renewal", self._renew_locks, clock, first_after=RENEW_INTERVAL)]
-        if options.recovery and has_tables and not pool.once:
+        if options.recovery.enabled and has_tables and not pool.once:
             sweeper = Sweeper(
                 pool.run_statement,
                 options,
@@ -203,14 +203,14 @@ class Recovery:
     def connections_kept(options: WorkerOptions, database: Pool, dsn: Dsn | None) -> int:
         """How many connections of the caller's pool heartbeats occupy."""
         fits = dsn is None and database.get_max_size() >= SMALLEST_POOL_FOR_RECOVERY
-        return 1 if options.recovery and fits else 0
+        return 1 if options.recovery.enabled and fits else 0
 
     async def register(self) -> None:
         """Register the pool before it locks a job, or warn that its death would go unnoticed."""
         with suppress(TimeoutError):  # the table is locked; heartbeats try again
             async with self._own_session() as connection:
                 await self._rust_heartbeat.send_if_due(connection)
-        if not self._options.recovery:
+        if not self._options.recovery.enabled:
             return
         if not self._has_tables:
             self._warn_off("its tables are missing in the database")
@@ -225,7 +225,7 @@ class Recovery:
             return
         sent_at = uptime()
         guard = HoldGuard(
-            self._pool, self._pool.run_statement, self._schema, interval=self._options.sweep_interval
+            self._pool, self._pool.run_statement, self._schema, interval=self._options.recovery.sweep_interval
         )
         try:
             async with self._own_session() as connection:
@@ -266,7 +266,7 @@ class Recovery:
             else:
                 self._start_heartbeat()
         else:
-            first_after = self._options.heartbeat_interval
+            first_after = self._options.recovery.heartbeat_interval
             loop = Periodic("Rust heartbeat", self._send_rust_heartbeat, self._clock, first_after=first_after)
             self._loops.append(loop)
             loop.start()
@@ -361,7 +361,7 @@ class Recovery:
     async def _send_rust_heartbeat(self) -> float:
         await self._pool.run_statement(self._rust_heartbeat.send_if_due)
         due_in = self._rust_heartbeat.due_in
-        return self._options.heartbeat_interval if due_in is None else due_in
+        return self._options.recovery.heartbeat_interval if due_in is None else due_in
 
     async def _write_statistics(self, connection: Connection, is_last: bool) -> None:
         """Called after each heartbeat, in its thread."""

@@ -133,11 +133,11 @@ class Sweeper:
             options.schema_name,
             hooks,
             own_id=pool_id,
-            delay=options.recovery_delay,
-            max_recoveries=options.max_recoveries,
+            delay=options.recovery.delay,
+            max_recoveries=options.recovery.max_recoveries,
             handlers=handlers,
             retention_policy=retention_policy,
-            error_retention=options.error_retention,
+            error_retention=options.history.error_retention,
         )
         self.loop = Periodic("sweep", self._run_sweep, clock, first_after=self._delay() / 2)
 
@@ -152,7 +152,7 @@ class Sweeper:
         return min([delay, *(dead_in + MARGIN for dead_in in report.lost.values())])
 
     def _delay(self) -> float:
-        return self._options.sweep_interval * (1 - JITTER + 2 * JITTER * self._share())
+        return self._options.recovery.sweep_interval * (1 - JITTER + 2 * JITTER * self._share())
 
 
 FIRST_WITHIN = 60.0  # seconds after the start

@@ -23,7 +23,7 @@ from ..database.statements.fetch import is_anything_waiting
 from ..errors import ConfigError
 from ..hooks import Events, Plugin, WorkerContext
 from ..hooks.faults import GuardedClock
-from ..logs.log_plugin import LogPlugin
+from ..logging.log_plugin import LogPlugin
 from ..tasks.executables import dismiss_guard
 from ..tasks.injection import check_extensions
 from ..tasks.registry import TaskRegistry, build_registry
@@ -334,7 +334,7 @@ class WorkerBuilder:
             use_local_time=self.options.use_local_time,
             hooks=self.hooks,
             clock=self._clock,
-            history_retention=self.options.history_retention,
+            history_retention=self.options.history.retention,
             taken_connections=self._connection_budget.kept,
         )
         return WorkerUtils(connections, source="worker")
@@ -420,12 +420,11 @@ class WorkerBuilder:
 
     @cached_property
     def _retention_policy(self) -> RetentionPolicy:
-        options = self.options
-        retention = options.history_retention
+        retention = self.options.history.retention
         tasks = {
             name: task.rules.keep.resolved(retention) for name, task in self.tasks.items() if task.rules.keep
         }
-        return RetentionPolicy(options.history, default=Retention(retention), tasks=tasks)
+        return RetentionPolicy(self.options.history.mode, default=Retention(retention), tasks=tasks)
 
     def make_recovery(self, pool: WorkerPool) -> Recovery:
         from ..metrics.minutes import StatisticsWriter
@@ -435,7 +434,10 @@ class WorkerBuilder:
         statistics = None
         if pool.statistics is not None:
             statistics = StatisticsWriter(
-                pool.statistics, options.schema_name, pool.id, heartbeat_interval=options.heartbeat_interval
+                pool.statistics,
+                options.schema_name,
+                pool.id,
+                heartbeat_interval=options.recovery.heartbeat_interval,
             )
         return Recovery(
             pool,
@@ -538,8 +540,8 @@ class WorkerBuilder:
             self.hooks.events,
             self._clock,
             pool_id=pool_id,
-            min_interval=options.min_reset_locked_interval,
-            max_interval=options.max_reset_locked_interval,
+            min_interval=options.node.min_reset_locked_interval,
+            max_interval=options.node.max_reset_locked_interval,
             use_local_time=options.use_local_time,
             prepared_statements=options.prepared_statements,
         )

@@ -133,7 +133,7 @@ def make_services(
     return WorkerServices(
         client=client,
         acquire=connection_budget.to_task,
-        queue_names=QueueNames(queue_names, delay=options.get_queue_name_batch_delay, clock=clock),
+        queue_names=QueueNames(queue_names, delay=options.node.get_queue_name_batch_delay, clock=clock),
         loop=asyncio.get_running_loop(),
         extensions=extensions,
         overrides=overrides,

@@ -23,7 +23,7 @@ import msgspec
 
 from ..database.connections.connection import Connection, Row, UserConnection
 from ..errors import InvalidArgumentError, JobInterruptedError
-from ..logs.job_context import job_fields
+from ..logging.job_context import job_fields
 from ..values.job import Job
 from ..values.job import current_helpers as any_helpers
 from ..values.spec import JobOptions, JobSpec, TaskLike

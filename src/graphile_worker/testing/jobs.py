@@ -34,7 +34,8 @@ from ..tasks.loading.load import load_tasks
 from ..tasks.registry import TaskList, TaskRegistry, build_registry
 from ..values.clock import SystemClock
 from ..values.job import Job
-from ..values.options import WorkerOptions
+from ..values.option_groups import NodeOptions
+from ..values.options import OPTION_NAMES, WorkerOptions
 from ..values.payload import encode
 from ..values.schema_name import SchemaName
 from ..values.text import similar_names
@@ -75,8 +76,7 @@ class RunJobs:
             recovery=False,
             use_local_time=clock is not None,
             local_queue=None,
-            complete_job_batch_delay=None,
-            fail_job_batch_delay=None,
+            node=NodeOptions(),
             plugins=[],  # a test suite reports to nothing outside
             plugin_options={},
         )
@@ -111,7 +111,7 @@ class RunJobs:
         With `until`, the clock moves from job to job up to that time, and the recurring jobs of `crontab` or
         `parsed_cron_items` are added at their minutes, as if a worker ran all the time.
         """
-        check_names(values, WorkerOptions.__struct_fields__)
+        check_names(values, OPTION_NAMES)
         options = combine(self._options, values)
         observed = Observed()
         chosen = as_app(app) if app is not None else self._app if task_list is None else None

@@ -14,8 +14,9 @@ if TYPE_CHECKING:
 def export_lazily(package: str, modules: Mapping[str, str], *more: str) -> None:
     """Make the names in `modules` (module → names, separated by spaces) attributes of `package`.
 
-    Type checkers read the imports below `TYPE_CHECKING` in the package instead; a test compares the two.
-    `more` names attributes that the package already has.
+    A module that is no package names other modules from the package that it is in. Type checkers read the
+    imports below `TYPE_CHECKING` instead; a test compares the two. `more` names attributes that the package
+    already has.
     """
     module_of = {name: module for module, names in modules.items() for name in names.split()}
     public = sorted((*module_of, *more))
@@ -24,7 +25,7 @@ def export_lazily(package: str, modules: Mapping[str, str], *more: str) -> None:
     def get(name: str) -> Any:
         if name not in module_of:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        value = getattr(import_module(f".{module_of[name]}", package), name)
+        value = getattr(import_module(f".{module_of[name]}", namespace["__package__"]), name)
         namespace[name] = value
         return value
 

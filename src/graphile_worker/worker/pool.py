@@ -178,7 +178,7 @@ class WorkerPool:
         for task in tasks.values():
             task._prepare()
         if self._plan.retention_policy is not None:
-            retention = options.history_retention
+            retention = options.history.retention
             self._plan.retention_policy.add_tasks(
                 {name: task.rules.keep.resolved(retention) for name, task in tasks.items() if task.rules.keep}
             )

@@ -22,10 +22,15 @@ if TYPE_CHECKING:
     from ...database.statements.cleanup import CleanupReport
 
 
-@command("cleanup", database=True, flags={"tasks": "task_directory", "app": "app"})
+@command("cleanup", database=True, flags=("task_directory", "app"))
 @click.argument("names", nargs=-1, type=Names(CLEANUP_TASKS), metavar="[NAMES]...")
 @click.option("--app", metavar="MODULE:ATTR", help="Application whose task names are kept.")
-@click.option("--tasks", metavar="DIR|MODULE:ATTR", help="Tasks whose names are kept.  [default: tasks]")
+@click.option(
+    "--tasks",
+    "task_directory",
+    metavar="DIR|MODULE:ATTR",
+    help="Tasks whose names are kept.  [default: tasks]",
+)
 def cleanup_command(settings: Settings, names: tuple[tuple[str, ...], ...]) -> Output:
     """Delete unused queues and task names, or permanently failed jobs.
 

@@ -14,7 +14,7 @@ import click
 
 from ...config import Settings
 from ...errors import ConfigError
-from ...logs.configure import configure_logging
+from ...logging.configure import configure_logging
 from ...process.logs import start_logging
 from ...process.signals import end_by_signal
 from ..dev.database import DevDatabase, embedded_database, existing_database
@@ -29,6 +29,7 @@ from .init import create_project, lacks_tasks
 @click.option(
     "-c",
     "--connection",
+    "connection_string",
     metavar="URL",
     help="Use this database.  [default: the embedded one; DATABASE_URL is ignored]",
 )
@@ -43,7 +44,9 @@ from .init import create_project, lacks_tasks
 )
 @TASKS_OPTION
 @APP_OPTION
-@click.option("--crontab", metavar="FILE", help="File with recurring jobs.  [default: crontab]")
+@click.option(
+    "--crontab", "crontab_file", metavar="FILE", help="File with recurring jobs.  [default: crontab]"
+)
 @JOBS_OPTION
 @click.option(
     "--no-worker", is_flag=True, help="Run the database and the view only, for a worker started elsewhere."
@@ -59,9 +62,9 @@ def dev_command(
     /,
     fresh: bool,
     port: int | None,
-    tasks: str | None,
-    crontab: str | None,
-    jobs: int | None,
+    task_directory: str | None,
+    crontab_file: str | None,
+    concurrency: int | None,
     no_worker: bool,
     no_admin: bool,
     plain: bool,
@@ -83,9 +86,9 @@ def dev_command(
     graphile-worker dev --no-admin       # without the dashboard
     """
     flags = {
-        "task_directory": tasks,
-        "crontab_file": crontab,
-        "concurrency": jobs,
+        "task_directory": task_directory,
+        "crontab_file": crontab_file,
+        "concurrency": concurrency,
         "log_format": "json" if as_json else None,
     }
 
@@ -149,7 +152,7 @@ def _refuse_worker_flags(ctx: click.Context) -> None:
     """Refuse flags of the worker with --no-worker, where they would have no effect."""
     for parameter in ctx.command.params:
         given = ctx.get_parameter_source(parameter.name or "") is click.core.ParameterSource.COMMANDLINE
-        if given and parameter.name in ("tasks", "app", "crontab", "jobs"):
+        if given and parameter.name in ("task_directory", "app", "crontab_file", "concurrency"):
             flag = max(parameter.opts, key=len)
             raise click.UsageError(f"{flag} is for the worker and cannot be combined with --no-worker.", ctx)
 

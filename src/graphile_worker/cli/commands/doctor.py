@@ -106,7 +106,7 @@ def _paragraph(text: str, width: int, *, first: str = "") -> None:
 HERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104
 
 
-@command("health", flags={"http_port": "http_port", "http_address": "http_address"})
+@command("health", flags=("http_port", "http_address"))
 @click.option("--live", is_flag=True, help="Ask /livez: whether to restart it.  [default: ask /readyz]")
 @click.option("--http-port", type=click.IntRange(1, 65535), metavar="PORT", help="The worker's --http-port.")
 @click.option("--http-address", metavar="ADDRESS", help="The worker's --http-address.")

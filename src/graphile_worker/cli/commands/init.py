@@ -161,9 +161,9 @@ def config_command(settings: Settings) -> Output:
 
 def _value(settings: Settings, name: str) -> Any:
     setting = known_settings()[name]
-    value: Any = settings if setting.owner is AdminOptions else settings.process
+    value: Any = settings.admin if setting.owner is AdminOptions else settings.process
     value = settings.worker if setting.owner is WorkerOptions else value
-    for part in name.split("."):
+    for part in setting.path:
         value = getattr(value, part)
     if name == "plugin_options":
         return shown_options(value, HIDDEN)

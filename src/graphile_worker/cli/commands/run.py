@@ -7,23 +7,12 @@ from typing import Any
 import click
 
 from ...config import Settings
-from ...config.process_options import SERVE_OPTIONS
-from ...logs.configure import PipeHandler
+from ...config.settings import callable_names
+from ...logging.configure import PipeHandler
 from ...process.logs import start_early_logging, start_logging
 from ...process.signals import ParentProcess
 from ..support.client import load_settings, with_app, with_database
 from ..support.parameters import ARGUMENTS
-
-FLAGS = {
-    "crontab": "crontab_file",
-    "jobs": "concurrency",
-    "max_pool_size": "max_pool_size",
-    "tasks": "task_directory",
-    "grace": "grace",
-    "wait_for_database": "wait_for_database",
-    **{name: name for name in SERVE_OPTIONS if not name.startswith("log_")},
-}
-"""Flags that set an option, and the option. `load_settings` has those of all commands."""
 
 
 def run_command(ctx: click.Context, flags: dict[str, Any]) -> int:
@@ -97,15 +86,5 @@ def _schema_only(settings: Settings) -> int:
 
 
 def _options_from(flags: dict[str, Any]) -> dict[str, Any]:
-    values = {option: flags[flag] for flag, option in FLAGS.items()}
-    if flags["poll_interval"] is not None:
-        values["poll_interval"] = flags["poll_interval"] / 1000
-    if flags["lane"]:
-        values["lanes"] = dict(flags["lane"])
-    if flags["executor"]:
-        values["executors"] = dict(flags["executor"])
-    if flags["plugin"]:
-        values["plugins"] = list(flags["plugin"])
-    if flags["no_prepared_statements"]:
-        values["prepared_statements"] = False
-    return values
+    """The options among the flags; `load_settings` reads those of all commands itself."""
+    return {name: value for name, value in flags.items() if name in callable_names() and name != "log_level"}

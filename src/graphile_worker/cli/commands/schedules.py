@@ -134,7 +134,7 @@ def crontab_group() -> None:
 @FILE_ARGUMENT
 @TASKS_OPTION
 @APP_OPTION
-def check_command(settings: Settings, file: str | None, tasks: str | None) -> Output:
+def check_command(settings: Settings, file: str | None, task_directory: str | None) -> Output:
     """Check FILE for errors and show all of them (default: crontab; - is standard input).
 
     If the tasks can be loaded, an unknown task and a payload that does not fit its task are errors too. The
@@ -147,7 +147,7 @@ def check_command(settings: Settings, file: str | None, tasks: str | None) -> Ou
     """
     settings, app = with_app(settings)
     name, text = _read(file, settings, app)
-    local = _load_tasks(tasks, settings, app, must_exist=True)
+    local = _load_tasks(task_directory, settings, app, must_exist=True)
     known = None if local.problem else local.tasks
     items, problems = read_crontab(text, source=name, known_tasks=known)
     if app is not None:
@@ -183,7 +183,7 @@ def check_command(settings: Settings, file: str | None, tasks: str | None) -> Ou
 )
 @TASKS_OPTION
 def next_command(
-    settings: Settings, file: str | None, count: int, start: datetime | timedelta, tasks: str | None
+    settings: Settings, file: str | None, count: int, start: datetime | timedelta, task_directory: str | None
 ) -> Output:
     """Show when the jobs of FILE run next, in UTC and local time (default: crontab; - is standard input).
 
@@ -198,7 +198,7 @@ def next_command(
     moment = start if isinstance(start, datetime) else datetime.now(UTC) + start
     items = [*(() if app is None else app.cron_items), *parse_crontab(text, source=name)]
     runs = upcoming_runs(items, moment, count)
-    local = _load_tasks(tasks, settings, app, must_exist=False)
+    local = _load_tasks(task_directory, settings, app, must_exist=False)
     if local.problem:
         click.echo(f"Options of tasks are not shown: {local.problem}", err=True)
     return Output(lambda: [_run_as_json(run, local) for run in runs], lambda: _print_runs(runs, local))

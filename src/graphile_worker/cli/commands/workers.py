@@ -83,8 +83,8 @@ async def _sweep(settings: Settings, *, dry_run: bool, wait: bool) -> SweepRepor
         while True:
             report = await utils.sweep_stale_workers(
                 dry_run=dry_run,
-                recovery_delay=options.recovery_delay,
-                max_recoveries=options.max_recoveries,
+                recovery_delay=options.recovery.delay,
+                max_recoveries=options.recovery.max_recoveries,
             )
             recovered += report.recovered
             if not wait or not (report.lost or report.is_busy):

@@ -26,7 +26,7 @@ def load_settings(ctx: click.Context, flags: dict[str, Any]) -> Settings:
 
     A host, which is then the object of the context, has settings in place of the file.
     """
-    values = {"connection_string": _flag(ctx, "connection"), "schema": _flag(ctx, "schema")}
+    values = {"connection_string": _flag(ctx, "connection_string"), "schema": _flag(ctx, "schema")}
     for name in ("app", "log_format"):
         values[name] = _flag(ctx, name)
     values |= split_levels(_flag(ctx, "log_level"))

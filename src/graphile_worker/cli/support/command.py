@@ -46,19 +46,19 @@ class Output(msgspec.Struct, frozen=True):
 
 
 def command(
-    name: str, *, database: bool = False, flags: Mapping[str, str] | None = None, **attributes: Any
+    name: str, *, database: bool = False, flags: Sequence[str] = (), **attributes: Any
 ) -> Callable[[Callable[..., Output]], click.Command]:
     """A command as a function: `body(settings, **own_parameters) -> Output`.
 
-    `database` adds the flags that name one. `flags` are parameters that set an option; the body gets them
-    in the settings.
+    `database` adds the flags that name one. `flags` are parameters that set the option of the same name;
+    the body gets them in the settings.
     """
     shared = [CONNECTION_OPTION, SCHEMA_OPTION] if database else []
 
     def decorate(body: Callable[..., Output]) -> click.Command:
         @click.pass_context
         def run(ctx: click.Context, /, as_json: bool, **parameters: Any) -> int:
-            options = {option: parameters.pop(flag) for flag, option in (flags or {}).items()}
+            options = {name: parameters.pop(name) for name in flags}
             settings = load_settings(ctx, options)
             start_logging(settings, quiet=True)
             if database:  # the app may name the database or the schema

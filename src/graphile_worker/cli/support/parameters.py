@@ -1,4 +1,8 @@
-"""Flags that several commands share, and the types of their values."""
+"""Flags of the worker, flags that several commands share, and the types of their values.
+
+A flag that sets an option has the option's name as its parameter, and its value is the option's. So nothing
+else has to know it: not the command, not Django's command, and not the tables of the documentation.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +23,7 @@ else:
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
-SHARED_FLAGS = frozenset({"connection", "schema", "config", "app", "log_level", "log_format"})
+SHARED_FLAGS = frozenset({"connection_string", "schema", "config", "app", "log_level", "log_format"})
 """Flags that may precede a sub-command."""
 ARGUMENTS = "graphile_worker.arguments"
 """Key of the original arguments in a context's `meta`."""
@@ -181,9 +185,28 @@ def split_levels(given: Sequence[tuple[str, str]] | None) -> dict[str, Any]:
     }
 
 
+def _as_table(
+    _: click.Context, __: click.Parameter, given: Sequence[tuple[str, Any]]
+) -> dict[str, Any] | None:
+    return dict(given) or None
+
+
+def _as_list(_: click.Context, __: click.Parameter, given: Sequence[str]) -> list[str] | None:
+    return list(given) or None
+
+
+def _as_seconds(_: click.Context, __: click.Parameter, given: int | None) -> float | None:
+    return None if given is None else given / 1000
+
+
+def _turned_off(_: click.Context, __: click.Parameter, given: bool) -> bool | None:
+    return False if given else None
+
+
 CONNECTION_OPTION = click.option(
     "-c",
     "--connection",
+    "connection_string",
     metavar="URL",
     help="PostgreSQL URL or database name.  [default: DATABASE_URL, the PG* variables, or the database of a "
     "running `dev`]",
@@ -200,6 +223,7 @@ CONFIG_OPTION = click.option(
 JSON_OPTION = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 TASKS_OPTION = click.option(
     "--tasks",
+    "task_directory",
     metavar="DIR|MODULE:ATTR",
     help="Tasks: a directory, or an attribute of a module.  [default: tasks]",
 )
@@ -209,7 +233,12 @@ APP_OPTION = click.option(
     help="Application: an App, or a lifespan that yields extensions for tasks.",
 )
 JOBS_OPTION = click.option(
-    "-j", "--jobs", type=int, metavar="N", help="Jobs to run at the same time.  [default: 1]"
+    "-j",
+    "--jobs",
+    "concurrency",
+    type=int,
+    metavar="N",
+    help="Jobs to run at the same time.  [default: 1]",
 )
 
 
@@ -244,21 +273,26 @@ _WORKER_OPTIONS: list[Callable[[Any], Any]] = [
     ),
     click.option(
         "--crontab",
+        "crontab_file",
         metavar="FILE",
         help="File with recurring jobs; must exist.  [default: crontab, if it exists]",
     ),
     JOBS_OPTION,
     click.option(
         "--lane",
+        "lanes",
         type=LaneSlots(),
         multiple=True,
+        callback=_as_table,
         metavar="NAME=N",
         help="Slots of a lane, beside those of --jobs. Repeat it for further lanes.",
     ),
     click.option(
         "--executor",
+        "executors",
         type=ExecutorSetting(),
         multiple=True,
+        callback=_as_table,
         metavar="NAME.SETTING=VALUE",
         help="A setting of an executor, such as process.processes=4. Repeat it for others.",
     ),
@@ -272,12 +306,15 @@ _WORKER_OPTIONS: list[Callable[[Any], Any]] = [
     click.option(
         "--poll-interval",
         type=click.IntRange(min=1),
+        callback=_as_seconds,
         metavar="MS",
         help="Polling interval in milliseconds.  [default: 2000]",
     ),
     click.option(
         "--no-prepared-statements",
+        "prepared_statements",
         is_flag=True,
+        callback=_turned_off,
         help="For connection poolers that do not support prepared statements.",
     ),
     click.option(
@@ -321,7 +358,9 @@ _WORKER_OPTIONS: list[Callable[[Any], Any]] = [
     ),
     click.option(
         "--plugin",
+        "plugins",
         multiple=True,
+        callback=_as_list,
         metavar="NAME",
         help="Plugin: a name such as sentry or otel, or MODULE:ATTR. Repeat it for further plugins.",
     ),

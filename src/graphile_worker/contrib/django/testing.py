@@ -34,6 +34,7 @@ from ...tasks.helpers import JobHelpers, SyncHelpers, current_helpers
 from ...tasks.task import AnyTask
 from ...testing.results import JobsRun, Observed
 from ...values.clock import SystemClock
+from ...values.option_groups import NodeOptions
 from .client import utils
 from .conf import DjangoSettings, worker_settings
 from .worker import has_framework, make_app
@@ -121,8 +122,7 @@ async def _run(
         handle_signals=False,
         use_local_time=clock is not None,
         local_queue=None,
-        complete_job_batch_delay=None,
-        fail_job_batch_delay=None,
+        node=NodeOptions(),
     )
     bound.run = asyncio.ensure_future(
         run_once(

@@ -29,7 +29,7 @@ from ...hooks.events import (
 )
 from ...hooks.faults import Supervised, as_exception, is_our_end
 from ...values.job import Job
-from ...values.options import LocalQueueOptions, RefetchDelayOptions
+from ...values.option_groups import LocalQueueOptions, RefetchDelayOptions
 from ..context import PoolContext
 from .fetcher import Fetcher, may_have_left_some
 from .source import RETRY_DELAYS, BufferedSource, IdleSlots

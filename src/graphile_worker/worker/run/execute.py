@@ -21,7 +21,7 @@ from ...history.task_reports import kept
 from ...hooks import AroundRun, FailJob, Hooks, LeaveLocked, RunWatcher, SkipJob
 from ...hooks.faults import is_closed, report
 from ...hooks.interceptors import redacted_json, resolve
-from ...logs.job_context import job_fields
+from ...logging.job_context import job_fields
 from ...recovery.orphaned_jobs import RECOVERED
 from ...tasks.call import call_task, label_of, may_be_batch, settle_batch
 from ...tasks.helpers import JobHelpers

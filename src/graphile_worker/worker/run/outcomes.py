@@ -15,7 +15,7 @@ import msgspec
 
 from ...errors import JobInterruptedError, JobTimeoutError
 from ...errors.text import is_a, members_of
-from ...logs.job_context import job_fields
+from ...logging.job_context import job_fields
 from ...tasks.call import BatchFailure, payload_of
 from ...tasks.options import FailureRules, JobHasExpired
 from ...values.job import Job

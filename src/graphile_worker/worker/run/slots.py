@@ -27,7 +27,7 @@ from ...hooks.events import (
     WorkerReleased,
     WorkerStopped,
 )
-from ...logs.job_context import job_fields
+from ...logging.job_context import job_fields
 from ...tasks.helpers import JobHelpers, current_helpers
 from ...values.deadlines import TimeLimit
 from ...values.job import Job

@@ -19,8 +19,8 @@ from typing import Any, Protocol
 
 from ...errors import WorkerUnhealthyError
 from ...errors.text import PACKAGE_FOLDER
-from ...logs.job_context import job_fields
-from ...logs.log_plugin import log_with_stack
+from ...logging.job_context import job_fields
+from ...logging.log_plugin import log_with_stack
 from ...tasks.call import label_of
 from ...tasks.helpers import JobHelpers, current_helpers
 from ...tasks.threads import TaskThreads

@@ -26,8 +26,8 @@ import msgspec
 
 from ...errors.text import PACKAGE_FOLDER
 from ...hooks.faults import report
-from ...logs.job_context import job_fields
-from ...logs.log_plugin import log_with_stack
+from ...logging.job_context import job_fields
+from ...logging.log_plugin import log_with_stack
 from ...recovery.registry.pool_state import LoopBlockage
 from ...values.job import Job
 from ...values.text import duration, signal_name

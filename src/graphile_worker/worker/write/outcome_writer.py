@@ -24,7 +24,7 @@ from ...errors import JobError, JobInterruptedError
 from ...errors.text import message_of
 from ...history.upkeep import is_partition_missing
 from ...hooks.interceptors import Redactor
-from ...logs.job_context import job_fields
+from ...logging.job_context import job_fields
 from ...metrics.minutes import StatisticsCounter
 from ...recovery.orphaned_jobs import still_locked
 from ...values.job import Job

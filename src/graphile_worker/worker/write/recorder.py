@@ -71,7 +71,7 @@ class HistoryRecorder:
         self._redactors = redactors
         self._sessions = sessions
         self._schema = context.schema
-        self._error_retention = context.options.error_retention  # seconds; 0 not to keep errors
+        self._error_retention = context.options.history.error_retention  # seconds; 0 not to keep errors
         self._fingerprints: dict[tuple[str, str, str], str] = {}
         self._recent: Counter[str] = Counter()
         self._minute = 0.0

@@ -85,7 +85,8 @@ class Sink:
         self._owner = context.owner
         self._clock = context.clock
         self._takers = takers
-        self._delays = (options.complete_job_batch_delay or 0.0, options.fail_job_batch_delay or 0.0)
+        node = options.node
+        self._delays = (node.complete_job_batch_delay or 0.0, node.fail_job_batch_delay or 0.0)
         self._failures = FailureLog(
             context.clock,
             context.schema,
