@@ -458,3 +458,14 @@ def test_a_call_waits_for_call_timeout_at_most(database_url: str, session: Any) 
         utils.add_job("three")
     names = session.execute("select task_identifier from graphile_worker.jobs order by id").fetchall()
     assert names == [("one",), ("three",)], "the statement was cancelled"
+
+
+def test_a_member_keeps_the_connections_of_a_client_that_is_gone(database_url: str) -> None:
+    jobs = make_sync_worker_utils(connection_string=database_url).jobs
+    gc.collect()
+    assert jobs.list() == []
+    thread = jobs._calls.background
+    del jobs
+    gc.collect()
+    assert thread is not None
+    assert thread.is_closed
