@@ -4,22 +4,31 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Generic, Protocol
 
 import msgspec
 
 from ..values.job import Job
 
 if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
     from ..database.statements.manage_jobs import CancelReport
     from ..history.task_reports import Progress
+    from ..values.spec import TaskLike
     from .job_status import JobStatus
+
+    R_co = TypeVar("R_co", covariant=True, default=Any)
+else:
+    from typing import TypeVar
+
+    R_co = TypeVar("R_co", covariant=True)
 
 
 class JobFollower(Protocol):
     """The client of a handle."""
 
-    async def wait_for(self, job: int, *, timeout: float | timedelta | None = None) -> Any: ...
+    async def wait_for(self, job: Any, *, timeout: float | timedelta | None = None) -> Any: ...
 
     async def get_job_status(self, job: int) -> JobStatus: ...
 
@@ -28,7 +37,7 @@ class JobFollower(Protocol):
     def watch(self, job: int) -> AsyncIterator[Progress]: ...
 
 
-class Followed:
+class Followed(Generic[R_co]):
     """The methods of a handle."""
 
     __slots__ = ()
@@ -37,9 +46,10 @@ class Followed:
         id: int
         _client: JobFollower
 
-    async def result(self, *, timeout: float | timedelta | None = None) -> Any:
+    async def result(self, *, timeout: float | timedelta | None = None) -> R_co:
         """Wait for the end and return what the task returned; see `WorkerUtils.wait_for`."""
-        return await self._client.wait_for(self.id, timeout=timeout)
+        result: R_co = await self._client.wait_for(self, timeout=timeout)
+        return result
 
     async def status(self) -> JobStatus:
         """How the job stands now."""
@@ -59,10 +69,15 @@ class Followed:
         return self._client.watch(self.id)
 
 
-class JobHandle(Followed, Job, frozen=True, kw_only=True):
-    """A job that is kept when it is finished: `await handle.result()` waits for it."""
+class JobHandle(Followed[R_co], Job, frozen=True, kw_only=True):
+    """A job that was added, with methods to follow it: `await handle.result()` waits for its result.
+
+    A `JobHandle[int]` is a job of a task that returns an `int`. The result of a job that was added by the
+    name of its task can be anything.
+    """
 
     _client: JobFollower
+    _task: TaskLike[Any, R_co] | None = None
     _is_existing: bool = False
 
     @property
@@ -70,8 +85,11 @@ class JobHandle(Followed, Job, frozen=True, kw_only=True):
         """Whether an add found this job instead of adding one, because the job is unique."""
         return self._is_existing
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Job, tuple(getattr(self, name) for name in Job.__struct_fields__)
 
-class JobReference(Followed, msgspec.Struct, frozen=True, kw_only=True):
+
+class JobReference(Followed[Any], msgspec.Struct, frozen=True, kw_only=True):
     """The handle of a job of which only the id is known."""
 
     id: int

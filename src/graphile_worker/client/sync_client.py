@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from .sync_handle import SyncJobFollower
 
 T = TypeVar("T")
+R = TypeVar("R")
 
 
 class SyncClient:
@@ -129,23 +130,38 @@ class SyncClient:
         )
 
     @overload
-    def handle(self, job: Job) -> SyncJobHandle: ...
+    def handle(self, job: SyncJobHandle[R]) -> SyncJobHandle[R]: ...
+
+    @overload
+    def handle(self, job: Job) -> SyncJobHandle[Any]: ...
 
     @overload
     def handle(self, job: int) -> SyncJobReference: ...
 
-    def handle(self, job: Job | int) -> SyncJobHandle | SyncJobReference:
+    def handle(self, job: Job | int) -> SyncJobHandle[Any] | SyncJobReference:
         """A handle for a job that was added elsewhere, or for its id, to wait for its end."""
         client = cast("SyncJobFollower", self)
         if isinstance(job, Job):
             fields = astuple(job)[: len(Job.__struct_fields__)]
-            return SyncJobHandle(*fields, _client=client, _is_existing=job.is_existing)
+            task = getattr(job, "_task", None)
+            return SyncJobHandle(*fields, _client=client, _task=task, _is_existing=job.is_existing)
         if isinstance(job, int) and not isinstance(job, bool):
             return SyncJobReference(id=job, _client=client)
         raise InvalidArgumentError("job", f"expected a job or its id, got {job!r}")
 
-    def wait_for(self, job: Job | int, *, timeout: float | timedelta | None = None) -> Any:
+    @overload
+    def wait_for(self, job: SyncJobHandle[R], *, timeout: float | timedelta | None = None) -> R: ...
+
+    @overload
+    def wait_for(
+        self, job: Job | SyncJobReference | int, *, timeout: float | timedelta | None = None
+    ) -> Any: ...
+
+    def wait_for(self, job: Job | SyncJobReference | int, *, timeout: float | timedelta | None = None) -> Any:
         """Wait until the job has ended and return what its task returned.
+
+        The result has the type that the task returns, if the job was added by its task, and else consists of
+        plain JSON values. It is None if the job was completed by hand.
 
         Raises JobFailedError, JobCancelledError, or JobGoneError if the job was not kept; TimeoutError
         after `timeout` seconds. Jobs added with `keep` announce their end; others are looked up, at first
@@ -153,7 +169,7 @@ class SyncClient:
         """
         if self._bound is not None:
             return wait_here(self._bound, job, timeout)
-        return self._run(None, lambda utils: utils.wait_for(job, timeout=timeout), is_long=True)
+        return self._run_any(None, lambda utils: utils.wait_for(job, timeout=timeout), is_long=True)
 
     def watch(self, job: Job | int) -> Iterator[Progress]:
         """The progress that the task of a job reports, each time it changes, until the job ends."""
@@ -249,7 +265,7 @@ def refuse_coroutines(hooks: Hooks) -> None:
             )
 
 
-def wait_here(client: WorkerUtils, job: Job | int, timeout: float | timedelta | None) -> Any:
+def wait_here(client: WorkerUtils, job: object, timeout: float | timedelta | None) -> Any:
     """Look the job up until it has ended; returns what its task returned."""
     seconds = seconds_of(timeout)
     end = None if seconds is None else time.monotonic() + seconds
@@ -260,7 +276,7 @@ def wait_here(client: WorkerUtils, job: Job | int, timeout: float | timedelta | 
             raise TimeoutError
         time.sleep(min(interval, left))
         interval = min(interval * POLL_GROWTH, LONGEST_POLL)
-    return result_of(current)
+    return result_of(current, job)
 
 
 async def _look(client: WorkerUtils, job_id: int) -> CurrentState:

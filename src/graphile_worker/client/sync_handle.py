@@ -7,22 +7,31 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Generic, Protocol
 
 import msgspec
 
 from ..values.job import Job
 
 if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
     from ..database.statements.manage_jobs import CancelReport
     from ..history.task_reports import Progress
+    from ..values.spec import TaskLike
     from .job_status import JobStatus
+
+    R_co = TypeVar("R_co", covariant=True, default=Any)
+else:
+    from typing import TypeVar
+
+    R_co = TypeVar("R_co", covariant=True)
 
 
 class SyncJobFollower(Protocol):
     """The client of a handle."""
 
-    def wait_for(self, job: int, *, timeout: float | timedelta | None = None) -> Any: ...
+    def wait_for(self, job: Any, *, timeout: float | timedelta | None = None) -> Any: ...
 
     def get_job_status(self, job: int) -> JobStatus: ...
 
@@ -31,7 +40,7 @@ class SyncJobFollower(Protocol):
     def watch(self, job: int) -> Iterator[Progress]: ...
 
 
-class SyncFollowed:
+class SyncFollowed(Generic[R_co]):
     """The methods of a handle."""
 
     __slots__ = ()
@@ -40,9 +49,10 @@ class SyncFollowed:
         id: int
         _client: SyncJobFollower
 
-    def result(self, *, timeout: float | timedelta | None = None) -> Any:
+    def result(self, *, timeout: float | timedelta | None = None) -> R_co:
         """Wait for the end and return what the task returned; see `SyncWorkerUtils.wait_for`."""
-        return self._client.wait_for(self.id, timeout=timeout)
+        result: R_co = self._client.wait_for(self, timeout=timeout)
+        return result
 
     def status(self) -> JobStatus:
         """How the job stands now."""
@@ -62,10 +72,15 @@ class SyncFollowed:
         return self._client.watch(self.id)
 
 
-class SyncJobHandle(SyncFollowed, Job, frozen=True, kw_only=True):
-    """A job that is kept when it is finished: `handle.result()` waits for it."""
+class SyncJobHandle(SyncFollowed[R_co], Job, frozen=True, kw_only=True):
+    """A job that was added, with methods to follow it: `handle.result()` waits for its result.
+
+    A `SyncJobHandle[int]` is a job of a task that returns an `int`. The result of a job that was added by the
+    name of its task can be anything.
+    """
 
     _client: SyncJobFollower
+    _task: TaskLike[Any, R_co] | None = None
     _is_existing: bool = False
 
     @property
@@ -73,8 +88,11 @@ class SyncJobHandle(SyncFollowed, Job, frozen=True, kw_only=True):
         """Whether an add found this job instead of adding one, because the job is unique."""
         return self._is_existing
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Job, tuple(getattr(self, name) for name in Job.__struct_fields__)
 
-class SyncJobReference(SyncFollowed, msgspec.Struct, frozen=True, kw_only=True):
+
+class SyncJobReference(SyncFollowed[Any], msgspec.Struct, frozen=True, kw_only=True):
     """The handle of a job of which only the id is known."""
 
     id: int

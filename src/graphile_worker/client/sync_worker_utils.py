@@ -5,14 +5,13 @@ Written by `make reference` from `worker_utils.py` and `methods/`: change those 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, Unpack, overload
 
 from .sync_client import SyncClient, read_here
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
     from datetime import datetime, timedelta
-    from typing import Literal
 
     from ..database.connections.connection import BlockingConnection
     from ..database.migrations import MigrationReport
@@ -29,11 +28,13 @@ if TYPE_CHECKING:
     from ..recovery.registry.workers import WorkerList
     from ..recovery.sweep import SweepReport
     from ..values.job import Job, Pause
-    from ..values.spec import JobOptions, JobSpec, PlainJobOptions, TaskLike
+    from ..values.spec import JobOptions, JobSpec, TaskLike
     from .job_status import JobRecord, JobStack, JobStatus
     from .sync_handle import SyncJobHandle
+    from .task_arguments import SyncAddedTask
 
-P = TypeVar("P")
+R = TypeVar("R")
+Arguments = ParamSpec("Arguments")
 
 
 class SyncWorkerUtils(SyncClient):
@@ -51,63 +52,50 @@ class SyncWorkerUtils(SyncClient):
     @overload
     def add_job(
         self,
-        task: TaskLike[P],
-        payload: P,
-        *,
-        keep: Literal[True] | timedelta,
-        connection: BlockingConnection | None = None,
-        **options: Unpack[PlainJobOptions],
-    ) -> SyncJobHandle: ...
-
-    @overload
-    def add_job(
-        self,
-        task: str | TaskLike[None],
-        payload: object = None,
-        *,
-        keep: Literal[True] | timedelta,
-        connection: BlockingConnection | None = None,
-        **options: Unpack[PlainJobOptions],
-    ) -> SyncJobHandle: ...
-
-    @overload
-    def add_job(
-        self,
-        task: TaskLike[P],
-        payload: P,
-        *,
-        connection: BlockingConnection | None = None,
-        **options: Unpack[JobOptions],
-    ) -> Job: ...
-
-    @overload
-    def add_job(
-        self,
-        task: str | TaskLike[None],
+        task: str,
         payload: object = None,
         *,
         connection: BlockingConnection | None = None,
         **options: Unpack[JobOptions],
-    ) -> Job: ...
+    ) -> SyncJobHandle[Any]: ...
 
     @overload
-    def add_job(self, spec: JobSpec, /, *, connection: BlockingConnection | None = None) -> Job: ...
-
     def add_job(
+        self, spec: JobSpec, /, *, connection: BlockingConnection | None = None
+    ) -> SyncJobHandle[Any]: ...
+
+    @overload
+    def add_job(
+        self,
+        task: TaskLike[None, R],
+        payload: None = None,
+        *,
+        connection: BlockingConnection | None = None,
+        **options: Unpack[JobOptions],
+    ) -> SyncJobHandle[R]: ...
+
+    @overload
+    def add_job(
+        self, task: SyncAddedTask[Arguments, R], *args: Arguments.args, **kwargs: Arguments.kwargs
+    ) -> SyncJobHandle[R]: ...
+
+    def add_job(  # type: ignore[misc]
         self,
         task: Any,
         payload: Any = None,
         *,
         connection: BlockingConnection | None = None,
         **options: Unpack[JobOptions],
-    ) -> Job:
+    ) -> SyncJobHandle[Any]:
         """Add one job, or change the one with the same key; returns it as the database stored it.
 
-        The first argument is a task, a task identifier, or a whole `JobSpec`. With `keep` the finished job
-        is kept, and the result is a `SyncJobHandle`, which can wait for it. If the job is unique and there is
-        one already, that one is returned, and its `is_existing` is true.
+        The first argument is a task, a task identifier, or a whole `JobSpec`. The handle can wait for the
+        result, if the job or its task has `keep`. If the job is unique and there is one already, that one is
+        returned, and its `is_existing` is true.
         """
-        result: Job = self._run_any(connection, lambda utils: utils.add_job(task, payload, **options))
+        result: SyncJobHandle[Any] = self._run_any(
+            connection, lambda utils: utils.add_job(task, payload, **options)
+        )
         return result
 
     def remove_job(self, job_key: str, *, connection: BlockingConnection | None = None) -> Job | None:
@@ -257,7 +245,7 @@ class SyncWorkerUtils(SyncClient):
 
     def redrive(
         self,
-        task: str | TaskLike[Any] | None = None,
+        task: str | TaskLike[Any, Any] | None = None,
         *,
         since: datetime | None = None,
         until: datetime | None = None,
@@ -365,7 +353,7 @@ class SyncWorkerUtils(SyncClient):
 
     def pause_task(
         self,
-        task: str | TaskLike[Any],
+        task: str | TaskLike[Any, Any],
         *,
         until: datetime | timedelta | None = None,
         reason: str | None = None,
@@ -394,7 +382,9 @@ class SyncWorkerUtils(SyncClient):
         """
         return self._run(connection, lambda utils: utils.resume_queue(queue_name))
 
-    def resume_task(self, task: str | TaskLike[Any], *, connection: BlockingConnection | None = None) -> bool:
+    def resume_task(
+        self, task: str | TaskLike[Any, Any], *, connection: BlockingConnection | None = None
+    ) -> bool:
         """End the pause of a task; returns whether it was paused by itself."""
         return self._run(connection, lambda utils: utils.resume_task(task))
 

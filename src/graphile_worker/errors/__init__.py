@@ -22,7 +22,7 @@
     │   ├── UnknownTaskError         no task has the job's identifier
     │   ├── PayloadError             the payload does not match the task's annotation
     │   ├── BatchFailureError        some items of a batch job failed
-    │   ├── ResultError              the result of a kept job cannot be stored
+    │   ├── ResultError              the result of a kept job cannot be stored, or has another type
     │   ├── JobInterruptedError      the task was asked to end early
     │   ├── JobTimeoutError          the task ran longer than its time limit; also a TimeoutError
     │   ├── ExecutableFailedError    an executable task exited with an error
@@ -51,7 +51,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from .text import place_of, summarize, summarize_members
+from .text import place_of, summarize, summarize_members, without_places
 
 
 class GraphileWorkerError(Exception):
@@ -195,7 +195,7 @@ class InvalidPayloadError(InvalidArgumentError, PayloadError):
 
 
 class ResultError(JobError):
-    """The result of a kept job cannot be stored: it is no JSON, or it is too large."""
+    """The result of a kept job is no JSON, is too large, or does not fit what its task returns."""
 
 
 class BatchFailureError(JobError):
@@ -260,11 +260,15 @@ class ExtensionMissingError(JobError, LookupError):
 
 
 class JobFailedError(GraphileWorkerError):
-    """The job that a client waited for has failed permanently; `error` is its last error."""
+    """The job that a client waited for has failed permanently.
+
+    `error` is its last error. `message` is the same without the places in the code, for an answer to a user.
+    """
 
     def __init__(self, job_id: int, error: str | None, attempts: int | None = None) -> None:
         self.job_id = job_id
         self.error = error
+        self.message = without_places(error)
         self.attempts = attempts
         after = "" if attempts is None else f" after {attempts} attempt{'' if attempts == 1 else 's'}"
         super().__init__(f"job {job_id} failed permanently{after}: {error or 'no error was stored'}")

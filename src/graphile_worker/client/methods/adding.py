@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, Unpack, cast, overload
 
 from msgspec.structs import astuple
 
@@ -14,14 +13,16 @@ from ...errors import InvalidArgumentError
 from ...hooks.events import JobsAdded
 from ...hooks.watchers import WatchedAdd, WatchedAdds
 from ...values.job import Job
-from ...values.spec import JobOptions, JobSpec, PlainJobOptions, TaskLike, refuse_unknown_options
+from ...values.spec import JobOptions, JobSpec, TaskLike, refuse_unknown_options
+from ..handle import JobHandle, JobReference
 from .base import ClientBase
 
 if TYPE_CHECKING:
-    # Methods import these when called: a worker, and a program that only adds jobs, start without them.
-    from ..handle import JobFollower, JobHandle, JobReference
+    from ..handle import JobFollower
+    from ..task_arguments import AddedTask
 
-P = TypeVar("P")
+R = TypeVar("R")
+Arguments = ParamSpec("Arguments")
 
 
 class AddingJobs(ClientBase):
@@ -30,61 +31,46 @@ class AddingJobs(ClientBase):
     @overload
     async def add_job(
         self,
-        task: TaskLike[P],
-        payload: P,
-        *,
-        keep: Literal[True] | timedelta,
-        connection: UserConnection | None = None,
-        **options: Unpack[PlainJobOptions],
-    ) -> JobHandle: ...
-
-    @overload
-    async def add_job(
-        self,
-        task: str | TaskLike[None],
-        payload: object = None,
-        *,
-        keep: Literal[True] | timedelta,
-        connection: UserConnection | None = None,
-        **options: Unpack[PlainJobOptions],
-    ) -> JobHandle: ...
-
-    @overload
-    async def add_job(
-        self,
-        task: TaskLike[P],
-        payload: P,
-        *,
-        connection: UserConnection | None = None,
-        **options: Unpack[JobOptions],
-    ) -> Job: ...
-
-    @overload
-    async def add_job(
-        self,
-        task: str | TaskLike[None],
+        task: str,
         payload: object = None,
         *,
         connection: UserConnection | None = None,
         **options: Unpack[JobOptions],
-    ) -> Job: ...
+    ) -> JobHandle[Any]: ...
 
     @overload
-    async def add_job(self, spec: JobSpec, /, *, connection: UserConnection | None = None) -> Job: ...
-
     async def add_job(
+        self, spec: JobSpec, /, *, connection: UserConnection | None = None
+    ) -> JobHandle[Any]: ...
+
+    @overload
+    async def add_job(
+        self,
+        task: TaskLike[None, R],
+        payload: None = None,
+        *,
+        connection: UserConnection | None = None,
+        **options: Unpack[JobOptions],
+    ) -> JobHandle[R]: ...
+
+    @overload
+    async def add_job(
+        self, task: AddedTask[Arguments, R], *args: Arguments.args, **kwargs: Arguments.kwargs
+    ) -> JobHandle[R]: ...
+
+    async def add_job(  # type: ignore[misc]
         self,
         task: Any,
         payload: Any = None,
         *,
         connection: UserConnection | None = None,
         **options: Unpack[JobOptions],
-    ) -> Job:
+    ) -> JobHandle[Any]:
         """Add one job, or change the one with the same key; returns it as the database stored it.
 
-        The first argument is a task, a task identifier, or a whole `JobSpec`. With `keep` the finished job
-        is kept, and the result is a `JobHandle`, which can wait for it. If the job is unique and there is
-        one already, that one is returned, and its `is_existing` is true.
+        The first argument is a task, a task identifier, or a whole `JobSpec`. The handle can wait for the
+        result, if the job or its task has `keep`. If the job is unique and there is one already, that one is
+        returned, and its `is_existing` is true.
         """
         if type(task) is str or not isinstance(task, JobSpec):
             try:
@@ -107,7 +93,12 @@ class AddingJobs(ClientBase):
                 self._task_name_check.check(job)
             else:  # the name of a task object is not misspelt
                 self._checked_names.add(job.task_identifier)
-        return self.handle(job) if spec.keep else job
+        return JobHandle(
+            *astuple(job),
+            _client=cast("JobFollower", self),
+            _task=None if isinstance(task, str | JobSpec) else task,
+            _is_existing=job.is_existing,
+        )
 
     async def _add(self, spec: JobSpec, connection: UserConnection | None) -> Job:
         try:
@@ -143,19 +134,21 @@ class AddingJobs(ClientBase):
         return job
 
     @overload
-    def handle(self, job: Job) -> JobHandle: ...
+    def handle(self, job: JobHandle[R]) -> JobHandle[R]: ...
+
+    @overload
+    def handle(self, job: Job) -> JobHandle[Any]: ...
 
     @overload
     def handle(self, job: int) -> JobReference: ...
 
-    def handle(self, job: Job | int) -> JobHandle | JobReference:
+    def handle(self, job: Job | int) -> JobHandle[Any] | JobReference:
         """A handle for a job that was added elsewhere, or for its id, to wait for its end."""
-        from ..handle import JobHandle, JobReference
-
         client = cast("JobFollower", self)
         if isinstance(job, Job):
             fields = astuple(job)[: len(Job.__struct_fields__)]
-            return JobHandle(*fields, _client=client, _is_existing=job.is_existing)
+            task = getattr(job, "_task", None)
+            return JobHandle(*fields, _client=client, _task=task, _is_existing=job.is_existing)
         if isinstance(job, int) and not isinstance(job, bool):
             return JobReference(id=job, _client=client)
         raise InvalidArgumentError("job", f"expected a job or its id, got {job!r}")

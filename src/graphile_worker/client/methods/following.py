@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from ...database.connections.connection import UserConnection
 from ...values.job import Job
@@ -17,14 +17,30 @@ if TYPE_CHECKING:
     from ...history.error_groups import ErrorGroup
     from ...history.records import AttemptError, FinishedJob, HistoryFilter
     from ...history.task_reports import Progress
+    from ..handle import JobHandle, JobReference
     from ..job_status import JobRecord, JobStatus
+
+R = TypeVar("R")
 
 
 class FollowingJobs(ClientBase):
     """Follows jobs until they are finished, and beyond."""
 
-    async def wait_for(self, job: Job | int, *, timeout: float | timedelta | None = None) -> Any:
+    @overload
+    async def wait_for(self, job: JobHandle[R], *, timeout: float | timedelta | None = None) -> R: ...
+
+    @overload
+    async def wait_for(
+        self, job: Job | JobReference | int, *, timeout: float | timedelta | None = None
+    ) -> Any: ...
+
+    async def wait_for(
+        self, job: Job | JobReference | int, *, timeout: float | timedelta | None = None
+    ) -> Any:
         """Wait until the job has ended and return what its task returned.
+
+        The result has the type that the task returns, if the job was added by its task, and else consists of
+        plain JSON values. It is None if the job was completed by hand.
 
         Raises JobFailedError, JobCancelledError, or JobGoneError if the job was not kept; TimeoutError
         after `timeout` seconds. Any number of waiters share one connection. Jobs added with `keep` announce
@@ -34,7 +50,7 @@ class FollowingJobs(ClientBase):
 
         self._check_loop()
         async with asyncio.timeout(seconds_of(timeout)):
-            return result_of(await self._job_waiter.wait(id_of(job)))
+            return result_of(await self._job_waiter.wait(id_of(job)), job)
 
     async def get_job_status(self, job: Job | int, *, connection: UserConnection | None = None) -> JobStatus:
         """How a job stands: its state, its last error, its progress."""

@@ -184,7 +184,7 @@ class ManagingJobs(ClientBase):
 
     async def redrive(
         self,
-        task: str | TaskLike[Any] | None = None,
+        task: str | TaskLike[Any, Any] | None = None,
         *,
         since: datetime | None = None,
         until: datetime | None = None,

@@ -39,7 +39,7 @@ class Pausing(ClientBase):
 
     async def pause_task(
         self,
-        task: str | TaskLike[Any],
+        task: str | TaskLike[Any, Any],
         *,
         until: datetime | timedelta | None = None,
         reason: str | None = None,
@@ -85,7 +85,7 @@ class Pausing(ClientBase):
         )
 
     async def resume_task(
-        self, task: str | TaskLike[Any], *, connection: UserConnection | None = None
+        self, task: str | TaskLike[Any, Any], *, connection: UserConnection | None = None
     ) -> bool:
         """End the pause of a task; returns whether it was paused by itself."""
         from ...database.statements import pauses
