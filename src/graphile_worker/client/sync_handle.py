@@ -10,6 +10,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Generic, Protocol
 
 import msgspec
+from msgspec.structs import astuple
 
 from ..values.job import Job
 
@@ -88,8 +89,19 @@ class SyncJobHandle(SyncFollowed[R_co], Job, frozen=True, kw_only=True):
         """Whether an add found this job instead of adding one, because the job is unique."""
         return self._is_existing
 
+    def __eq__(self, other: object) -> bool:
+        """A job with the same values is equal, whether it has methods or not."""
+        return isinstance(other, Job) and _values_of(self) == _values_of(other)
+
+    def __hash__(self) -> int:
+        return hash(Job(*_values_of(self)))
+
     def __reduce__(self) -> tuple[Any, ...]:
-        return Job, tuple(getattr(self, name) for name in Job.__struct_fields__)
+        return Job, _values_of(self)
+
+
+def _values_of(job: Job) -> tuple[Any, ...]:
+    return astuple(job)[: len(Job.__struct_fields__)]
 
 
 class SyncJobReference(SyncFollowed[Any], msgspec.Struct, frozen=True, kw_only=True):
