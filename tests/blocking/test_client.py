@@ -19,7 +19,6 @@ import pytest
 
 from graphile_worker import (
     Hooks,
-    Job,
     JobFilter,
     JobHelpers,
     JobSpec,
