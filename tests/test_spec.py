@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta, timezone
-from typing import Any
+from typing import Any, Unpack
 
 import pytest
 
 from graphile_worker.errors import GraphileWorkerError, InvalidArgumentError
-from graphile_worker.values.spec import JobSpec
+from graphile_worker.values.spec import JobOptions, JobSpec
 
 
 def test_a_spec_takes_identifier_and_payload_by_position() -> None:
@@ -120,8 +120,10 @@ class ATask:
     identifier = "from/task"
     spec_defaults = {"queue_name": "q", "max_attempts": 3, "priority": 0, "flags": ["f"]}  # noqa: RUF012
 
-    def spec(self, payload: int, /) -> JobSpec:
-        return JobSpec(self, payload)
+    def spec(self, payload: int, /, **options: Unpack[JobOptions]) -> JobSpec:
+        return JobSpec(self, payload, **options)
+
+    def decode_result(self, raw: str, /) -> None: ...
 
 
 def test_a_task_gives_its_options_where_none_are_given() -> None:

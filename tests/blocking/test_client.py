@@ -18,7 +18,6 @@ import psycopg
 import pytest
 
 from graphile_worker import (
-    Job,
     JobHelpers,
     JobSpec,
     SyncJobHandle,
@@ -58,7 +57,7 @@ async def double(payload: int, helpers: JobHelpers) -> int:
 def test_jobs_are_added_managed_and_listed(utils: SyncWorkerUtils) -> None:
     assert not utils.migrate().changed
     job = utils.add_job("one", {"a": [1, "ü"]}, queue_name="q", job_key="k", run_at=LATER, flags=["f"])
-    assert (type(job), job.payload, job.key, job.run_at) == (Job, {"a": [1, "ü"]}, "k", LATER)
+    assert (type(job), job.payload, job.key, job.run_at) == (SyncJobHandle, {"a": [1, "ü"]}, "k", LATER)
     two, three = utils.add_jobs([JobSpec("two"), JobSpec(double, 3)])
     found = utils.jobs.get(job.id)
     assert found is not None

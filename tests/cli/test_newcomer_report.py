@@ -182,7 +182,7 @@ async def test_a_payload_that_does_not_fit_is_refused_when_it_is_added(database_
 
     async with make_worker_utils(connection_string=database_url) as utils:
         with pytest.raises(InvalidPayloadError) as caught:
-            await utils.add_job(typed, {"n": "x"})  # type: ignore[misc]
+            await utils.add_job(typed, {"n": "x"})  # type: ignore[call-overload]
     assert str(caught.value) == (
         "payload: does not fit dict[str, int]: Expected `int`, got `str` - at `$[...]` (task 'typed')"
     )

@@ -105,10 +105,10 @@ async def test_use_local_time_takes_the_time_of_this_machine(database_url: str) 
 async def test_a_timedelta_counts_from_the_clock_of_the_server(utils: WorkerUtils) -> None:
     job = await utils.add_job("job1", run_at=timedelta(minutes=5))
     assert job.run_at - job.created_at == timedelta(minutes=5)
-    [job, past] = await utils.add_jobs(
+    [later, past] = await utils.add_jobs(
         [JobSpec("job1", run_at=timedelta(days=400)), JobSpec("job1", run_at=timedelta(seconds=-1.5))]
     )
-    assert job.run_at - job.created_at == timedelta(days=400)
+    assert later.run_at - later.created_at == timedelta(days=400)
     assert past.run_at - past.created_at == timedelta(seconds=-1.5)
 
 

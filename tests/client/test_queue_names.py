@@ -35,7 +35,7 @@ async def sync(payload: Sync) -> None:
 async def test_the_function_gets_the_payload_as_the_task_does(utils: WorkerUtils, connection: Any) -> None:
     added = [
         await utils.add_job(sync, Sync(7)),
-        await utils.add_job(sync, {"tenant": 8}),  # type: ignore[misc]
+        await utils.add_job(sync, {"tenant": 8}),  # type: ignore[call-overload]
         await utils.add_job(sync, Sync(9, is_urgent=True)),
         await utils.add_job(sync, Sync(7), queue_name="chosen"),
         *await utils.add_jobs([sync.spec(Sync(7)), JobSpec(sync, Sync(10)), JobSpec("sync", {"tenant": 1})]),

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from graphile_worker import JobSpec, make_worker_utils, run_migrations
+from graphile_worker import Job, JobSpec, make_worker_utils, run_migrations
 from interop import catalogue
 from interop.conftest import SharedDatabase
 
@@ -163,7 +163,7 @@ async def test_node_runs_what_our_client_added_with_every_kind_of_payload(
     our_database: SharedDatabase,
 ) -> None:
     async with make_worker_utils(connection_string=our_database.url) as utils:
-        jobs = [await utils.add_job("echo", payload) for payload in PAYLOADS]
+        jobs: list[Job] = [await utils.add_job("echo", payload) for payload in PAYLOADS]
         jobs += await utils.add_jobs([JobSpec("echo", payload) for payload in PAYLOADS])
     async with our_database.node.worker("echo"):
         await our_database.runs.wait_until_idle()

@@ -25,7 +25,7 @@ class Letter:
     copies: int = 1
 
 
-def decode(made: Task[Any, ..., Any], raw: str) -> Any:
+def decode(made: Task[Any, Any], raw: str) -> Any:
     return made._decode(raw)
 
 
@@ -104,7 +104,7 @@ def test_attributes_of_a_callable_object_do_not_hide_those_of_the_task() -> None
 
     made = task("odd")(Odd())
     assert made.identifier == "odd"
-    assert made.spec(1) == JobSpec("odd", 1)  # type: ignore[arg-type]
+    assert made.spec(1) == JobSpec("odd", 1)
 
 
 def test_decorating_twice_is_refused() -> None:

@@ -163,7 +163,7 @@ partial = task("partial")(functools.partial(receive.function))
 
 async def add(utils: WorkerUtils, helpers: JobHelpers) -> None:
     job = await utils.add_job(send, Letter("a@example.com"), job_key="welcome:1")
-    assert_type(job, Job)
+    assert_type(job, JobHandle[None])
     assert_type(job.run_at, datetime)
     assert_type(job.locked_by, str | None)
     await utils.add_job(receive, Letter("a@example.com"), queue_name="letters", flags={"slow"})
@@ -175,7 +175,7 @@ async def add(utils: WorkerUtils, helpers: JobHelpers) -> None:
     await utils.add_job(loose, {"anything": 1})
     await utils.add_job("send", {"to": "a"}, priority=3, run_at=timedelta(1))
     await utils.add_job("send")
-    assert_type(await utils.add_job(JobSpec(send, Letter("a"))), Job)
+    assert_type(await utils.add_job(JobSpec(send, Letter("a"))), JobHandle[Any])
     specs = [JobSpec(send, Letter("a")), JobSpec("send", 5, flags=["a"]), JobSpec(sweep)]
     assert_type(await utils.add_jobs([*specs, send.spec(Letter("a@example.com"))]), list[Job])
     await add_job_adhoc(send, Letter("a"), connection_string="postgres:///x", job_key="k")
@@ -254,10 +254,10 @@ def add_from_blocking_code(
 ) -> None:
     with make_sync_worker_utils(schema="jobs", call_timeout=timedelta(seconds=5)) as utils:
         assert_type(utils, SyncWorkerUtils)
-        assert_type(utils.add_job(send, Letter("a")), Job)
-        assert_type(utils.add_job("other", [1], job_key="k"), Job)
+        assert_type(utils.add_job(send, Letter("a")), SyncJobHandle[None])
+        assert_type(utils.add_job("other", [1], job_key="k"), SyncJobHandle[Any])
         handle = utils.add_job(send, Letter("a"), keep=True)
-        assert_type(handle, SyncJobHandle)
+        assert_type(handle, SyncJobHandle[None])
         assert_type(handle.status(), JobStatus)
         assert_type(utils.add_jobs([JobSpec(send, Letter("a"))], connection=session), list[Job])
         assert_type(utils.complete_jobs([1]), list[Job])
@@ -325,7 +325,7 @@ async def work() -> None:
     ) as runner:
         assert_type(runner, Runner)
         await runner.add_job("send", {"to": "a"})
-        assert_type(await runner.add_job(send, Letter("a"), run_at=timedelta(minutes=5)), Job)
+        assert_type(await runner.add_job(send, Letter("a"), run_at=timedelta(minutes=5)), JobHandle[None])
         assert_type(await runner.add_jobs([JobSpec(send, Letter("a"))], return_jobs=False), list[Job])
         assert_type(runner.is_stopping, bool)
         await runner.wait()
@@ -424,10 +424,10 @@ async def secret(payload: Letter) -> None: ...
 
 async def with_results(utils: WorkerUtils, hooks: Hooks) -> None:
     handle = await utils.add_job(send, Letter("a"), keep=True, keep_payload=True)
-    assert_type(handle, JobHandle)
-    assert_type(await utils.add_job("loose", {"a": 1}, keep=timedelta(hours=1)), JobHandle)
-    assert_type(await utils.add_job(kept, Letter("a")), Job)
-    assert_type(utils.jobs.handle(handle), JobHandle)
+    assert_type(handle, JobHandle[None])
+    assert_type(await utils.add_job("loose", {"a": 1}, keep=timedelta(hours=1)), JobHandle[Any])
+    assert_type(await utils.add_job(kept, Letter("a")), JobHandle[int])
+    assert_type(utils.jobs.handle(handle), JobHandle[None])
     assert_type(utils.jobs.handle(1), JobReference)
     assert_type(await handle.status(), JobStatus)
     assert_type(await handle.cancel("why"), bool)

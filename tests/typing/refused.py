@@ -157,6 +157,11 @@ async def work(run_jobs: RunJobs, event: JobFailed) -> None:
 # -- results -----------------------------------------------------------------------------------------------
 
 
+@task
+async def counted() -> int:
+    return 1
+
+
 @task(keep="yes")  # wrong
 async def kept(payload: Letter) -> None: ...
 
@@ -166,6 +171,9 @@ async def with_results(utils: WorkerUtils, job: Job, handle: JobHandle, hooks: H
     await utils.add_job(send, {"to": "a"}, keep=True)  # wrong
     await utils.add_job(send, Letter("a"), keep="a day")  # wrong
     await utils.wait_for("1")  # wrong
+    number: str = await (await utils.add_job(counted)).result()  # wrong
+    print(number, (await utils.add_job(counted)).result().bit_length())  # wrong
+    await utils.add_job(sweep, 5)  # wrong
     await handle.cancel(5)  # wrong
     await utils.cancel_jobs([1], reason=5)  # wrong
     await utils.jobs.cancel()  # wrong
@@ -180,12 +188,15 @@ async def through_what_is_no_connection(
     utils: WorkerUtils,
     engine: AsyncEngine,
     maker: async_sessionmaker[AsyncSession],
+    session: AsyncSession,
     blocking: Session,
     of_psycopg: psycopg.Connection[tuple[object, ...]],
 ) -> None:
     await utils.add_job("a", connection=engine)  # wrong
     await utils.add_job("a", connection=maker)  # wrong
     await utils.add_job("a", connection=blocking)  # wrong
+    await utils.add_job(send, {"to": "a"}, connection=session)  # wrong
+    await utils.add_job(send, Letter("a"), connection=blocking)  # wrong
     WorkerUtils.bound(of_psycopg)  # wrong
     WorkerUtils.bound("postgres:///x")  # wrong
 
@@ -201,6 +212,5 @@ def from_blocking_code(
     utils.add_job("a", connection=session)  # wrong
     utils.add_job("a", connection=engine)  # wrong
     SyncWorkerUtils.bound(of_psycopg)  # wrong
-    utils.add_job("a").result()  # wrong
     make_sync_worker_utils(pg_pool=None)  # wrong
     make_sync_worker_utils(call_timeout="5")  # wrong

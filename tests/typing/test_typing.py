@@ -23,6 +23,20 @@ Errors = dict[str, dict[int, str]]
 """By file and line."""
 
 
+WRONG_PAYLOADS = {
+    'await utils.add_job(send, {"to": "a@example.com"})': ("Letter", "dict[str, str]"),
+    "await utils.add_job(send, 5)": ("Letter", "int|Literal[5]"),
+    'await utils.add_job(count, {"a": "b"})': ("dict[str, int]", "dict[str, str]"),
+    'await runner.add_job(send, {"to": "a"})': ("Letter", "dict[str, str]"),
+    'await helpers.add_job(send, {"to": "a"})': ("Letter", "dict[str, str]"),
+    'helpers.sync.add_job(send, "a@example.com")': ("Letter", "str|Literal['a@example.com']"),
+    'utils.add_job(send, {"to": "a"})': ("Letter", "dict[str, str]"),
+    'JobSpec(send, "a@example.com")': ("Letter", "str|Literal['a@example.com']"),
+    'await utils.add_job(send, {"to": "a"}, connection=session)': ("Letter", "dict[str, str]"),
+}
+"""Lines of refused.py, with the type of payload that the task takes and the one that was given."""
+
+
 def mypy(folder: Path, files: list[str]) -> Errors:
     pytest.importorskip("mypy", reason="mypy is not installed")
     (folder / "mypy.ini").write_text("[mypy]\n[mypy-asyncpg.*]\nignore_missing_imports = true\n")
@@ -50,7 +64,8 @@ def pyright(folder: Path, files: list[str]) -> Errors:
 def _by_file(errors: Iterable[tuple[str, int, str]]) -> Errors:
     found: Errors = defaultdict(dict)
     for file, line, message in errors:
-        found[file][line] = message
+        before = found[file].get(line)
+        found[file][line] = message if before is None else f"{before}\n{message}"
     return found
 
 
@@ -68,7 +83,7 @@ def _run(folder: Path, program: str, *arguments: str) -> subprocess.CompletedPro
 def errors(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Errors:
     """What a checker says about both files; it takes most of its time for what they import."""
     folder = tmp_path_factory.mktemp("checked")
-    files = ["accepted.py", "refused.py"]
+    files = ["accepted.py", "results.py", "refused.py"]
     for file in files:
         shutil.copy(HERE / file, folder)
     checker: Callable[[Path, list[str]], Errors] = request.param
@@ -81,9 +96,24 @@ def test_right_use_is_accepted(errors: Errors) -> None:
     assert errors.get("accepted.py", {}) == {}
 
 
+def test_the_type_of_a_result_is_known(errors: Errors) -> None:
+    assert errors.get("results.py", {}) == {}
+
+
 def test_wrong_use_is_refused_line_by_line(errors: Errors) -> None:
     lines = (HERE / "refused.py").read_text().splitlines()
     wrong = {number for number, line in enumerate(lines, 1) if line.endswith("# wrong")}
     found = errors["refused.py"]
     assert {lines[number - 1].strip(): found[number] for number in sorted(found.keys() - wrong)} == {}
     assert [lines[number - 1].strip() for number in sorted(wrong - found.keys())] == []
+
+
+def test_the_message_about_a_wrong_payload_names_both_types(errors: Errors) -> None:
+    lines = (HERE / "refused.py").read_text().splitlines()
+    for number, message in errors["refused.py"].items():
+        wanted, given = WRONG_PAYLOADS.get(
+            line := lines[number - 1].removesuffix("# wrong").strip(), ("", "")
+        )
+        assert wanted in message, f"{line}: {message}"
+        assert any(each in message for each in given.split("|")), f"{line}: {message}"
+    assert {line.removesuffix("# wrong").strip() for line in lines} >= WRONG_PAYLOADS.keys()

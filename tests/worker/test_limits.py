@@ -21,7 +21,7 @@ THREE = Limit("three", concurrency=3)
 HOURLY = timedelta(hours=1)
 
 
-def limited(function: Any, *limits: Limit, name: str = "limited", **options: Any) -> Task[Any, ..., Any]:
+def limited(function: Any, *limits: Limit, name: str = "limited", **options: Any) -> Task[Any, Any]:
     """A task that calls the function, with these limits."""
 
     async def call(payload: Any) -> None:
@@ -39,7 +39,7 @@ class Beside(Workers):
     async def once(self, task_list: Any, **options: Any) -> None:
         await super().once([*task_list, self._other()], **options)
 
-    def _other(self) -> Task[Any, ..., Any]:
+    def _other(self) -> Task[Any, Any]:
         return limited(Gate(), Limit("another", concurrency=1), name="another")
 
 

@@ -22,10 +22,10 @@ from support.working import PATIENCE, SCHEMA, SELDOM, Gate, Jobs, Workers, until
 FEW, MANY = 5, 60
 
 
-def tasks_with_limits(count: int, function: Any, **bounds: Any) -> list[Task[Any, ..., Any]]:
+def tasks_with_limits(count: int, function: Any, **bounds: Any) -> list[Task[Any, Any]]:
     """As many tasks, each with a limit of its own: `limited 0`, `limited 1`, ..."""
 
-    def make(number: int) -> Task[Any, ..., Any]:
+    def make(number: int) -> Task[Any, Any]:
         async def call(payload: Any) -> None:
             await function(payload)
 

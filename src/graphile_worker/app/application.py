@@ -15,7 +15,7 @@ import copy
 import inspect
 import os
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from types import MappingProxyType, ModuleType
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, Unpack, overload
@@ -111,26 +111,38 @@ class App:
         return self.hooks.events
 
     @property
-    def tasks(self) -> Mapping[str, Task[Any, ..., Any]]:
+    def tasks(self) -> Mapping[str, Task[Any, Any]]:
         """The tasks by identifier."""
         return MappingProxyType(self._tasks._tasks)
 
     @overload
-    def task(self, function: Callable[[], R], /) -> Task[None, [], R]: ...
+    def task(
+        self, function: Callable[[JobHelpers], Coroutine[Any, Any, R]], /
+    ) -> Task[Any, R, [JobHelpers], Coroutine[Any, Any, R]]: ...
     @overload
-    def task(self, function: Callable[[JobHelpers], R], /) -> Task[None, [JobHelpers], R]: ...
+    def task(self, function: Callable[[JobHelpers], R], /) -> Task[Any, R, [JobHelpers], R]: ...
     @overload
-    def task(self, function: Callable[[P], R], /) -> Task[P, [P], R]: ...
-    @overload
-    def task(self, function: Callable[[P, JobHelpers], R], /) -> Task[P, [P, JobHelpers], R]: ...
+    def task(  # type: ignore[overload-overlap]
+        self, function: Callable[Concatenate[P, Injected], Coroutine[Any, Any, R]], /
+    ) -> Task[P, R, Concatenate[P, Injected], Coroutine[Any, Any, R]]: ...
     @overload
     def task(
         self, function: Callable[Concatenate[P, Injected], R], /
-    ) -> Task[P, Concatenate[P, Injected], R]: ...
+    ) -> Task[P, R, Concatenate[P, Injected], R]: ...
+    @overload
+    def task(
+        self, function: Callable[[], Coroutine[Any, Any, R]], /
+    ) -> Task[None, R, [], Coroutine[Any, Any, R]]: ...
+    @overload
+    def task(self, function: Callable[[], R], /) -> Task[None, R, [], R]: ...
+    @overload
+    def task(  # type: ignore[overload-cannot-match]
+        self, function: Callable[Injected, Coroutine[Any, Any, R]], /
+    ) -> Task[None, R, Injected, Coroutine[Any, Any, R]]: ...
     @overload
     def task(  # type: ignore[overload-cannot-match]
         self, function: Callable[Injected, R], /
-    ) -> Task[None, Injected, R]: ...
+    ) -> Task[None, R, Injected, R]: ...
     @overload
     def task(self, identifier: str | None = None, /, **options: Unpack[TaskOptions]) -> TaskDecorator: ...
     def task(self, function_or_identifier: Any = None, /, **options: Any) -> Any:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from datetime import timedelta
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, Unpack, overload
+
+from msgspec.structs import astuple
 
 from ..database.connections.connection import Connection, UserConnection
 from ..database.statements import add, add_many
@@ -13,16 +14,17 @@ from ..errors import InvalidArgumentError
 from ..hooks.events import AddSource, JobsAdded
 from ..hooks.watchers import WatchedAdd, WatchedAdds
 from ..values.job import Job
-from ..values.spec import JobOptions, JobSpec, PlainJobOptions, TaskLike, refuse_unknown_options
+from ..values.spec import JobOptions, JobSpec, TaskLike, refuse_unknown_options
 from .connections import ClientConnections
+from .handle import JobHandle
 from .task_name_check import TaskNameCheck, checked_names
 
 if TYPE_CHECKING:
-    # Methods import these when called: a worker, and a program that only adds jobs, start without them.
-    from .handle import JobHandle
     from .members.jobs import JobsClient
+    from .task_arguments import AddedTask
 
-P = TypeVar("P")
+R = TypeVar("R")
+Arguments = ParamSpec("Arguments")
 
 
 class AddingClient:
@@ -61,61 +63,46 @@ class AddingClient:
     @overload
     async def add_job(
         self,
-        task: TaskLike[P],
-        payload: P,
-        *,
-        keep: Literal[True] | timedelta,
-        connection: UserConnection | None = None,
-        **options: Unpack[PlainJobOptions],
-    ) -> JobHandle: ...
-
-    @overload
-    async def add_job(
-        self,
-        task: str | TaskLike[None],
-        payload: object = None,
-        *,
-        keep: Literal[True] | timedelta,
-        connection: UserConnection | None = None,
-        **options: Unpack[PlainJobOptions],
-    ) -> JobHandle: ...
-
-    @overload
-    async def add_job(
-        self,
-        task: TaskLike[P],
-        payload: P,
-        *,
-        connection: UserConnection | None = None,
-        **options: Unpack[JobOptions],
-    ) -> Job: ...
-
-    @overload
-    async def add_job(
-        self,
-        task: str | TaskLike[None],
+        task: str,
         payload: object = None,
         *,
         connection: UserConnection | None = None,
         **options: Unpack[JobOptions],
-    ) -> Job: ...
+    ) -> JobHandle[Any]: ...
 
     @overload
-    async def add_job(self, spec: JobSpec, /, *, connection: UserConnection | None = None) -> Job: ...
-
     async def add_job(
+        self, spec: JobSpec, /, *, connection: UserConnection | None = None
+    ) -> JobHandle[Any]: ...
+
+    @overload
+    async def add_job(
+        self,
+        task: TaskLike[None, R],
+        payload: None = None,
+        *,
+        connection: UserConnection | None = None,
+        **options: Unpack[JobOptions],
+    ) -> JobHandle[R]: ...
+
+    @overload
+    async def add_job(
+        self, task: AddedTask[Arguments, R], *args: Arguments.args, **kwargs: Arguments.kwargs
+    ) -> JobHandle[R]: ...
+
+    async def add_job(  # type: ignore[misc]
         self,
         task: Any,
         payload: Any = None,
         *,
         connection: UserConnection | None = None,
         **options: Unpack[JobOptions],
-    ) -> Job:
+    ) -> JobHandle[Any]:
         """Add one job, or change the one with the same key; returns it as the database stored it.
 
-        The first argument is a task, a task identifier, or a whole `JobSpec`. With `keep` the finished job
-        is kept, and the result is a `JobHandle`, which can wait for it. If the job is unique and there is
-        one already, that one is returned, and its `is_existing` is true.
+        The first argument is a task, a task identifier, or a whole `JobSpec`. The handle can wait for the
+        result, if the job or its task has `keep`. If the job is unique and there is one already, that one is
+        returned, and its `is_existing` is true.
         """
         if type(task) is str or not isinstance(task, JobSpec):
             try:
@@ -138,7 +125,12 @@ class AddingClient:
                 self._task_name_check.check(job)
             else:  # the name of a task object is not misspelt
                 self._checked_names.add(job.task_identifier)
-        return self.jobs.handle(job) if spec.keep else job
+        return JobHandle(
+            *astuple(job),
+            _client=self.jobs,
+            _task=None if isinstance(task, str | JobSpec) else task,
+            _is_existing=job.is_existing,
+        )
 
     async def _add(self, spec: JobSpec, connection: UserConnection | None) -> Job:
         try:

@@ -113,21 +113,7 @@ def with_plugins(
 
 @overload
 async def add_job_adhoc(
-    task: TaskLike[P],
-    payload: P,
-    *,
-    connection_string: str | None = None,
-    pg_pool: AnyPool | None = None,
-    schema: str | None = None,
-    prepared_statements: bool | None = None,
-    use_local_time: bool | None = None,
-    **options: Unpack[JobOptions],
-) -> Job: ...
-
-
-@overload
-async def add_job_adhoc(
-    task: str | TaskLike[None],
+    task: str,
     payload: object = None,
     *,
     connection_string: str | None = None,
@@ -149,6 +135,34 @@ async def add_job_adhoc(
     schema: str | None = None,
     prepared_statements: bool | None = None,
     use_local_time: bool | None = None,
+) -> Job: ...
+
+
+@overload
+async def add_job_adhoc(
+    task: TaskLike[None, Any],
+    payload: None = None,
+    *,
+    connection_string: str | None = None,
+    pg_pool: AnyPool | None = None,
+    schema: str | None = None,
+    prepared_statements: bool | None = None,
+    use_local_time: bool | None = None,
+    **options: Unpack[JobOptions],
+) -> Job: ...
+
+
+@overload
+async def add_job_adhoc(
+    task: TaskLike[P, Any],
+    payload: P,
+    *,
+    connection_string: str | None = None,
+    pg_pool: AnyPool | None = None,
+    schema: str | None = None,
+    prepared_statements: bool | None = None,
+    use_local_time: bool | None = None,
+    **options: Unpack[JobOptions],
 ) -> Job: ...
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Generic, Protocol
 
 import msgspec
 from msgspec.structs import astuple
@@ -13,15 +13,24 @@ from ..errors import InvalidArgumentError
 from ..values.job import Job
 
 if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
     from ..database.statements.manage_jobs import CancelReport
     from ..history.task_reports import Progress
+    from ..values.spec import TaskLike
     from .job_status import JobStatus
+
+    R_co = TypeVar("R_co", covariant=True, default=Any)
+else:
+    from typing import TypeVar
+
+    R_co = TypeVar("R_co", covariant=True)
 
 
 class JobFollower(Protocol):
     """The part of a client that a handle uses: its `jobs`."""
 
-    async def wait_for(self, job: int, *, timeout: float | timedelta | None = None) -> Any: ...
+    async def wait_for(self, job: Any, *, timeout: float | timedelta | None = None) -> Any: ...
 
     async def get_status(self, job: int) -> JobStatus: ...
 
@@ -30,7 +39,7 @@ class JobFollower(Protocol):
     def watch(self, job: int) -> AsyncIterator[Progress]: ...
 
 
-class Followed:
+class Followed(Generic[R_co]):
     """The methods of a handle."""
 
     __slots__ = ()
@@ -39,9 +48,10 @@ class Followed:
         id: int
         _client: JobFollower
 
-    async def result(self, *, timeout: float | timedelta | None = None) -> Any:
+    async def result(self, *, timeout: float | timedelta | None = None) -> R_co:
         """Wait for the end and return what the task returned; see `WorkerUtils.wait_for`."""
-        return await self._client.wait_for(self.id, timeout=timeout)
+        result: R_co = await self._client.wait_for(self, timeout=timeout)
+        return result
 
     async def status(self) -> JobStatus:
         """How the job stands now."""
@@ -61,10 +71,15 @@ class Followed:
         return self._client.watch(self.id)
 
 
-class JobHandle(Followed, Job, frozen=True, kw_only=True):
-    """A job that is kept when it is finished: `await handle.result()` waits for it."""
+class JobHandle(Followed[R_co], Job, frozen=True, kw_only=True):
+    """A job that was added, with methods to follow it: `await handle.result()` waits for its result.
+
+    A `JobHandle[int]` is a job of a task that returns an `int`. The result of a job that was added by the
+    name of its task can be anything.
+    """
 
     _client: JobFollower
+    _task: TaskLike[Any, R_co] | None = None
     _is_existing: bool = False
 
     @property
@@ -72,8 +87,22 @@ class JobHandle(Followed, Job, frozen=True, kw_only=True):
         """Whether an add found this job instead of adding one, because the job is unique."""
         return self._is_existing
 
+    def __eq__(self, other: object) -> bool:
+        """A job with the same values is equal, whether it has methods or not."""
+        return isinstance(other, Job) and _values_of(self) == _values_of(other)
 
-class JobReference(Followed, msgspec.Struct, frozen=True, kw_only=True):
+    def __hash__(self) -> int:
+        return hash(Job(*_values_of(self)))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Job, _values_of(self)
+
+
+def _values_of(job: Job) -> tuple[Any, ...]:
+    return astuple(job)[: len(Job.__struct_fields__)]
+
+
+class JobReference(Followed[Any], msgspec.Struct, frozen=True, kw_only=True):
     """The handle of a job of which only the id is known."""
 
     id: int
@@ -83,11 +112,11 @@ class JobReference(Followed, msgspec.Struct, frozen=True, kw_only=True):
         return f"JobReference(id={self.id})"
 
 
-def make_handle(client: JobFollower, job: Job | int) -> JobHandle | JobReference:
+def make_handle(client: JobFollower, job: Job | int) -> JobHandle[Any] | JobReference:
     """A `JobHandle` for a job, or a `JobReference` for its id."""
     if isinstance(job, Job):
-        fields = astuple(job)[: len(Job.__struct_fields__)]
-        return JobHandle(*fields, _client=client, _is_existing=job.is_existing)
+        task = getattr(job, "_task", None)
+        return JobHandle(*_values_of(job), _client=client, _task=task, _is_existing=job.is_existing)
     if isinstance(job, int) and not isinstance(job, bool):
         return JobReference(id=job, _client=client)
     raise InvalidArgumentError("job", f"expected a job or its id, got {job!r}")

@@ -24,10 +24,12 @@ from ..errors import (
     JobCancelledError,
     JobFailedError,
     JobGoneError,
+    PayloadError,
+    ResultError,
     StackUnavailableError,
     WorkerNotFoundError,
 )
-from ..errors.text import message_of
+from ..errors.text import message_of, without_places
 from ..history.records import (
     AttemptError,
     CurrentState,
@@ -58,7 +60,9 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
     attempts: int | None = None
     """How many there were; None if that is not known."""
     error: str | None = None
-    """Its last error."""
+    """The message of its last error, without the place in the code; or why it was cancelled."""
+    result: Any = None
+    """What the task returned, as plain JSON values, if the job has completed and was kept."""
     progress: Progress | None = None
     run_at: datetime | None = None
     finished_at: datetime | None = None
@@ -99,19 +103,30 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
         return self.job is not None or bool(self.history or self.errors)
 
 
-def id_of(job: Job | int) -> int:
-    """The id of a job, or the id itself."""
-    return job.id if isinstance(job, Job) else job
+def id_of(job: Any) -> int:
+    """The id of a job or of its handle, or the id itself."""
+    job_id: int = getattr(job, "id", job)
+    return job_id
 
 
 def seconds_of(timeout: float | timedelta | None) -> float | None:
     return timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
 
 
-def result_of(current: CurrentState) -> Any:
-    """What the task returned; raises the error that belongs to any other state."""
+def result_of(current: CurrentState, job: object = None) -> Any:
+    """What the task returned; raises the error that belongs to any other state.
+
+    The handle of a job that was added by its task knows the type of the result.
+    """
     if current.state == "completed":
-        return None if current.raw_result is None else msgspec.json.decode(current.raw_result)
+        if current.raw_result is None:
+            return None
+        decode = getattr(getattr(job, "_task", None), "decode_result", msgspec.json.decode)
+        try:
+            return decode(current.raw_result)
+        except PayloadError as error:
+            problem = str(error).removeprefix("payload ")
+            raise ResultError(f"the result of job {current.job_id} {problem}") from error
     if current.state == "failed":
         how = how_it_failed(current.attempts, current.max_attempts)
         raise JobFailedError(current.job_id, current.error, current.attempts, how)
@@ -194,14 +209,15 @@ async def read_status(connection: Connection, schema: SchemaName, job_id: int) -
         return JobStatus(
             job_id=job_id, state=record.state,
             attempts=job.attempts_made if job.state == "failed" else job.attempts,
-            error=record.cancel_reason if record.is_cancelled else job.last_error,
+            error=record.cancel_reason if record.is_cancelled else without_places(job.last_error),
             progress=record.progress, run_at=job.run_at,
         )  # fmt: skip
     if not record.history:
         return JobStatus(job_id=job_id, state="gone")
     finished = record.history[0]
     return JobStatus(
-        job_id=job_id, state=finished.state, attempts=finished.attempts, error=finished.error,
+        job_id=job_id, state=finished.state, attempts=finished.attempts,
+        error=without_places(finished.error), result=finished.result,
         run_at=finished.run_at, finished_at=finished.finished_at,
     )  # fmt: skip
 

@@ -20,7 +20,7 @@ async def pause(
     connection: UserConnection | None,
     *,
     queue_name: str | None = None,
-    task: str | TaskLike[Any] | None = None,
+    task: str | TaskLike[Any, Any] | None = None,
     all: bool = False,
     until: datetime | timedelta | None,
     reason: str | None,
@@ -42,7 +42,7 @@ async def resume(
     connection: UserConnection | None,
     *,
     queue_name: str | None = None,
-    task: str | TaskLike[Any] | None = None,
+    task: str | TaskLike[Any, Any] | None = None,
     all: bool = False,
 ) -> bool:
     """End the pause of one of them; returns whether it was paused."""
@@ -55,7 +55,7 @@ async def resume(
     )
 
 
-def _task_name(queue_name: str | None, task: str | TaskLike[Any] | None, all: bool) -> str:
+def _task_name(queue_name: str | None, task: str | TaskLike[Any, Any] | None, all: bool) -> str:
     """The name under which the pause of a task, or of all, is stored."""
     values = {"queue_name": queue_name is not None, "task": task is not None, "all": all}
     given = [name for name, is_given in values.items() if is_given]

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 from contextlib import aclosing
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from ..database.connections.bound import run_blocking
 from ..history.records import CurrentState
@@ -18,6 +18,11 @@ from .job_waiter import FIRST_POLL, LONGEST_POLL, POLL_GROWTH
 from .sync_calls import SyncCalls
 from .worker_utils import WorkerUtils
 
+if TYPE_CHECKING:
+    from .sync_handle import SyncJobHandle, SyncJobReference
+
+R = TypeVar("R")
+
 
 class SyncFollowing:
     """Waits for jobs and watches them."""
@@ -25,8 +30,19 @@ class SyncFollowing:
     def __init__(self, calls: SyncCalls) -> None:
         self._calls = calls
 
-    def wait_for(self, job: Job | int, *, timeout: float | timedelta | None = None) -> Any:
+    @overload
+    def wait_for(self, job: SyncJobHandle[R], *, timeout: float | timedelta | None = None) -> R: ...
+
+    @overload
+    def wait_for(
+        self, job: Job | SyncJobReference | int, *, timeout: float | timedelta | None = None
+    ) -> Any: ...
+
+    def wait_for(self, job: Job | SyncJobReference | int, *, timeout: float | timedelta | None = None) -> Any:
         """Wait until the job has ended and return what its task returned.
+
+        The result has the type that the task returns, if the job was added by its task, and else consists of
+        plain JSON values. It is None if the job was completed by hand.
 
         Raises JobFailedError, JobCancelledError, or JobGoneError if the job was not kept; TimeoutError
         after `timeout` seconds. Jobs added with `keep` announce their end; others are looked up, at first
@@ -34,7 +50,7 @@ class SyncFollowing:
         """
         if self._calls.bound is not None:
             return wait_here(self._calls.bound, job, timeout)
-        return self._calls.run(None, lambda utils: utils.wait_for(job, timeout=timeout), is_long=True)
+        return self._calls.run_any(None, lambda utils: utils.wait_for(job, timeout=timeout), is_long=True)
 
     def watch(self, job: Job | int) -> Iterator[Progress]:
         """The progress that the task of a job reports, each time it changes, until the job ends."""
@@ -44,7 +60,7 @@ class SyncFollowing:
             yield from watch_in_background(self._calls.background, job)
 
 
-def wait_here(client: WorkerUtils, job: Job | int, timeout: float | timedelta | None) -> Any:
+def wait_here(client: WorkerUtils, job: object, timeout: float | timedelta | None) -> Any:
     """Look the job up until it has ended; returns what its task returned."""
     seconds = seconds_of(timeout)
     end = None if seconds is None else time.monotonic() + seconds
@@ -55,7 +71,7 @@ def wait_here(client: WorkerUtils, job: Job | int, timeout: float | timedelta | 
             raise TimeoutError
         time.sleep(min(interval, left))
         interval = min(interval * POLL_GROWTH, LONGEST_POLL)
-    return result_of(current)
+    return result_of(current, job)
 
 
 async def _look(client: WorkerUtils, job_id: int) -> CurrentState:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Generic, Protocol
 
 import msgspec
 from msgspec.structs import astuple
@@ -16,15 +16,24 @@ from ..errors import InvalidArgumentError
 from ..values.job import Job
 
 if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
     from ..database.statements.manage_jobs import CancelReport
     from ..history.task_reports import Progress
+    from ..values.spec import TaskLike
     from .job_status import JobStatus
+
+    R_co = TypeVar("R_co", covariant=True, default=Any)
+else:
+    from typing import TypeVar
+
+    R_co = TypeVar("R_co", covariant=True)
 
 
 class SyncJobFollower(Protocol):
     """The part of a client that a handle uses: its `jobs`."""
 
-    def wait_for(self, job: int, *, timeout: float | timedelta | None = None) -> Any: ...
+    def wait_for(self, job: Any, *, timeout: float | timedelta | None = None) -> Any: ...
 
     def get_status(self, job: int) -> JobStatus: ...
 
@@ -33,7 +42,7 @@ class SyncJobFollower(Protocol):
     def watch(self, job: int) -> Iterator[Progress]: ...
 
 
-class SyncFollowed:
+class SyncFollowed(Generic[R_co]):
     """The methods of a handle."""
 
     __slots__ = ()
@@ -42,9 +51,10 @@ class SyncFollowed:
         id: int
         _client: SyncJobFollower
 
-    def result(self, *, timeout: float | timedelta | None = None) -> Any:
+    def result(self, *, timeout: float | timedelta | None = None) -> R_co:
         """Wait for the end and return what the task returned; see `SyncWorkerUtils.wait_for`."""
-        return self._client.wait_for(self.id, timeout=timeout)
+        result: R_co = self._client.wait_for(self, timeout=timeout)
+        return result
 
     def status(self) -> JobStatus:
         """How the job stands now."""
@@ -64,10 +74,15 @@ class SyncFollowed:
         return self._client.watch(self.id)
 
 
-class SyncJobHandle(SyncFollowed, Job, frozen=True, kw_only=True):
-    """A job that is kept when it is finished: `handle.result()` waits for it."""
+class SyncJobHandle(SyncFollowed[R_co], Job, frozen=True, kw_only=True):
+    """A job that was added, with methods to follow it: `handle.result()` waits for its result.
+
+    A `SyncJobHandle[int]` is a job of a task that returns an `int`. The result of a job that was added by the
+    name of its task can be anything.
+    """
 
     _client: SyncJobFollower
+    _task: TaskLike[Any, R_co] | None = None
     _is_existing: bool = False
 
     @property
@@ -75,8 +90,22 @@ class SyncJobHandle(SyncFollowed, Job, frozen=True, kw_only=True):
         """Whether an add found this job instead of adding one, because the job is unique."""
         return self._is_existing
 
+    def __eq__(self, other: object) -> bool:
+        """A job with the same values is equal, whether it has methods or not."""
+        return isinstance(other, Job) and _values_of(self) == _values_of(other)
 
-class SyncJobReference(SyncFollowed, msgspec.Struct, frozen=True, kw_only=True):
+    def __hash__(self) -> int:
+        return hash(Job(*_values_of(self)))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Job, _values_of(self)
+
+
+def _values_of(job: Job) -> tuple[Any, ...]:
+    return astuple(job)[: len(Job.__struct_fields__)]
+
+
+class SyncJobReference(SyncFollowed[Any], msgspec.Struct, frozen=True, kw_only=True):
     """The handle of a job of which only the id is known."""
 
     id: int
@@ -86,11 +115,11 @@ class SyncJobReference(SyncFollowed, msgspec.Struct, frozen=True, kw_only=True):
         return f"SyncJobReference(id={self.id})"
 
 
-def make_handle(client: SyncJobFollower, job: Job | int) -> SyncJobHandle | SyncJobReference:
+def make_handle(client: SyncJobFollower, job: Job | int) -> SyncJobHandle[Any] | SyncJobReference:
     """A `SyncJobHandle` for a job, or a `SyncJobReference` for its id."""
     if isinstance(job, Job):
-        fields = astuple(job)[: len(Job.__struct_fields__)]
-        return SyncJobHandle(*fields, _client=client, _is_existing=job.is_existing)
+        task = getattr(job, "_task", None)
+        return SyncJobHandle(*_values_of(job), _client=client, _task=task, _is_existing=job.is_existing)
     if isinstance(job, int) and not isinstance(job, bool):
         return SyncJobReference(id=job, _client=client)
     raise InvalidArgumentError("job", f"expected a job or its id, got {job!r}")

@@ -6,16 +6,14 @@ Written by `make reference` from `worker_utils.py` and `adding.py`: change those
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, Unpack, overload
 
-from .handle import JobHandle
 from .sync_calls import read_here
 from .sync_client import SyncClient
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from datetime import datetime, timedelta
-    from typing import Literal
 
     from ..database.connections.connection import BlockingConnection
     from ..database.migrations import MigrationReport
@@ -27,8 +25,8 @@ if TYPE_CHECKING:
     from ..recovery.registry.workers import WorkerList
     from ..recovery.sweep import SweepReport
     from ..values.job import Job, Pause
-    from ..values.spec import JobOptions, JobSpec, PlainJobOptions, TaskLike
-    from .sync_handle import SyncJobHandle
+    from ..values.spec import JobOptions, JobSpec, TaskLike
+    from .sync_handle import SyncJobHandle, SyncJobReference
     from .sync_members.history import SyncHistoryClient
     from .sync_members.jobs import SyncJobsClient
     from .sync_members.limits import SyncLimitsClient
@@ -36,8 +34,10 @@ if TYPE_CHECKING:
     from .sync_members.schedules import SyncSchedulesClient
     from .sync_members.statistics import SyncStatisticsClient
     from .sync_members.workers import SyncWorkersClient
+    from .task_arguments import SyncAddedTask
 
-P = TypeVar("P")
+R = TypeVar("R")
+Arguments = ParamSpec("Arguments")
 
 
 class SyncWorkerUtils(SyncClient):
@@ -62,64 +62,49 @@ class SyncWorkerUtils(SyncClient):
     @overload
     def add_job(
         self,
-        task: TaskLike[P],
-        payload: P,
-        *,
-        keep: Literal[True] | timedelta,
-        connection: BlockingConnection | None = None,
-        **options: Unpack[PlainJobOptions],
-    ) -> SyncJobHandle: ...
-
-    @overload
-    def add_job(
-        self,
-        task: str | TaskLike[None],
-        payload: object = None,
-        *,
-        keep: Literal[True] | timedelta,
-        connection: BlockingConnection | None = None,
-        **options: Unpack[PlainJobOptions],
-    ) -> SyncJobHandle: ...
-
-    @overload
-    def add_job(
-        self,
-        task: TaskLike[P],
-        payload: P,
-        *,
-        connection: BlockingConnection | None = None,
-        **options: Unpack[JobOptions],
-    ) -> Job: ...
-
-    @overload
-    def add_job(
-        self,
-        task: str | TaskLike[None],
+        task: str,
         payload: object = None,
         *,
         connection: BlockingConnection | None = None,
         **options: Unpack[JobOptions],
-    ) -> Job: ...
+    ) -> SyncJobHandle[Any]: ...
 
     @overload
-    def add_job(self, spec: JobSpec, /, *, connection: BlockingConnection | None = None) -> Job: ...
-
     def add_job(
+        self, spec: JobSpec, /, *, connection: BlockingConnection | None = None
+    ) -> SyncJobHandle[Any]: ...
+
+    @overload
+    def add_job(
+        self,
+        task: TaskLike[None, R],
+        payload: None = None,
+        *,
+        connection: BlockingConnection | None = None,
+        **options: Unpack[JobOptions],
+    ) -> SyncJobHandle[R]: ...
+
+    @overload
+    def add_job(
+        self, task: SyncAddedTask[Arguments, R], *args: Arguments.args, **kwargs: Arguments.kwargs
+    ) -> SyncJobHandle[R]: ...
+
+    def add_job(  # type: ignore[misc]
         self,
         task: Any,
         payload: Any = None,
         *,
         connection: BlockingConnection | None = None,
         **options: Unpack[JobOptions],
-    ) -> Job:
+    ) -> SyncJobHandle[Any]:
         """Add one job, or change the one with the same key; returns it as the database stored it.
 
-        The first argument is a task, a task identifier, or a whole `JobSpec`. With `keep` the finished job
-        is kept, and the result is a `SyncJobHandle`, which can wait for it. If the job is unique and there is
-        one already, that one is returned, and its `is_existing` is true.
+        The first argument is a task, a task identifier, or a whole `JobSpec`. The handle can wait for the
+        result, if the job or its task has `keep`. If the job is unique and there is one already, that one is
+        returned, and its `is_existing` is true.
         """
         result: Job = self._calls.run_any(connection, lambda utils: utils.add_job(task, payload, **options))
-        return self.jobs.handle(result) if isinstance(result, JobHandle) else result
+        return self.jobs.handle(result)
 
     def migrate(self, *, connection: BlockingConnection | None = None) -> MigrationReport:
         """Install the schema, or upgrade it to the revision that this package supports."""
@@ -167,7 +152,15 @@ class SyncWorkerUtils(SyncClient):
 
         return SyncStatisticsClient(self._calls)
 
-    def wait_for(self, job: Job | int, *, timeout: float | timedelta | None = None) -> Any:
+    @overload
+    def wait_for(self, job: SyncJobHandle[R], *, timeout: float | timedelta | None = None) -> R: ...
+
+    @overload
+    def wait_for(
+        self, job: Job | SyncJobReference | int, *, timeout: float | timedelta | None = None
+    ) -> Any: ...
+
+    def wait_for(self, job: Job | SyncJobReference | int, *, timeout: float | timedelta | None = None) -> Any:
         """Wait until the job has ended and return what its task returned. Short for `jobs.wait_for`."""
         return self.jobs.wait_for(job, timeout=timeout)
 
@@ -365,7 +358,7 @@ class SyncWorkerUtils(SyncClient):
         self,
         *,
         queue_name: str | None = None,
-        task: str | TaskLike[Any] | None = None,
+        task: str | TaskLike[Any, Any] | None = None,
         all: bool = False,
         until: datetime | timedelta | None = None,
         reason: str | None = None,
@@ -386,7 +379,7 @@ class SyncWorkerUtils(SyncClient):
         self,
         *,
         queue_name: str | None = None,
-        task: str | TaskLike[Any] | None = None,
+        task: str | TaskLike[Any, Any] | None = None,
         all: bool = False,
         connection: BlockingConnection | None = None,
     ) -> bool:

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime, timedelta
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Self, Unpack, overload
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, overload
 
 from ..database.connections.bound import BoundConnection
 from ..database.connections.connection import Connection, UserConnection
@@ -33,12 +33,15 @@ if TYPE_CHECKING:
     from ..values.job import Pause
     from ..values.options import WorkerOptions
     from .changing import JobChanges
+    from .handle import JobHandle, JobReference
     from .members.history import HistoryClient
     from .members.limits import LimitsClient
     from .members.queues import QueuesClient
     from .members.schedules import SchedulesClient
     from .members.statistics import StatisticsClient
     from .members.workers import WorkersClient
+
+R = TypeVar("R")
 
 
 class WorkerUtils(AddingClient):
@@ -159,7 +162,17 @@ class WorkerUtils(AddingClient):
 
     # -- jobs ----------------------------------------------------------------------------------------------
 
-    async def wait_for(self, job: Job | int, *, timeout: float | timedelta | None = None) -> Any:
+    @overload
+    async def wait_for(self, job: JobHandle[R], *, timeout: float | timedelta | None = None) -> R: ...
+
+    @overload
+    async def wait_for(
+        self, job: Job | JobReference | int, *, timeout: float | timedelta | None = None
+    ) -> Any: ...
+
+    async def wait_for(
+        self, job: Job | JobReference | int, *, timeout: float | timedelta | None = None
+    ) -> Any:
         """Wait until the job has ended and return what its task returned. Short for `jobs.wait_for`."""
         return await self.jobs.wait_for(job, timeout=timeout)
 
@@ -378,7 +391,7 @@ class WorkerUtils(AddingClient):
         self,
         *,
         queue_name: str | None = None,
-        task: str | TaskLike[Any] | None = None,
+        task: str | TaskLike[Any, Any] | None = None,
         all: bool = False,
         until: datetime | timedelta | None = None,
         reason: str | None = None,
@@ -406,7 +419,7 @@ class WorkerUtils(AddingClient):
         self,
         *,
         queue_name: str | None = None,
-        task: str | TaskLike[Any] | None = None,
+        task: str | TaskLike[Any, Any] | None = None,
         all: bool = False,
         connection: UserConnection | None = None,
     ) -> bool:

@@ -14,7 +14,7 @@ import os
 import signal
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from ..app.application import as_app
 from ..client import WorkerUtils, make_worker_utils
@@ -34,8 +34,7 @@ if TYPE_CHECKING:
     from ..runner.runner import Runner
 
 OnWorkerFailure = Literal["exit", "log"]
-Lifespan: TypeAlias = Callable[[Any], AbstractAsyncContextManager[Mapping[str, Any] | None]]
-"""A lifespan as Starlette and FastAPI take it."""
+AppType = TypeVar("AppType")
 STATE_KEY = "graphile_worker"
 NOT_SYNC = ("pg_pool", "clock")
 NOT_OPEN = (
@@ -134,11 +133,13 @@ class GraphileWorkerApp:
             stack.push_async_callback(self._close_sync_utils)
             yield {STATE_KEY: self}
 
-    def wrap(self, lifespan: Lifespan) -> Lifespan:
+    def wrap(
+        self, lifespan: Callable[[AppType], AbstractAsyncContextManager[Mapping[str, Any] | None]]
+    ) -> Callable[[AppType], AbstractAsyncContextManager[dict[str, Any]]]:
         """A lifespan around one of the application; what both yield becomes the state."""
 
         @asynccontextmanager
-        async def both(app: Any) -> AsyncIterator[dict[str, Any]]:
+        async def both(app: AppType) -> AsyncIterator[dict[str, Any]]:
             async with self.lifespan(app) as own, lifespan(app) as theirs:
                 yield {**own, **(theirs or {})}
 

@@ -22,7 +22,7 @@
     │   ├── UnknownTaskError         no task has the job's identifier
     │   ├── PayloadError             the payload does not match the task's annotation
     │   ├── BatchFailureError        some items of a batch job failed
-    │   ├── ResultError              the result of a kept job cannot be stored
+    │   ├── ResultError              the result of a kept job cannot be stored, or has another type
     │   ├── JobInterruptedError      the task was asked to end early
     │   ├── JobTimeoutError          the task ran longer than its time limit; also a TimeoutError
     │   ├── ExecutableFailedError    an executable task exited with an error
@@ -51,7 +51,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from .text import place_of, summarize, summarize_members
+from .text import place_of, summarize, summarize_members, without_places
 
 
 class GraphileWorkerError(Exception):
@@ -202,7 +202,7 @@ class InvalidPayloadError(InvalidArgumentError, PayloadError):
 
 
 class ResultError(JobError):
-    """The result of a kept job cannot be stored: it is no JSON, or it is too large."""
+    """The result of a kept job is no JSON, is too large, or does not fit what its task returns."""
 
 
 class BatchFailureError(JobError):
@@ -267,7 +267,9 @@ class ExtensionMissingError(JobError, LookupError):
 
 
 class JobFailedError(GraphileWorkerError):
-    """The job that a client waited for has failed permanently; `error` is its last error.
+    """The job that a client waited for has failed permanently.
+
+    `error` is its last error. `message` is the same without the places in the code, for an answer to a user.
 
     `attempts` is the number of attempts that it had, None if that is not known: another runtime failed it.
     `how` says it in words.
@@ -276,6 +278,7 @@ class JobFailedError(GraphileWorkerError):
     def __init__(self, job_id: int, error: str | None, attempts: int | None = None, how: str = "") -> None:
         self.job_id = job_id
         self.error = error
+        self.message = without_places(error)
         self.attempts = attempts
         self.how = how
         text = f", {how}" if how else ""

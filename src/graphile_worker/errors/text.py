@@ -38,6 +38,7 @@ _CALLERS = (_LIBRARY_FOLDER + name for name in ("asyncio", "concurrent", "thread
 _ABOVE_TASKS = (PACKAGE_FOLDER, *_CALLERS)
 _LIBRARIES = (PACKAGE_FOLDER, _LIBRARY_FOLDER, "<frozen ")
 _INSTALLED = re.compile(r".*[/\\](?:site|dist)-packages[/\\][^/\\]*[/\\]?", re.DOTALL)
+_CIRCUMSTANCES = re.compile(r"\n(?=  at .+, line \d+, in |caused by |while handling )")
 _HEADER = "Traceback (most recent call last):\n"
 
 # Attributes as the interpreter reads them, bypassing a property of the same name.
@@ -210,6 +211,11 @@ def is_above_tasks(filename: str) -> bool:
 def place_of(error: BaseException) -> str:
     """`at tasks/orders.py, line 12, in ship`: the innermost frame of user code; empty if there is none."""
     return _place(_own_location(error))
+
+
+def without_places(description: str | None) -> str | None:
+    """What `describe` returned, for readers who do not know the code: type and message alone."""
+    return None if description is None else _CIRCUMSTANCES.split(description, 1)[0]
 
 
 def cut(text: str, limit: int) -> str:

@@ -201,6 +201,9 @@ class _Nothing:
     async def add_jobs(self, *args: Any, **options: Any) -> NoReturn:
         raise _missing("add_jobs")
 
+    async def wait_for(self, *args: Any, **options: Any) -> NoReturn:
+        raise _missing("wait_for")
+
     async def get(self, queue_id: int) -> NoReturn:
         raise _missing("get_queue_name")
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 from contextlib import suppress
-from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, Unpack, overload
 
 from ..database.connections.connection import UserConnection
 from ..database.connections.errors import translate_errors
@@ -15,7 +14,7 @@ from ..hooks import Events
 from ..hooks.events import Stopped
 from ..recovery.sweeper import StaleLocks
 from ..values.job import Job
-from ..values.spec import JobOptions, JobSpec, PlainJobOptions, TaskLike
+from ..values.spec import JobOptions, JobSpec, TaskLike
 from ..worker.pool import WorkerPool
 from .build import CLOSE_WITHIN, WorkerBuilder
 from .services import EngineContext
@@ -23,12 +22,14 @@ from .signals import signal_handling
 
 if TYPE_CHECKING:
     from ..client.handle import JobHandle
+    from ..client.task_arguments import AddedTask
     from ..cron import CronScheduler
     from ..recovery.service import Recovery
 
 KILL_AFTER = 0.5  # seconds that `kill` allows for a graceful shutdown
 
-P = TypeVar("P")
+R = TypeVar("R")
+Arguments = ParamSpec("Arguments")
 
 
 class Runner:
@@ -70,56 +71,41 @@ class Runner:
     @overload
     async def add_job(
         self,
-        task: TaskLike[P],
-        payload: P,
-        *,
-        keep: Literal[True] | timedelta,
-        connection: UserConnection | None = None,
-        **options: Unpack[PlainJobOptions],
-    ) -> JobHandle: ...
-
-    @overload
-    async def add_job(
-        self,
-        task: str | TaskLike[None],
-        payload: object = None,
-        *,
-        keep: Literal[True] | timedelta,
-        connection: UserConnection | None = None,
-        **options: Unpack[PlainJobOptions],
-    ) -> JobHandle: ...
-
-    @overload
-    async def add_job(
-        self,
-        task: TaskLike[P],
-        payload: P,
-        *,
-        connection: UserConnection | None = None,
-        **options: Unpack[JobOptions],
-    ) -> Job: ...
-
-    @overload
-    async def add_job(
-        self,
-        task: str | TaskLike[None],
+        task: str,
         payload: object = None,
         *,
         connection: UserConnection | None = None,
         **options: Unpack[JobOptions],
-    ) -> Job: ...
+    ) -> JobHandle[Any]: ...
 
     @overload
-    async def add_job(self, spec: JobSpec, /, *, connection: UserConnection | None = None) -> Job: ...
-
     async def add_job(
+        self, spec: JobSpec, /, *, connection: UserConnection | None = None
+    ) -> JobHandle[Any]: ...
+
+    @overload
+    async def add_job(
+        self,
+        task: TaskLike[None, R],
+        payload: None = None,
+        *,
+        connection: UserConnection | None = None,
+        **options: Unpack[JobOptions],
+    ) -> JobHandle[R]: ...
+
+    @overload
+    async def add_job(
+        self, task: AddedTask[Arguments, R], *args: Arguments.args, **kwargs: Arguments.kwargs
+    ) -> JobHandle[R]: ...
+
+    async def add_job(  # type: ignore[misc]
         self,
         task: Any,
         payload: Any = None,
         *,
         connection: UserConnection | None = None,
         **options: Unpack[JobOptions],
-    ) -> Job:
+    ) -> JobHandle[Any]:
         """Add a job, as `WorkerUtils.add_job` does."""
         return await self._builder.client.add_job(task, payload, connection=connection, **options)
 

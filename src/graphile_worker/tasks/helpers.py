@@ -16,8 +16,9 @@ import logging
 from collections.abc import Awaitable, Coroutine, Iterable, Mapping, MutableMapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from contextvars import ContextVar
+from datetime import timedelta
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, Unpack, overload
 
 import msgspec
 
@@ -26,12 +27,18 @@ from ..errors import InvalidArgumentError, JobInterruptedError
 from ..logging.job_context import job_fields
 from ..values.job import Job
 from ..values.job import current_helpers as any_helpers
-from ..values.spec import JobOptions, JobSpec, TaskLike
+from ..values.spec import JobOptions, JobSpec, TaskArguments, TaskLike
 from .abort_signal import AbortSignal
 from .services import Extensions, WorkerServices
 
+if TYPE_CHECKING:
+    from ..client.handle import JobHandle
+    from ..client.sync_handle import SyncJobHandle
+    from ..client.task_arguments import AddedTask
+
 T = TypeVar("T")
-P = TypeVar("P")
+R = TypeVar("R")
+Arguments = ParamSpec("Arguments")
 
 current_helpers: ContextVar[JobHelpers] = any_helpers
 """The helpers of the job that runs in this context; set for coroutines and for threads."""
@@ -81,33 +88,50 @@ class JobHelpers(msgspec.Struct, eq=False, weakref=True):
     @overload
     async def add_job(
         self,
-        task: TaskLike[P],
-        payload: P,
-        *,
-        connection: UserConnection | None = None,
-        **options: Unpack[JobOptions],
-    ) -> Job: ...
-    @overload
-    async def add_job(
-        self,
-        task: str | TaskLike[None],
+        task: str,
         payload: object = None,
         *,
         connection: UserConnection | None = None,
         **options: Unpack[JobOptions],
-    ) -> Job: ...
+    ) -> JobHandle[Any]: ...
     @overload
-    async def add_job(self, spec: JobSpec, /, *, connection: UserConnection | None = None) -> Job: ...
     async def add_job(
+        self, spec: JobSpec, /, *, connection: UserConnection | None = None
+    ) -> JobHandle[Any]: ...
+    @overload
+    async def add_job(
+        self,
+        task: TaskLike[None, R],
+        payload: None = None,
+        *,
+        connection: UserConnection | None = None,
+        **options: Unpack[JobOptions],
+    ) -> JobHandle[R]: ...
+    @overload
+    async def add_job(
+        self, task: AddedTask[Arguments, R], *args: Arguments.args, **kwargs: Arguments.kwargs
+    ) -> JobHandle[R]: ...
+    async def add_job(  # type: ignore[misc]
         self,
         task: Any,
         payload: Any = None,
         *,
         connection: UserConnection | None = None,
         **options: Unpack[JobOptions],
-    ) -> Job:
+    ) -> JobHandle[Any]:
         """Add a job; it stays even if this task fails later, unless `connection` is in a transaction."""
         return await self._services.client.add_job(task, payload, connection=connection, **options)
+
+    @overload
+    async def wait_for(self, job: JobHandle[R], *, timeout: float | timedelta | None = None) -> R: ...
+    @overload
+    async def wait_for(self, job: Job | int, *, timeout: float | timedelta | None = None) -> Any: ...
+    async def wait_for(self, job: Job | int, *, timeout: float | timedelta | None = None) -> Any:
+        """Wait until another job has ended and return its result; see `WorkerUtils.wait_for`.
+
+        This task occupies its slot meanwhile, so the other job needs a free one, here or elsewhere.
+        """
+        return await self._services.client.jobs.wait_for(job, timeout=timeout)
 
     async def add_jobs(
         self,
@@ -235,7 +259,14 @@ async def _captured(awaitable: Awaitable[T]) -> tuple[T | None, BaseException | 
 class _AsyncHelpers(Protocol):
     """The asynchronous methods that have a blocking form."""
 
-    async def add_job(self, task: Any, payload: Any = None, **options: Unpack[JobOptions]) -> Job: ...
+    @property
+    def _services(self) -> WorkerServices: ...
+
+    async def add_job(
+        self, task: Any, payload: Any = None, **options: Unpack[JobOptions]
+    ) -> JobHandle[Any]: ...
+
+    async def wait_for(self, job: Any, *, timeout: float | timedelta | None = None) -> Any: ...
 
     async def add_jobs(self, specs: Iterable[JobSpec], *, return_jobs: bool = True) -> list[Job]: ...
 
@@ -273,16 +304,35 @@ class SyncHelpers:
         return future.result()
 
     @overload
-    def add_job(self, task: TaskLike[P], payload: P, **options: Unpack[JobOptions]) -> Job: ...
+    def add_job(
+        self, task: str, payload: object = None, **options: Unpack[JobOptions]
+    ) -> SyncJobHandle[Any]: ...
+    @overload
+    def add_job(self, spec: JobSpec, /) -> SyncJobHandle[Any]: ...
     @overload
     def add_job(
-        self, task: str | TaskLike[None], payload: object = None, **options: Unpack[JobOptions]
-    ) -> Job: ...
+        self, task: TaskLike[None, R], payload: None = None, **options: Unpack[JobOptions]
+    ) -> SyncJobHandle[R]: ...
     @overload
-    def add_job(self, spec: JobSpec, /) -> Job: ...
-    def add_job(self, task: Any, payload: Any = None, **options: Unpack[JobOptions]) -> Job:
+    def add_job(
+        self, task: TaskArguments[Arguments, R], *args: Arguments.args, **kwargs: Arguments.kwargs
+    ) -> SyncJobHandle[R]: ...
+    def add_job(  # type: ignore[misc]
+        self, task: Any, payload: Any = None, **options: Unpack[JobOptions]
+    ) -> SyncJobHandle[Any]:
         """Add a job, on a connection of the worker."""
-        return self.run(self._helpers.add_job(task, payload, **options))
+        from .thread_client import ThreadClient
+
+        job = self.run(self._helpers.add_job(task, payload, **options))
+        return ThreadClient(self._helpers._services.client.jobs, self.run).handle(job)
+
+    @overload
+    def wait_for(self, job: SyncJobHandle[R], *, timeout: float | timedelta | None = None) -> R: ...
+    @overload
+    def wait_for(self, job: Job | int, *, timeout: float | timedelta | None = None) -> Any: ...
+    def wait_for(self, job: Job | int, *, timeout: float | timedelta | None = None) -> Any:
+        """Wait until another job has ended and return its result."""
+        return self.run(self._helpers.wait_for(job, timeout=timeout))
 
     def add_jobs(self, specs: Iterable[JobSpec], *, return_jobs: bool = True) -> list[Job]:
         """Add many jobs in one transaction; the result is in the order of the specs."""

@@ -21,6 +21,7 @@ from typing import Any, Protocol, TypeVar, Unpack, overload
 
 import msgspec
 
+from ..client.handle import JobFollower, JobHandle
 from ..database.connections.connection import Connection, UserConnection
 from ..errors import ConfigError, ExtensionMissingError, GraphileWorkerError, InvalidArgumentError
 from ..history.task_reports import ProgressReport, checked_report
@@ -262,6 +263,9 @@ job_logger = logging.getLogger("graphile_worker.job")
 class JobAdder(Protocol):
     """The part of a client that helpers use."""
 
+    @property
+    def jobs(self) -> JobFollower: ...
+
     def add_job(
         self,
         task: Any,
@@ -269,7 +273,7 @@ class JobAdder(Protocol):
         *,
         connection: UserConnection | None = None,
         **options: Unpack[JobOptions],
-    ) -> Awaitable[Job]: ...
+    ) -> Awaitable[JobHandle[Any]]: ...
 
     def add_jobs(
         self,

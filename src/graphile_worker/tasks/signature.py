@@ -28,11 +28,12 @@ _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_O
 
 
 class CallSignature(msgspec.Struct, frozen=True):
-    """What to pass to the function, and the unresolved annotation of the payload."""
+    """What to pass to the function, and the unresolved annotations of the payload and the result."""
 
     shape: Shape
     is_async: bool
     annotation: Any
+    returns: Any = Any
     injected: tuple[inspect.Parameter, ...] = ()
     """Parameters that are filled by their type."""
 
@@ -45,15 +46,19 @@ class CallSignature(msgspec.Struct, frozen=True):
 def read_signature(function: Callable[..., Any]) -> CallSignature:
     """Determine how to call `function`; TaskLoadError if it cannot be a task."""
     check_is_function(function)
-    positional, takes_more = _positional_parameters(function)
+    signature = _signature(function)
+    positional, takes_more = _positional_parameters(signature)
     shape = _shape(function, positional, takes_more)
     annotation: Any = Any
     if shape in ("payload", "payload and helpers") and positional:
         annotation = positional[0].annotation
         if annotation is inspect.Parameter.empty:
             annotation = Any
-    injected = _injected_parameters(function)
-    return CallSignature(shape, is_coroutine_function(function), annotation, injected)
+    injected = _injected_parameters(function, signature)
+    returns = signature.return_annotation
+    if returns is signature.empty:
+        returns = Any
+    return CallSignature(shape, is_coroutine_function(function), annotation, returns, injected)
 
 
 def check_is_function(function: object) -> None:
@@ -146,20 +151,17 @@ def load_error(function: Any, message: str) -> TaskLoadError:
     return TaskLoadError(message, path=path, line=line)
 
 
-def _positional_parameters(function: Callable[..., Any]) -> tuple[list[inspect.Parameter], bool]:
+def _positional_parameters(signature: inspect.Signature) -> tuple[list[inspect.Parameter], bool]:
     """The positional parameters, and whether there is `*args`."""
-    try:
-        parameters = _signature(function).parameters.values()
-    except (TypeError, ValueError):
-        raise load_error(
-            function, f"the signature of {function!r} cannot be read; wrap it in a def"
-        ) from None
+    parameters = signature.parameters.values()
     positional = [parameter for parameter in parameters if parameter.kind in _POSITIONAL]
     return positional, any(parameter.kind is parameter.VAR_POSITIONAL for parameter in parameters)
 
 
-def _injected_parameters(function: Callable[..., Any]) -> tuple[inspect.Parameter, ...]:
-    injected = injected_parameters(_signature(function).parameters.values())
+def _injected_parameters(
+    function: Callable[..., Any], signature: inspect.Signature
+) -> tuple[inspect.Parameter, ...]:
+    injected = injected_parameters(signature.parameters.values())
     for parameter in injected:
         if parameter.annotation is parameter.empty:
             raise load_error(
@@ -171,6 +173,15 @@ def _injected_parameters(function: Callable[..., Any]) -> tuple[inspect.Paramete
 
 
 def _signature(function: Callable[..., Any]) -> inspect.Signature:
+    try:
+        return _read(function)
+    except (TypeError, ValueError):
+        raise load_error(
+            function, f"the signature of {function!r} cannot be read; wrap it in a def"
+        ) from None
+
+
+def _read(function: Callable[..., Any]) -> inspect.Signature:
     if sys.version_info >= (3, 14):  # annotations are evaluated lazily there; names may not exist yet
         import annotationlib
 

@@ -10,7 +10,7 @@ import functools
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import timedelta
 from types import MappingProxyType
-from typing import Any, Generic, Literal, ParamSpec, TypedDict, TypeVar, Unpack, get_args
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypedDict, Unpack, get_args
 
 import msgspec
 
@@ -68,9 +68,22 @@ from .signature import (
     unresolved,
 )
 
-P = TypeVar("P")
-R = TypeVar("R")
-Arguments = ParamSpec("Arguments")
+if TYPE_CHECKING:
+    from typing_extensions import ParamSpec, TypeVar
+
+    from ..database.connections.connection import BlockingConnection, UserConnection
+
+    P = TypeVar("P", default=Any)
+    R = TypeVar("R", default=Any)
+    Arguments = ParamSpec("Arguments", default=...)
+    Returned = TypeVar("Returned", default=Any)
+else:
+    from typing import ParamSpec, TypeVar
+
+    P = TypeVar("P")
+    R = TypeVar("R")
+    Arguments = ParamSpec("Arguments")
+    Returned = TypeVar("Returned")
 
 Invoke = Callable[[Any, JobHelpers], Any]
 
@@ -118,7 +131,7 @@ class TaskOptions(TypedDict, total=False):
     """How long one attempt may run."""
     on_timeout: Literal["abandon", "wait"] | None
     """Whether a task that does not end when its time is up is abandoned after the grace, or waited for."""
-    on_failure: str | TaskLike[Any] | None
+    on_failure: str | TaskLike[Any, Any] | None
     """Add a job of this task when a job has failed permanently."""
     executor: str | None
     """Run the jobs in this executor: "process", or one that the worker was started with."""
@@ -151,10 +164,14 @@ class TaskRules(msgspec.Struct, frozen=True, kw_only=True):
     """The lane in which its jobs run; None for the main lane."""
 
 
-class Task(Generic[P, Arguments, R]):
-    """A task; `P` is the type of its payload, `Arguments` and `R` are the type of the function."""
+class Task(Generic[P, R, Arguments, Returned]):
+    """A task: `Task[Letter, int]` takes a `Letter` as payload, and its jobs have an `int` as result.
 
-    function: Callable[Arguments, R]
+    Two more parameters, which annotations can leave out, are the signature of the function, so that a call of
+    the task is checked like a call of the function. `Returned` of a coroutine function is a coroutine.
+    """
+
+    function: Callable[Arguments, Returned]
     identifier: str
     spec_defaults: Mapping[str, Any]
     """Defaults of JobSpec's options for this task's jobs."""
@@ -184,9 +201,25 @@ class Task(Generic[P, Arguments, R]):
     _decode: Callable[[str], P]
     """Decodes the JSON text of a payload for the function; PayloadError if it does not match."""
 
+    if TYPE_CHECKING:
+        # The arguments of `add_job` after the task, for clients of both kinds; see `client.task_arguments`.
+
+        def _add(
+            self, payload: P, *, connection: UserConnection | None = None, **options: Unpack[JobOptions]
+        ) -> None: ...
+
+        def _add_blocking(
+            self, payload: P, *, connection: BlockingConnection | None = None, **options: Unpack[JobOptions]
+        ) -> None: ...
+    else:
+
+        def __class_getitem__(cls, arguments):
+            given = arguments if isinstance(arguments, tuple) else (arguments,)
+            return super().__class_getitem__((*given, *(Any, Any, ..., Any)[len(given) :]))
+
     def __init__(
         self,
-        function: Callable[Arguments, R],
+        function: Callable[Arguments, Returned],
         identifier: str | None = None,
         spec_defaults: Mapping[str, Any] | None = None,
         *,
@@ -215,6 +248,7 @@ class Task(Generic[P, Arguments, R]):
         )
         self._takes_payload = signature.shape in ("payload", "payload and helpers")
         self._annotation = _resolved_early(function, signature.annotation, local_names)
+        self._returns = _resolved_early(function, signature.returns, local_names)
         self._decode = self._decode_first if self._takes_payload else _decode_nothing
         # A function that takes the helpers alone can read any payload from the job.
         self._fitting = None if signature.shape == "helpers" else frozenset()
@@ -241,7 +275,7 @@ class Task(Generic[P, Arguments, R]):
         expires = self.rules.expires
         self._invoke = invoke if expires is None else check_expiry_first(invoke, expires)
 
-    def __call__(self, *args: Arguments.args, **kwargs: Arguments.kwargs) -> R:
+    def __call__(self, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Returned:
         return self.function(*args, **kwargs)
 
     def spec(self, payload: P, /, **options: Unpack[JobOptions]) -> JobSpec:
@@ -279,6 +313,22 @@ class Task(Generic[P, Arguments, R]):
         text = encode(payload)
         return self._decode(text) if self._takes_payload else msgspec.json.decode(without_trace(text))
 
+    def decode_result(self, raw: str, /) -> R:
+        """The kept result of a job, as JSON text, as the type that the function returns.
+
+        PayloadError if it does not fit. Plain JSON values if the function has no annotation for what it
+        returns, or one that JSON text cannot be decoded to.
+        """
+        return self._decode_result(raw)  # type: ignore[no-any-return]
+
+    @functools.cached_property
+    def _decode_result(self) -> Callable[[str], Any]:
+        try:
+            annotation = resolve_annotation(self.function, self._returns)
+            return decode_plain if annotation is type(None) else decoder_for(annotation)
+        except (NameError, AttributeError, SyntaxError, TypeError, TaskLoadError):
+            return decode_plain
+
     def _find_fitting(self) -> frozenset[type] | None:
         self._prepare()
         if not self._takes_payload:
@@ -286,17 +336,17 @@ class Task(Generic[P, Arguments, R]):
         annotation = self.payload_annotation
         return None if annotation in (Any, object) else types_that_fit(annotation)
 
-    def with_identifier(self, identifier: str) -> Task[P, Arguments, R]:
+    def with_identifier(self, identifier: str) -> Task[P, R, Arguments, Returned]:
         """The same task with another identifier."""
         if identifier == self.identifier:
             return self
-        copy: Task[P, Arguments, R] = Task(
+        copy: Task[P, R, Arguments, Returned] = Task(
             self.function, identifier, self.spec_defaults, module=self.__module__
         )
         copy.path, copy.line = self.path, self.line
         copy.rules, copy.runbook, copy.owner = self.rules, self.runbook, self.owner
         copy._injection, copy._invoke = self._injection, self._invoke
-        copy._annotation = self._annotation
+        copy._annotation, copy._returns = self._annotation, self._returns
         if self.queue_name_for is not None:
             copy.queue_name_for = self.queue_name_for
         return copy
@@ -348,7 +398,7 @@ class Task(Generic[P, Arguments, R]):
         return f"<Task {self.identifier!r} at {self._place}>"
 
 
-AnyTask = Task[Any, ..., Any]
+AnyTask = Task[Any, Any, ..., Any]
 
 
 def _checked_identifier(function: Any, identifier: str | None) -> str:

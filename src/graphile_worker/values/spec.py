@@ -14,7 +14,19 @@ from collections.abc import Collection, Mapping, Sequence
 from copy import copy
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, TypedDict, TypeVar, Unpack, get_args, overload
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Literal,
+    ParamSpec,
+    Protocol,
+    Self,
+    TypedDict,
+    TypeVar,
+    Unpack,
+    get_args,
+    overload,
+)
 
 import msgspec
 
@@ -42,10 +54,12 @@ _valid_identifiers: set[str] = set()
 MAX_CACHED = 1000
 
 P_contra = TypeVar("P_contra", contravariant=True)
+R_co = TypeVar("R_co", covariant=True)
+Arguments = ParamSpec("Arguments")
 
 
-class TaskLike(Protocol[P_contra]):
-    """A task object: its identifier, and the type of its payload.
+class TaskLike(Protocol[P_contra, R_co]):
+    """A task object: its identifier, the type of its payload, and the type of what it returns.
 
     It may also have `spec_defaults`, a mapping of JobSpec's option names to values; `check_payload`, which
     raises for a payload that the task cannot take; and `queue_name_for`, which returns the queue of a job
@@ -55,11 +69,25 @@ class TaskLike(Protocol[P_contra]):
     @property
     def identifier(self) -> str: ...
 
-    def spec(self, payload: P_contra, /) -> JobSpec: ...
+    def spec(self, payload: P_contra, /, **options: Unpack[JobOptions]) -> JobSpec: ...
+
+    def decode_result(self, raw: str, /) -> R_co: ...
 
 
-class PlainJobOptions(TypedDict, total=False):
-    """The options of a job besides task, payload and `keep`, as keyword arguments."""
+class TaskArguments(Protocol[Arguments, R_co]):
+    """A task object by the arguments of its `spec`.
+
+    A parameter of this type tells a type checker what may follow the task, before it looks at the payload.
+    So the message about a wrong payload says which type was expected.
+    """
+
+    def spec(self, *args: Arguments.args, **kwargs: Arguments.kwargs) -> JobSpec: ...
+
+    def decode_result(self, raw: str, /) -> R_co: ...
+
+
+class JobOptions(TypedDict, total=False):
+    """The options of a job besides task and payload, as keyword arguments."""
 
     queue_name: str | None
     run_at: datetime | timedelta | None
@@ -69,16 +97,11 @@ class PlainJobOptions(TypedDict, total=False):
     job_key_mode: JobKeyMode | None
     priority: int | None
     flags: Collection[str] | None
+    keep: bool | timedelta | None
     keep_payload: bool | None
     timeout: float | timedelta | None
     unique: Unique | None
     tags: Collection[str] | None
-
-
-class JobOptions(PlainJobOptions, total=False):
-    """The options of a job besides task and payload, as keyword arguments."""
-
-    keep: bool | timedelta | None
 
 
 class _TaskAndPayload(msgspec.Struct, frozen=True):
@@ -126,20 +149,23 @@ class JobSpec(_TaskAndPayload, frozen=True, kw_only=True):
 
         @overload
         def __init__(
-            self, task_identifier: TaskLike[P_contra], payload: P_contra, **options: Unpack[JobOptions]
-        ) -> None: ...
-
-        @overload
-        def __init__(
-            self, task_identifier: TaskLike[None], payload: None = None, **options: Unpack[JobOptions]
-        ) -> None: ...
-
-        @overload
-        def __init__(
             self, task_identifier: str, payload: object = None, **options: Unpack[JobOptions]
         ) -> None: ...
 
-        def __init__(self, task_identifier: Any, payload: Any = None, **options: Any) -> None: ...
+        @overload
+        def __init__(
+            self, task_identifier: TaskLike[None, Any], payload: None = None, **options: Unpack[JobOptions]
+        ) -> None: ...
+
+        @overload
+        def __init__(
+            self,
+            task_identifier: TaskArguments[Arguments, Any],
+            *args: Arguments.args,
+            **kwargs: Arguments.kwargs,
+        ) -> None: ...
+
+        def __init__(self, *args: Any, **options: Any) -> None: ...
 
     def __post_init__(self) -> None:
         if type(self.task_identifier) is not str:

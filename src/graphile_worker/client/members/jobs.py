@@ -7,7 +7,7 @@ import builtins
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Unpack, overload
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
 from ...database.connections.bound import no_connection_to_lend
 from ...database.connections.connection import UserConnection
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from ...history.task_reports import Progress
     from ..handle import JobHandle, JobReference
     from ..job_status import JobRecord, JobStack, JobStatus
+
+R = TypeVar("R")
 
 
 class JobsClient:
@@ -86,8 +88,21 @@ class JobsClient:
         seconds = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
         return await job_stack(connections.borrow, connections.schema, id_of(job), seconds)
 
-    async def wait_for(self, job: Job | int, *, timeout: float | timedelta | None = None) -> Any:
+    @overload
+    async def wait_for(self, job: JobHandle[R], *, timeout: float | timedelta | None = None) -> R: ...
+
+    @overload
+    async def wait_for(
+        self, job: Job | JobReference | int, *, timeout: float | timedelta | None = None
+    ) -> Any: ...
+
+    async def wait_for(
+        self, job: Job | JobReference | int, *, timeout: float | timedelta | None = None
+    ) -> Any:
         """Wait until the job has ended and return what its task returned.
+
+        The result has the type that the task returns, if the job was added by its task, and else consists of
+        plain JSON values. It is None if the job was completed by hand.
 
         Raises JobFailedError, JobCancelledError, or JobGoneError if the job was not kept; TimeoutError
         after `timeout` seconds. Any number of waiters share one connection. Jobs added with `keep` announce
@@ -97,7 +112,7 @@ class JobsClient:
 
         self._connections.check_loop()
         async with asyncio.timeout(seconds_of(timeout)):
-            return result_of(await self._connections.job_waiter.wait(id_of(job)))
+            return result_of(await self._connections.job_waiter.wait(id_of(job)), job)
 
     async def watch(self, job: Job | int) -> AsyncIterator[Progress]:
         """The progress that the task of a job reports, each time it changes, until the job ends."""
@@ -110,12 +125,15 @@ class JobsClient:
                 yield progress
 
     @overload
-    def handle(self, job: Job) -> JobHandle: ...
+    def handle(self, job: JobHandle[R]) -> JobHandle[R]: ...
+
+    @overload
+    def handle(self, job: Job) -> JobHandle[Any]: ...
 
     @overload
     def handle(self, job: int) -> JobReference: ...
 
-    def handle(self, job: Job | int) -> JobHandle | JobReference:
+    def handle(self, job: Job | int) -> JobHandle[Any] | JobReference:
         """A handle for a job that was added elsewhere, or for its id, to wait for its end."""
         from ..handle import make_handle
 
@@ -153,7 +171,7 @@ class JobsClient:
 
     async def retry(
         self,
-        task: str | TaskLike[Any] | None = None,
+        task: str | TaskLike[Any, Any] | None = None,
         *,
         since: datetime | None = None,
         until: datetime | None = None,

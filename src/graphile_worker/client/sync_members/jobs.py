@@ -6,7 +6,7 @@ Written by `make reference` from `members/jobs.py`: change that file, not this o
 from __future__ import annotations
 
 import builtins
-from typing import TYPE_CHECKING, Any, Unpack, overload
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
 from ..sync_following import SyncFollowing
 
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from ...values.spec import TaskLike
     from ..job_status import JobRecord, JobStack, JobStatus
     from ..sync_handle import SyncJobHandle, SyncJobReference
+
+R = TypeVar("R")
 
 
 class SyncJobsClient(SyncFollowing):
@@ -60,12 +62,15 @@ class SyncJobsClient(SyncFollowing):
         return self._calls.run(None, lambda utils: utils.jobs.get_stack(job, timeout=timeout))
 
     @overload
-    def handle(self, job: Job) -> SyncJobHandle: ...
+    def handle(self, job: SyncJobHandle[R]) -> SyncJobHandle[R]: ...
+
+    @overload
+    def handle(self, job: Job) -> SyncJobHandle[Any]: ...
 
     @overload
     def handle(self, job: int) -> SyncJobReference: ...
 
-    def handle(self, job: Job | int) -> SyncJobHandle | SyncJobReference:
+    def handle(self, job: Job | int) -> SyncJobHandle[Any] | SyncJobReference:
         """A handle for a job that was added elsewhere, or for its id, to wait for its end."""
         from ..sync_handle import make_handle
 
@@ -100,7 +105,7 @@ class SyncJobsClient(SyncFollowing):
 
     def retry(
         self,
-        task: str | TaskLike[Any] | None = None,
+        task: str | TaskLike[Any, Any] | None = None,
         *,
         since: datetime | None = None,
         until: datetime | None = None,
