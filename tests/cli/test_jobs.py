@@ -20,7 +20,7 @@ from support.command_line import COMMAND, Call, clean_environment
 JOB_KEYS = [
     "id", "task_identifier", "state", "queue_name", "payload", "priority", "run_at", "attempts",
     "max_attempts", "last_error", "created_at", "updated_at", "key", "locked_at", "locked_by", "revision",
-    "failed_at", "flags",
+    "failed_at", "attempts_made", "flags",
 ]  # fmt: skip
 
 

@@ -14,7 +14,7 @@ import pytest
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.pool import NullPool
 
-from graphile_worker import make_worker_utils, task
+from graphile_worker import make_worker_utils, run_once, task
 from graphile_worker.database.statements import add
 from graphile_worker.errors import InvalidArgumentError, InvalidPayloadError
 from support.command_line import Call
@@ -229,13 +229,11 @@ async def test_a_misspelt_task_is_questioned_by_the_client(
     database_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.WARNING)
-    async with make_worker_utils(connection_string=database_url) as utils:
-        await utils.add_job("typed")
-    caplog.clear()
+    await run_once(connection_string=database_url, task_list={"typed": print}, handle_signals=False)
     async with make_worker_utils(connection_string=database_url) as utils:
         await utils.add_job("typd")
     assert caplog.messages == [
-        "job 2 waits for the task 'typd', which no worker has run yet; did you mean 'typed'?"
+        "job 1 waits for the task 'typd', which no worker has registered; did you mean 'typed'?"
     ]
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from support.cases import looped
 from support.command_line import Call
 
@@ -30,8 +32,11 @@ def test_pausing_listing_and_resuming(gw: Call) -> None:
     ]
 
 
-def test_a_task_that_the_database_does_not_know_is_paused_with_a_warning(gw: Call) -> None:
-    gw("add", "send_email").check()
+def test_a_task_that_the_database_does_not_know_is_paused_with_a_warning(gw: Call, place: Path) -> None:
+    (place / "tasks").mkdir()
+    (place / "tasks" / "send_email.py").write_text("def send_email(payload): ...\n")
+    gw("--once").check()
+    gw("add", "send_emale").check()  # misspelt too, and never suggested
     result = gw("pause", "--task", "send_email", "--task", "send_emial", "--for", "10m", "--json").check()
     assert [pause["task_identifier"] for pause in result.json] == ["send_email", "send_emial"]
     assert result.err == (

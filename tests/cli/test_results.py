@@ -42,7 +42,8 @@ TASKS = [add_up, greet, nothing, fail]
 JOB_KEYS = [
     "id", "task_identifier", "state", "queue_name", "payload", "priority", "run_at", "attempts",
     "max_attempts", "last_error", "created_at", "updated_at", "key", "locked_at", "locked_by", "revision",
-    "failed_at", "flags", "history", "errors", "progress", "is_cancelled", "cancel_reason", "explanation",
+    "failed_at", "attempts_made", "flags", "history", "errors", "progress", "is_cancelled", "cancel_reason",
+    "explanation",
 ]  # fmt: skip
 
 
@@ -78,7 +79,7 @@ async def test_a_failure_ends_with_status_1(call: Call, database_url: str, worke
     await workers.start(TASKS)
     result = await run(call, database_url, "add", "fail", "--wait", "--max-attempts", 1)
     assert (result.status, result.out) == (1, "")
-    assert "Job 1 failed permanently: ValueError: no product" in result.err
+    assert "Job 1 failed permanently, its only attempt used: ValueError: no product" in result.err
     assert "graphile-worker show 1" in result.err
 
 

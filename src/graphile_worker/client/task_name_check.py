@@ -1,7 +1,8 @@
-"""TaskNameCheck: warns if a job was added for a task that no worker knows, which is probably misspelt.
+"""TaskNameCheck: warns if a job was added for a task that no worker has registered.
 
 Each name is checked once per process, in the background after its first job was added, on a connection of the
-client: never in a transaction of the caller. A failed check is only logged for debugging.
+client: never in a transaction of the caller. A failed check is only logged for debugging. While no worker has
+run at all there is nothing to compare a name with, so it is checked again later.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ import logging
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from contextvars import Context
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from ..database.connections import sqlstates
 from ..database.connections.connection import Connection
@@ -18,7 +21,11 @@ from ..database.connections.errors import sqlstate_of
 from ..values.job import Job
 from ..values.schema_name import SchemaName
 
+if TYPE_CHECKING:
+    from ..database.statements.task_names import KnownTasks
+
 CHECK_WITHIN = 10.0  # seconds
+CHECK_AGAIN_AFTER = 60.0
 CLOSE_WITHIN = 1.0
 MOST_NAMES = 10_000
 
@@ -72,32 +79,33 @@ class TaskNameCheck:
     async def _check(self, name: str, job_id: int) -> None:
         try:
             async with asyncio.timeout(CHECK_WITHIN), self._connect() as connection:
-                warning = await _warning(connection, self._schema, name, job_id)
+                known = await _known(connection, self._schema, job_id, name)
         except Exception as error:  # perhaps the role may not read the tables, or the pool was closed
             logger.debug("could not check whether the task %r is known: %s", name, error)
             return
-        if warning is not None:
-            logger.warning("%s", warning)
+        if known is None:
+            return
+        if known.is_empty():  # a program that was started before its first worker
+            forget = checked_names(self._schema).discard
+            asyncio.get_running_loop().call_later(CHECK_AGAIN_AFTER, forget, name)
+        elif (doubt := known.doubt(name)) is not None:
+            logger.warning(
+                "job %d waits for the task %r, which %s%s", job_id, name, doubt.reason, doubt.question
+            )
 
 
-async def _warning(connection: Connection, schema: SchemaName, name: str, job_id: int) -> str | None:
-    from ..database.statements.fetch import known_task_names, was_task_known, worker_task_names
-    from ..values.text import did_you_mean, similar_names
+async def _known(connection: Connection, schema: SchemaName, job_id: int, name: str) -> KnownTasks | None:
+    """What is known about the name; None if a running worker has the task."""
+    from ..database.statements.fetch import was_task_known, worker_task_names
+    from ..database.statements.task_names import known_tasks
 
     try:
-        of_workers = await worker_task_names(connection, schema)
+        if name in await worker_task_names(connection, schema):
+            return None
     except Exception as error:
         if sqlstate_of(error) != sqlstates.UNDEFINED_TABLE:  # no Python worker has run here
             raise
-        of_workers = set()
-    if name in of_workers:
-        return None
+    known = await known_tasks(connection, schema)
     if await was_task_known(connection, schema, name, job_id):
-        meant, verb = similar_names(name, of_workers), "no running worker has"
-        if not meant:  # its worker is not running now
-            return None
-    else:
-        recorded = await known_task_names(connection, schema) - {name}
-        meant = similar_names(name, of_workers) or similar_names(name, recorded)
-        verb = "no worker has run yet"
-    return f"job {job_id} waits for the task {name!r}, which {verb}{did_you_mean(meant)}"
+        return known
+    return replace(known, recorded=known.recorded - {name})  # this job has brought it there

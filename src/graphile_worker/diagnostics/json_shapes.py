@@ -75,6 +75,7 @@ def _gone_as_json(record: JobRecord) -> dict[str, Any]:
         **{name: known.get(name) for name in names},
         "last_error": known.get("error"),
         "failed_at": finished.finished_at if finished is not None and finished.state == "failed" else None,
+        "attempts_made": finished.attempts if finished is not None and finished.state == "failed" else None,
         "flags": [] if finished is None else sorted(finished.flags),
     }
 

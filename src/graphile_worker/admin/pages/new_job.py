@@ -100,13 +100,12 @@ def _filled(**fields: str) -> JobForm:
 
 async def _page(call: Call, form: JobForm, problem: Problem | None = None) -> Page:
     async with call.database.read() as connection:
-        running = await add.known_tasks(call.database, connection)
-        tasks = running or await completion.names(connection, call.database.schema, "task", most=200)
+        tasks, are_running = await add.registered_tasks(call.database, connection)
         queues = await completion.names(connection, call.database.schema, "queue", most=100)
         notes = await read_notes(connection, call.database.schema, form.task.strip())
     values = {
         "form": form, "problem": problem, "tasks": tasks, "fields": list(_fields(call, form, queues)),
-        "is_unknown": bool(form.task and running and form.task not in running),
+        "is_unknown": bool(form.task and tasks and form.task not in tasks), "are_running": are_running,
         "has_redacted": "[redacted]" in form.payload, "notes": notes,
         "is_misfit": problem is not None and problem.title.startswith(add.MISFIT),
     }  # fmt: skip

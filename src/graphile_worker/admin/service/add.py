@@ -141,11 +141,18 @@ def _changed(why: str, current: dict[str, Any]) -> Problem:
     )  # fmt: skip
 
 
-async def known_tasks(database: Database, connection: Connection) -> list[str]:
-    """Tasks that running workers have, for the form; empty if they do not say."""
+async def registered_tasks(database: Database, connection: Connection) -> tuple[list[str], bool]:
+    """Tasks for the form, and whether workers that run now have them; otherwise those of earlier ones.
+
+    Names that someone once added a job for are not among them, because they may be misspelt.
+    """
 
     async def read() -> list[str]:
         workers = await list_workers(connection, database.schema)
         return sorted((await running_tasks(connection, database.schema, workers)).tasks)
 
-    return await if_readable(connection, read) or []
+    if running := await if_readable(connection, read):
+        return running, True
+    statement = load("names/registered_task_names", database.schema)
+    rows = await if_readable(connection, lambda: connection.fetch(statement))
+    return sorted(row["identifier"] for row in rows or ()), False

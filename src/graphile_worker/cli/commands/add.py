@@ -234,7 +234,8 @@ async def _opened(
         utils._task_name_check = None  # the command has its own warnings
         schema, directory = settings.worker.schema_name, settings.worker.task_directory
         loaded = (*local.tasks, *(() if app is None else app.tasks))
-        yield utils, await known_names(utils, schema, directory, loaded=loaded)
+        names = await known_names(utils, schema, directory, loaded=loaded, is_complete=local.problem is None)
+        yield utils, names
 
 
 def _warn(names: TaskNames, consequence: str) -> None:

@@ -232,12 +232,13 @@ async def _about_names(utils: WorkerUtils, tasks: Sequence[str]) -> list[str]:
     """A line about each task that the database has never seen; its name may be misspelt."""
     if not tasks:
         return []
-    from ...database.statements.fetch import known_task_names
+    from ...database.statements.task_names import known_tasks
     from ...values.text import did_you_mean, similar_names
 
     async with utils.with_pg_client() as connection:
-        known = await known_task_names(connection, utils.schema)
-    unknown = {name: did_you_mean(similar_names(name, known)) for name in tasks if name not in known}
+        known = await known_tasks(connection, utils.schema)
+    good = known.running | known.registered
+    unknown = {name: did_you_mean(similar_names(name, good)) for name in tasks if name not in known.recorded}
     return [
         f"graphile-worker: warning: the database has no task {name!r}{question}"
         for name, question in unknown.items()

@@ -1,14 +1,12 @@
 """Detects misspelt task names in `add`, and loads the tasks of the project for commands that can do without.
 
-A name is known if a running Python worker or the app has the task, or the task directory has it. Any other
-name is suspect if it resembles a known one. A name that the database has seen before is suspect only if it
-resembles a task of a running worker: a misspelt name is in the database from its first job on.
+`database/statements/task_names.py` says which names are good; so are those of the app and the task directory.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import redirect_stdout
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -16,14 +14,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...client import WorkerUtils
-from ...database.connections.connection import Connection
-from ...database.connections.errors import sqlstate_of
-from ...database.statements.fetch import known_task_names, worker_task_names
+from ...database.statements.task_names import Doubt, KnownTasks, known_tasks
 from ...errors import InvalidArgumentError, TaskLoadError
 from ...tasks.task import AnyTask
 from ...values.options import WorkerOptions
 from ...values.schema_name import SchemaName
-from ...values.text import did_you_mean, similar_names
 
 if TYPE_CHECKING:
     from ...app import App
@@ -33,15 +28,14 @@ if TYPE_CHECKING:
 class TaskNames:
     """The known names, and the suspect ones that were used."""
 
-    recorded: set[str]
-    """Names in the database."""
-    of_workers: set[str]
-    """Names of the tasks of running Python workers."""
+    known: KnownTasks
     directory: str
     loaded: frozenset[str] = frozenset()
     """Names of the tasks of the app, and of those that could be loaded from the directory."""
-    suspect: dict[str, list[str]] = field(default_factory=dict)
-    """Names that may be misspelt, each with the names that may be meant."""
+    is_complete: bool = True
+    """Whether they could all be loaded; if not, a name that resembles no other may be one of them."""
+    suspect: dict[str, Doubt] = field(default_factory=dict)
+    """Names that may be misspelt."""
 
     @cached_property
     def local(self) -> frozenset[str]:
@@ -52,58 +46,40 @@ class TaskNames:
         return self.loaded.union(find_task_files(path) if path.is_dir() else ())
 
     def check(self, names: Iterable[str], *, strict: bool) -> None:
-        """Collect suspect names. `strict` raises for those, and for unknown names."""
+        """Collect suspect names. `strict` raises for those, and for names that no worker has registered."""
         for name in names:
-            if name in self.of_workers or name in self.suspect:
+            if name in self.known.running or name in self.suspect:
                 continue
-            meant = self._meant(name)
-            if strict and (meant or name not in self.recorded | self.local):
-                question = did_you_mean(meant) or "."
+            doubt = self.known.doubt(name, self.local)
+            if strict and (doubt is not None or not self.known.is_proven(name, self.local)):
+                doubt = doubt or Doubt(name, was_registered=False, meant=[])
                 raise InvalidArgumentError(
-                    "TASK", f"{self._finding(name)}{question} Nothing was added, because of --strict"
+                    "TASK", f"{_finding(doubt)}{doubt.question or '.'} Nothing was added, because of --strict"
                 )
-            if meant:
-                self.suspect[name] = meant
+            if doubt is not None and (doubt.meant or self.is_complete):
+                self.suspect[name] = doubt
 
     def warnings(self) -> list[str]:
         """A sentence about each suspect name."""
-        return [f"{self._finding(name)}{did_you_mean(meant)}" for name, meant in self.suspect.items()]
+        return [f"{_finding(doubt)}{doubt.question or '.'}" for doubt in self.suspect.values()]
 
-    def _meant(self, name: str) -> list[str]:
-        if name in self.local:
-            return []
-        similar = similar_names(name, self.of_workers | self.local)
-        if name in self.recorded:
-            return similar if self.of_workers else []
-        return similar or similar_names(name, self.recorded)
 
-    def _finding(self, name: str) -> str:
-        if name in self.recorded:
-            return f"no running worker has a task {name!r}"
-        return f"the database has no task {name!r}"
+def _finding(doubt: Doubt) -> str:
+    return f"{doubt.reason} a task {doubt.name!r}"
 
 
 async def known_names(
-    utils: WorkerUtils, schema: SchemaName, directory: str, *, loaded: Iterable[str] = ()
+    utils: WorkerUtils,
+    schema: SchemaName,
+    directory: str,
+    *,
+    loaded: Iterable[str] = (),
+    is_complete: bool = True,
 ) -> TaskNames:
     """Load the known names. A role that may only add jobs can read none; then no name is suspect."""
     async with utils.with_pg_client() as connection:
-        recorded = await _readable(known_task_names, connection, schema)
-        of_workers = await _readable(worker_task_names, connection, schema)
-    return TaskNames(recorded, of_workers, directory, frozenset(loaded))
-
-
-async def _readable(
-    query: Callable[[Connection, SchemaName], Awaitable[set[str]]],
-    connection: Connection,
-    schema: SchemaName,
-) -> set[str]:
-    try:
-        return await query(connection, schema)
-    except Exception as error:
-        if sqlstate_of(error) is None:
-            raise
-        return set()
+        known = await known_tasks(connection, schema)
+    return TaskNames(known, directory, frozenset(loaded), is_complete)
 
 
 @dataclass(frozen=True)

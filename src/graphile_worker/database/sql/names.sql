@@ -1,5 +1,19 @@
 -- Names of tasks and queues.
 
+-- statement: attempted_task_names
+-- The tasks of jobs that a worker of any runtime has locked at least once, among the newest jobs.
+--
+-- Returns identifier.
+select distinct task.identifier
+from (
+  select job.task_id, job.attempts, job.locked_at
+  from :GRAPHILE_WORKER_SCHEMA._private_jobs job
+  order by job.id desc
+  limit 10000
+) job
+join :GRAPHILE_WORKER_SCHEMA._private_tasks task on task.id = job.task_id
+where job.locked_at is not null or job.attempts > 0::smallint
+
 -- statement: describe_tasks
 -- Write what a worker pool that has just started says about its tasks and its forbidden flags. Needs
 -- own_objects/workers.
@@ -178,6 +192,12 @@ from (
 left join :GRAPHILE_WORKER_SCHEMA._private_tasks as tasks on tasks.id = counted.task_id
 left join flag on flag.task_id = counted.task_id
 order by counted.age desc, task_identifier
+
+-- statement: registered_task_names
+-- The tasks of all workers of this package that ever ran. Needs own_objects/history.
+--
+-- Returns identifier.
+select distinct identifier from :GRAPHILE_WORKER_SCHEMA._private_py_task_names
 
 -- statement: register_tasks
 -- Create the missing rows of task identifiers. Existing ones use up no sequence values.

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from ...values.job import Job
 from ...values.schema_name import SchemaName
 from ..connections.connection import Connection, Row
+from ..connections.errors import if_readable
 from ..connections.statement import FetchedJobs, taken_jobs
 from ..sql import load
 
@@ -239,6 +240,7 @@ async def is_anything_waiting(connection: Connection, schema: SchemaName, identi
     (found,) = await connection.fetch(load("names/is_anything_waiting", schema), wanted)
     if found["known_tasks"] < len(wanted):
         await connection.execute(load("names/register_tasks", schema), wanted)
+        await if_readable(connection, lambda: connection.execute(load("history/name_tasks", schema), wanted))
     return bool(found["is_anything_waiting"])
 
 
