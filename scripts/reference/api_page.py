@@ -52,7 +52,10 @@ PAGES = {
         "make_sync_worker_utils SyncWorkerUtils SyncJobHandle SyncJobReference SyncConnection "
         + " ".join(f"Sync{name.capitalize()}Client" for name in MEMBERS)
     ),
-    "runner.md": "App Lifespan run run_once serve Runner Lane WorkerOptions TaskList FlagSource Clock",
+    "runner.md": (
+        "App Lifespan run run_once serve Runner Lane WorkerOptions RecoveryOptions HistoryOptions "
+        "NodeOptions LocalQueueOptions RefetchDelayOptions TaskList FlagSource Clock"
+    ),
     "tasks.md": (
         "task TaskOptions Limit Retry Snooze RetryIn GiveUp FailedJob Task JobHelpers SyncHelpers "
         "Extensions Depends AbortSignal get_current_job get_current_helpers"

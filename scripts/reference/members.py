@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import re
 import sys
 import textwrap
 from collections.abc import Iterator
@@ -18,8 +19,12 @@ def field_texts(cls: type) -> dict[str, str]:
 
 
 def field_types(cls: type) -> dict[str, str]:
-    """The annotation of each field that the class itself defines, as it is written in the code."""
-    return {name: ast.unparse(statement.annotation) for name, statement, _ in _fields(cls)}
+    """The annotation of each field that the class itself defines, as it is written in the code.
+
+    `Seconds` is another word for `float` there.
+    """
+    written = {name: ast.unparse(statement.annotation) for name, statement, _ in _fields(cls)}
+    return {name: re.sub(r"\bSeconds\b", "float", text) for name, text in written.items()}
 
 
 def default_of(cls: type, name: str) -> str:

@@ -60,7 +60,7 @@ def _table(owner: type[Any]) -> list[str]:
     ]
     for setting in known_settings().values():
         if setting.owner is owner:
-            kind = field_types(holder(setting))[setting.path[-1]].replace("Seconds", "float")
+            kind = field_types(holder(setting))[setting.path[-1]]
             rows.append(
                 f"| `{setting.name}` | `{cell(kind)}` | {_default(setting)} | `{setting.variable}` "
                 f"| {cell(meaning(setting))} |{f' {in_python(setting)} |' if has_groups else ''}"

@@ -154,7 +154,7 @@ def main(duties: Mapping[str, Duty]) -> None:
     from ...process.run_worker import fast_loop
 
     orders = msgspec.json.decode(sys.stdin.readline())
-    options = WorkerOptions.from_mapping(orders["options"])
+    options = msgspec.convert(orders["options"], WorkerOptions)
     logger = logging.getLogger("graphile_worker")
     logger.addHandler(logging.NullHandler())
     logger.propagate = False
