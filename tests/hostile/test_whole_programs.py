@@ -422,7 +422,8 @@ async def _paths(connection: Any) -> list[str]:
 COMMANDS = (
     ["migrate"], ["add", "a", "1", "--queue", "q", "--keep"], ["add", "a", '"fail"', "--max-attempts", "1"],
     ["add", "a", "--key", "k"], ["remove", "k"], ["list"], ["list", "--state", "failed"],
-    ["pause", "--task", "a"], ["resume", "--task", "a"], ["width", "q", "3"], ["--once"],
+    ["pause", "--task", "a"], ["resume", "--task", "a"], ["queues", "set", "q", "--concurrency", "3"],
+    ["--once"],
     ["errors"], ["history"], ["show", "1", "2"], ["queues"], ["stats"], ["stats", "--since", "1h"],
     ["workers"], ["limits"], ["schedules"], ["redrive", "--task", "a", "--yes"],
     ["fail", "--task", "a", "--yes"], ["reschedule", "--task", "a", "--priority", "1", "--yes"],
