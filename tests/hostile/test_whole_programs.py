@@ -177,7 +177,7 @@ async def test_a_worker_with_every_feature(
     async def limited() -> None:
         done.append("limited")
 
-    @task("wide", queue_width=3)
+    @task("wide", queue_concurrency=3)
     async def wide() -> None:
         done.append("wide")
 
@@ -235,8 +235,8 @@ async def test_a_worker_with_every_feature(
         job = await utils.add_job("long")
         await asyncio.wait_for(entered.wait(), 60)
         assert await utils.get_job_stack(job, timeout=60)
-        await utils.set_queue_width("wide", 5)
-        await utils.set_queue_width("wide", 1)
+        await utils.set_queue_concurrency("wide", 5)
+        await utils.set_queue_concurrency("wide", 1)
         await utils.set_limit("some", concurrency=1)
         await utils.pause_task("short")
         await utils.pause_queue("q1")
@@ -248,7 +248,7 @@ async def test_a_worker_with_every_feature(
         await until(lambda: all(done.count(name) >= count for name, count in wanted.items()))
         await utils.cancel_job(job.id)
         await until(cancelled.is_set)
-        await utils.set_queue_width("wide", None)
+        await utils.set_queue_concurrency("wide", None)
         await workers.stop(runner)
     assert await log.wrong() == {}
 
@@ -286,7 +286,7 @@ async def test_a_blocking_client(database_url: str, connection: Any, log: Log) -
         utils.reschedule_jobs([job.id], attempts=0, **there)
         utils.permanently_fail_jobs([job.id], "because", **there)
         utils.list_error_groups(task_identifier="a", **there)
-        utils.set_queue_width("q", 3, **there)
+        utils.set_queue_concurrency("q", 3, **there)
         utils.pause_queue("q", **there)
         assert utils.list_pauses(**there)
         utils.resume_queue("q", **there)
@@ -345,7 +345,7 @@ async def test_a_client_on_a_connection_of_the_caller(
             await utils.list_workers(connection=of_caller)
             await utils.list_errors(connection=of_caller)
             await utils.list_error_groups(task_identifier="a", connection=of_caller)
-            await utils.set_queue_width("q", 3, connection=of_caller)
+            await utils.set_queue_concurrency("q", 3, connection=of_caller)
             await utils.pause_queue("q", connection=of_caller)
             await utils.resume_queue("q", connection=of_caller)
             await utils.cancel_jobs([job.id], connection=of_caller)
@@ -568,7 +568,7 @@ async def _look(utils: WorkerUtils) -> None:
     await utils.list_limits()
     await utils.list_deploys(since=datetime(2020, 1, 1, tzinfo=UTC))
     await utils.list_pauses()
-    await utils.set_queue_width("q", 3)
+    await utils.set_queue_concurrency("q", 3)
     await utils.pause_queue("q")
     await utils.resume_queue("q")
     await utils.redrive("a")

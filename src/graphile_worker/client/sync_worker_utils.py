@@ -487,15 +487,15 @@ class SyncWorkerUtils(SyncClient):
         """One page of the jobs that match the filter, in its order."""
         return self._run(connection, lambda utils: utils.list_jobs(filter))
 
-    def set_queue_width(
-        self, queue_name: str, width: int | None, *, connection: BlockingConnection | None = None
+    def set_queue_concurrency(
+        self, queue_name: str, concurrency: int | None, *, connection: BlockingConnection | None = None
     ) -> None:
-        """Let up to `width` jobs of a named queue run at once; None leaves that to its tasks again.
+        """Let up to `concurrency` jobs of a named queue run at once; None leaves that to its tasks again.
 
         It takes effect at once and survives restarts. Jobs that run when a queue gets narrower go on. Node
         and Rust workers obey too.
         """
-        return self._run(connection, lambda utils: utils.set_queue_width(queue_name, width))
+        return self._run(connection, lambda utils: utils.set_queue_concurrency(queue_name, concurrency))
 
     def list_queues(
         self, *, limit: int = 100, exact: bool = False, connection: BlockingConnection | None = None

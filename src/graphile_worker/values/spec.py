@@ -29,7 +29,7 @@ JOB_KEY_MODES: tuple[str, ...] = get_args(JobKeyMode)
 MAX_IDENTIFIER_LENGTH = 128
 MAX_QUEUE_NAME_LENGTH = 128
 MAX_JOB_KEY_LENGTH = 512
-MAX_WIDTH = 1000
+MAX_QUEUE_CONCURRENCY = 1000
 SMALLINT_MIN, SMALLINT_MAX = -32768, 32767
 DEFAULT_PRIORITY = 0  # as the shared tables have it
 DEFAULT_MAX_ATTEMPTS = 25
@@ -256,12 +256,12 @@ def home_name(name: str) -> str:
     return name[: name.rindex(" [")] if is_track_name(name) else name
 
 
-def check_width(argument: str, width: object) -> None:
+def check_queue_concurrency(argument: str, concurrency: object) -> None:
     """Reject anything but a whole number of jobs."""
-    if isinstance(width, bool) or not isinstance(width, int):
-        raise InvalidArgumentError(argument, f"expected a whole number, got {width!r}")
-    if not 1 <= width <= MAX_WIDTH:
-        raise InvalidArgumentError(argument, f"must be from 1 to {MAX_WIDTH}, got {width}")
+    if isinstance(concurrency, bool) or not isinstance(concurrency, int):
+        raise InvalidArgumentError(argument, f"expected a whole number, got {concurrency!r}")
+    if not 1 <= concurrency <= MAX_QUEUE_CONCURRENCY:
+        raise InvalidArgumentError(argument, f"must be from 1 to {MAX_QUEUE_CONCURRENCY}, got {concurrency}")
 
 
 def check_text(argument: str, value: str) -> None:

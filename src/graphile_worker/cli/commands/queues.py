@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ...diagnostics.json_shapes import queue_as_json
-from ...values.spec import MAX_WIDTH
+from ...values.spec import MAX_QUEUE_CONCURRENCY
 from ...values.text import count
 from ..support.command import Output, client_command
 from ..support.output import cell, print_table
@@ -35,14 +35,17 @@ def _check(action: str, name: str | None, concurrency: int | None, limit: int | 
 
 
 def _audited(action: str, **_: Any) -> str:
-    return "" if action == "list" else "set_queue_width"
+    return "" if action == "list" else "set_queue_concurrency"
 
 
 @client_command("queues", check=_check, audit=_audited)
 @click.argument("action", type=click.Choice(ACTIONS), default="list", metavar="[list|set|reset]")
 @click.argument("name", required=False, metavar="[NAME]")
 @click.option(
-    "--concurrency", type=click.IntRange(1, MAX_WIDTH), metavar="N", help="Jobs that may run at once."
+    "--concurrency",
+    type=click.IntRange(1, MAX_QUEUE_CONCURRENCY),
+    metavar="N",
+    help="Jobs that may run at once.",
 )
 @click.option(
     "--limit",
@@ -72,7 +75,7 @@ async def queues_command(
     if action == "list" or name is None:
         found = await utils.list_queues(limit=limit or MOST_SHOWN, exact=exact)
         return Output(lambda: [queue_as_json(queue) for queue in found], lambda: _print(found))
-    await utils.set_queue_width(name, concurrency)
+    await utils.set_queue_concurrency(name, concurrency)
     text = (
         f"The tasks of {cell(name)} decide again how many of its jobs run at once."
         if concurrency is None
@@ -84,7 +87,7 @@ async def queues_command(
 def _print(found: list[QueueSummary]) -> None:
     shown: dict[str, list[Any]] = {
         "queue": [queue.queue_name for queue in found],
-        "concurrency": [queue.width if queue.width > 1 else None for queue in found],
+        "concurrency": [queue.concurrency if queue.concurrency > 1 else None for queue in found],
         "jobs": [queue.jobs for queue in found],
         "ready": [queue.ready for queue in found],
         "locked by": [queue.locked_by for queue in found],

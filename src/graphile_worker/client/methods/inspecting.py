@@ -67,18 +67,18 @@ class Inspecting(ClientBase):
                 session, self.schema, filter if filter is not None else JobFilter()
             )
 
-    async def set_queue_width(
-        self, queue_name: str, width: int | None, *, connection: UserConnection | None = None
+    async def set_queue_concurrency(
+        self, queue_name: str, concurrency: int | None, *, connection: UserConnection | None = None
     ) -> None:
-        """Let up to `width` jobs of a named queue run at once; None leaves that to its tasks again.
+        """Let up to `concurrency` jobs of a named queue run at once; None leaves that to its tasks again.
 
         It takes effect at once and survives restarts. Jobs that run when a queue gets narrower go on. Node
         and Rust workers obey too.
         """
-        from ...database.statements.limits import set_queue_width
+        from ...database.statements.limits import set_queue_concurrency
 
         await self._manage(
-            connection, lambda session: set_queue_width(session, self.schema, queue_name, width)
+            connection, lambda session: set_queue_concurrency(session, self.schema, queue_name, concurrency)
         )
 
     async def list_queues(
