@@ -492,8 +492,8 @@ class SyncWorkerUtils(SyncClient):
     ) -> None:
         """Let up to `concurrency` jobs of a named queue run at once; None leaves that to its tasks again.
 
-        It takes effect at once and survives restarts. Jobs that run when a queue gets narrower go on. Node
-        and Rust workers obey too.
+        It takes effect at once and survives restarts. Jobs that run when it is lowered go on. Node workers
+        keep it, too.
         """
         return self._run(connection, lambda utils: utils.set_queue_concurrency(queue_name, concurrency))
 

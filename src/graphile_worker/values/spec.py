@@ -241,7 +241,7 @@ def check_queue_name(value: object) -> None:
     check_name("queue_name", value, MAX_QUEUE_NAME_LENGTH)
     if isinstance(value, str) and value[-1] == "]" and is_track_name(value):
         raise InvalidArgumentError(
-            "queue_name", f"{value!r} ends in a number in brackets, which is reserved for wide queues"
+            "queue_name", f"{value!r} ends in a number in brackets, which is reserved for tracks of queues"
         )
 
 

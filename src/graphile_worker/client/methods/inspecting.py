@@ -72,8 +72,8 @@ class Inspecting(ClientBase):
     ) -> None:
         """Let up to `concurrency` jobs of a named queue run at once; None leaves that to its tasks again.
 
-        It takes effect at once and survives restarts. Jobs that run when a queue gets narrower go on. Node
-        and Rust workers obey too.
+        It takes effect at once and survives restarts. Jobs that run when it is lowered go on. Node workers
+        keep it, too.
         """
         from ...database.statements.limits import set_queue_concurrency
 

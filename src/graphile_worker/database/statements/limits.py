@@ -217,7 +217,8 @@ async def set_queue_concurrency(
         check_queue_concurrency("concurrency", concurrency)
     if len(queue_name) > MAX_NAME_LENGTH:
         raise InvalidArgumentError(
-            "queue_name", f"has {len(queue_name)} characters; a wide queue may have {MAX_NAME_LENGTH}"
+            "queue_name",
+            f"has {len(queue_name)} characters; with a concurrency it may have {MAX_NAME_LENGTH}",
         )
 
     async def change() -> None:
@@ -232,8 +233,8 @@ async def set_queue_concurrency(
         state = sqlstate_of(error)
         if state in (sqlstates.UNDEFINED_TABLE, sqlstates.UNDEFINED_FUNCTION):
             raise SchemaMissingError(
-                "the tables for wide queues are missing; to create them, run as the owner of the schema: "
-                "graphile-worker migrate",
+                "the tables for the concurrency of queues are missing; to create them, "
+                "run as the owner of the schema: graphile-worker migrate",
                 sqlstate=state,
             ) from error
         if state == sqlstates.INSUFFICIENT_PRIVILEGE:

@@ -115,13 +115,15 @@ class WideQueues:
             if sqlstate_of(error) in REFUSED:
                 self._is_on = False
                 logger.warning(
-                    "this worker cannot widen queues (%s), so their jobs run one at a time; to widen them, "
+                    "this worker cannot set the concurrency of queues (%s), so their jobs run one at a time; "
                     "run workers as the owner of the schema",
                     message_of(error),
                 )
             else:
                 self._known.difference_update(chosen)
-                logger.warning("queues could not be widened and will be later: %s", message_of(error))
+                logger.warning(
+                    "the concurrency of queues could not be set and will be later: %s", message_of(error)
+                )
             return
         if changed:
             self.apply(True)
