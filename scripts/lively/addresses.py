@@ -25,7 +25,7 @@ _SCHEDULES = "select identifier from _private_known_crontabs order by identifier
 FOUND = {
     "/task": ("name", _TASKS),
     "/queue": ("name", _QUEUES),
-    "/queues/width": ("name", _QUEUES),
+    "/queues/concurrency": ("name", _QUEUES),
     "/schedule": ("identifier", _SCHEDULES),
     "/schedules/pause": ("identifier", _SCHEDULES),
     "/schedules/{identifier}": ("identifier", _SCHEDULES),

@@ -10,7 +10,12 @@ ROOT = Path(__file__).parents[2]
 AREAS = {
     "migrations": ("tests/migrations/",),
     "held batches": ("tests/held/", "tests/worker/test_holds"),
-    "engine": ("tests/worker/", "tests/widths/", "tests/directives/", "tests/faults/test_role_settings"),
+    "engine": (
+        "tests/worker/",
+        "tests/queue_concurrency/",
+        "tests/directives/",
+        "tests/faults/test_role_settings",
+    ),
     "recovery": ("tests/recovery/",),
     "cron": ("tests/cron/",),
     "control": ("tests/pauses/", "tests/cancel/", "tests/requests/"),

@@ -107,7 +107,8 @@ BODIES = (
     b'{"payload":' + b"[" * 20_000 + b"]" * 20_000 + b',"revision":0,"task":"a"}',
     b'{"action":"retry","filter":"payload.\\u0000:1"}',
     b'{"action":"retry","filter":"id:>99999999999999999999"}',
-    b'{"action":"reschedule","ids":[1],"run_at":"0001-01-01T00:00:00+14:00"}', b'{"name":"a","width":1e400}',
+    b'{"action":"reschedule","ids":[1],"run_at":"0001-01-01T00:00:00+14:00"}',
+    b'{"name":"a","concurrency":1e400}',
     b'{"name":"a","until":"9999-12-31T23:59:59-14:00"}', b'{"name":"a","until":"99999999999999y"}',
 )  # fmt: skip
 FIELDS = (

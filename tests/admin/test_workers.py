@@ -239,8 +239,8 @@ async def test_queues_are_listed_paused_resumed_and_freed(
     )
     assert (await http.post(f"{API}/queues/unlock", json={"name": "queue 05"})).status_code == 409
     await post(http, "/queues/unlock", {"name": "queue 05", "typed": "queue 05"})
-    await post(http, "/queues/width", {"name": "queue 06", "width": 3})
-    assert (await http.get(f"{API}/queue", params={"name": "queue 06"})).json()["queue"]["width"] == 3
-    assert (await http.get("/queues/width", params={"name": "queue 06"})).status_code == 200
+    await post(http, "/queues/concurrency", {"name": "queue 06", "concurrency": 3})
+    assert (await http.get(f"{API}/queue", params={"name": "queue 06"})).json()["queue"]["concurrency"] == 3
+    assert (await http.get("/queues/concurrency", params={"name": "queue 06"})).status_code == 200
     assert (await http.get("/queues", params={"q": "no such"})).status_code == 200
     assert (await http.get("/queue", params={"name": "no such"})).status_code == 404

@@ -98,7 +98,7 @@ GUARDS = [
     ),
     Guard(
         name="the lock of a track is not taken",
-        breaks="no_width_was_exceeded",
+        breaks="no_queue_concurrency_was_exceeded",
         interfere=trigger(
             "before update", QUEUES, "new.locked_by := null; new.locked_at := null; return new;"
         ),

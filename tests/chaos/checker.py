@@ -14,7 +14,7 @@ import msgspec
 
 from chaos.cut_offs import CutOffs
 from chaos.free_slots import FreeSlots
-from chaos.history import AT_ONCE, LIMITED, WIDE, WIDTH, Added, History, JobRow, Paused, Run
+from chaos.history import AT_ONCE, LIMITED, QUEUE_CONCURRENCY, WIDE, Added, History, JobRow, Paused, Run
 from chaos.lost_runs import LostRuns
 
 MAX_RECOVERIES = 5  # of the worker's defaults: a job whose worker died more often is given up
@@ -111,14 +111,14 @@ def no_limit_was_exceeded(history: History) -> Iterator[str]:
         yield f"{len(runs)} limited jobs ran at once: {_runs(runs)}"
 
 
-def no_width_was_exceeded(history: History) -> Iterator[str]:
+def no_queue_concurrency_was_exceeded(history: History) -> Iterator[str]:
     """No more jobs of a wide queue run at once than may, with the same exceptions."""
     queues: dict[str, list[Run]] = defaultdict(list)
     for run in history.runs:
         if run.queue is not None and run.queue.startswith(WIDE):
             queues[run.queue].append(run)
     for name, found in queues.items():
-        for runs in _too_many(history, found, WIDTH):
+        for runs in _too_many(history, found, QUEUE_CONCURRENCY):
             yield f"queue {name} ran {len(runs)} jobs at once: {_runs(runs)}"
 
 
@@ -393,7 +393,7 @@ RULES: list[Rule] = [
     no_job_ran_twice,
     no_queue_ran_two_jobs_at_once,
     no_limit_was_exceeded,
-    no_width_was_exceeded,
+    no_queue_concurrency_was_exceeded,
     nothing_paused_was_taken,
     nothing_paused_was_started,
     no_key_fell_back,

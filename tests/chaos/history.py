@@ -21,7 +21,7 @@ AT_ONCE = 2
 """How many jobs of the limited task may run at once."""
 LIMITED = "/limited"
 """The end of the token of a job of the limited task."""
-WIDTH = 3
+QUEUE_CONCURRENCY = 3
 """How many jobs of a wide queue may run at once."""
 WIDE = "wide "
 """The beginning of the names of wide queues."""

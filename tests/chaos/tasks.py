@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from chaos.history import AT_ONCE, BLOCKING, WIDTH
+from chaos.history import AT_ONCE, BLOCKING, QUEUE_CONCURRENCY
 from chaos.journal import Journal
 from graphile_worker import JobHelpers, Limit, task
 
@@ -25,7 +25,7 @@ class Tasks:
             "work_in_thread": self.work_in_thread,
             BLOCKING: self.work_blocking,
             "work_limited": task("work_limited", limit=limit)(self.work),
-            "work_wide": task("work_wide", queue_width=WIDTH)(self.work),
+            "work_wide": task("work_wide", queue_concurrency=QUEUE_CONCURRENCY)(self.work),
         }
 
     async def work(self, payload: Any, helpers: JobHelpers) -> str:

@@ -357,16 +357,16 @@ def wide_runs(*starts: float, worker: str = "one", queue: str = "wide 0") -> lis
         ([*wide_runs(10.0, 10.1), *wide_runs(10.2, 10.9, queue="wide 1")], False),
     ],
 )
-def test_a_width_that_is_exceeded_is_found(runs: list[Run], is_broken: bool) -> None:
+def test_a_concurrency_that_is_exceeded_is_found(runs: list[Run], is_broken: bool) -> None:
     found = broken(runs=runs)
-    assert ("no_width_was_exceeded" in found) is is_broken
+    assert ("no_queue_concurrency_was_exceeded" in found) is is_broken
     assert "no_queue_ran_two_jobs_at_once" not in found
 
 
-def test_jobs_of_a_killed_worker_do_not_count_for_a_width() -> None:
+def test_jobs_of_a_killed_worker_do_not_count_for_a_concurrency() -> None:
     cut = [run("dead", start, None, token=f"{start}", queue="wide 0") for start in (11.5, 11.6)]
     found = broken(workers=[ONE, TWO, DEAD], faults=[KILL], runs=[*cut, *wide_runs(12.5, 12.6)])
-    assert "no_width_was_exceeded" not in found
+    assert "no_queue_concurrency_was_exceeded" not in found
 
 
 QUEUE_PAUSE = Paused(kind="queue", name="q", began=20.0, ended=30.0, began_at=1020.0, ended_at=1030.0)

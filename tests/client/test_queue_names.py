@@ -50,7 +50,7 @@ async def test_the_function_gets_the_payload_as_the_task_does(utils: WorkerUtils
         (lambda payload: payload.nothing, "failed: AttributeError: 'Sync' object has no attribute 'nothing'"),
         (lambda payload: payload.tenant, "returned: expected text, got 7"),
         (lambda payload: "", "returned: must not be empty"),
-        (lambda payload: "tenant [2]", "reserved for wide queues"),
+        (lambda payload: "tenant [2]", "reserved for tracks of queues"),
     ],
 )
 def test_a_function_that_fails_names_its_task(function: Any, problem: str) -> None:
@@ -95,7 +95,7 @@ def test_a_task_under_another_name_keeps_its_function() -> None:
 
 @pytest.mark.parametrize("name", ["tenant [2]", "tenant [17]", "a [2] [3]"])
 def test_names_of_tracks_are_refused(name: str) -> None:
-    with pytest.raises(InvalidArgumentError, match="reserved for wide queues"):
+    with pytest.raises(InvalidArgumentError, match="reserved for tracks of queues"):
         JobSpec("any", queue_name=name)
 
 

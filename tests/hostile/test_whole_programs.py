@@ -177,7 +177,7 @@ async def test_a_worker_with_every_feature(
     async def limited() -> None:
         done.append("limited")
 
-    @task("wide", queue_width=3)
+    @task("wide", queue_concurrency=3)
     async def wide() -> None:
         done.append("wide")
 
@@ -235,8 +235,8 @@ async def test_a_worker_with_every_feature(
         job = await utils.add_job("long")
         await asyncio.wait_for(entered.wait(), 60)
         assert await utils.jobs.get_stack(job, timeout=60)
-        await utils.queues.set_width("wide", 5)
-        await utils.queues.set_width("wide", 1)
+        await utils.queues.set_concurrency("wide", 5)
+        await utils.queues.set_concurrency("wide", 1)
         await utils.set_limit("some", concurrency=1)
         await utils.pause(task="short")
         await utils.queues.pause("q1")
@@ -248,7 +248,7 @@ async def test_a_worker_with_every_feature(
         await until(lambda: all(done.count(name) >= count for name, count in wanted.items()))
         await utils.jobs.cancel(job.id)
         await until(cancelled.is_set)
-        await utils.queues.set_width("wide", None)
+        await utils.queues.set_concurrency("wide", None)
         await workers.stop(runner)
     assert await log.wrong() == {}
 
@@ -286,7 +286,7 @@ async def test_a_blocking_client(database_url: str, connection: Any, log: Log) -
         utils.reschedule_jobs([job.id], attempts=0, **there)
         utils.permanently_fail_jobs([job.id], "because", **there)
         utils.history.list_error_groups(task_identifier="a", **there)
-        utils.queues.set_width("q", 3, **there)
+        utils.queues.set_concurrency("q", 3, **there)
         utils.queues.pause("q", **there)
         assert utils.queues.list_pauses(**there)
         utils.queues.resume("q", **there)
@@ -345,7 +345,7 @@ async def test_a_client_on_a_connection_of_the_caller(
             await utils.list_workers(connection=of_caller)
             await utils.history.list_errors(connection=of_caller)
             await utils.history.list_error_groups(task_identifier="a", connection=of_caller)
-            await utils.queues.set_width("q", 3, connection=of_caller)
+            await utils.queues.set_concurrency("q", 3, connection=of_caller)
             await utils.queues.pause("q", connection=of_caller)
             await utils.queues.resume("q", connection=of_caller)
             await utils.cancel_jobs([job.id], connection=of_caller)
@@ -422,7 +422,8 @@ async def _paths(connection: Any) -> list[str]:
 COMMANDS = (
     ["migrate"], ["add", "a", "1", "--queue", "q", "--keep"], ["add", "a", '"fail"', "--max-attempts", "1"],
     ["add", "a", "--key", "k"], ["remove", "k"], ["list"], ["list", "--state", "failed"],
-    ["pause", "--task", "a"], ["resume", "--task", "a"], ["width", "q", "3"], ["--once"],
+    ["pause", "--task", "a"], ["resume", "--task", "a"], ["queues", "set", "q", "--concurrency", "3"],
+    ["--once"],
     ["errors"], ["history"], ["show", "1", "2"], ["queues"], ["stats"], ["stats", "--since", "1h"],
     ["workers"], ["limits"], ["schedules"], ["retry", "--task", "a", "--yes"],
     ["fail", "--task", "a", "--yes"], ["reschedule", "--task", "a", "--priority", "1", "--yes"],
@@ -567,7 +568,7 @@ async def _look(utils: WorkerUtils) -> None:
     await utils.limits.list()
     await utils.workers.list_deploys(since=datetime(2020, 1, 1, tzinfo=UTC))
     await utils.queues.list_pauses()
-    await utils.queues.set_width("q", 3)
+    await utils.queues.set_concurrency("q", 3)
     await utils.queues.pause("q")
     await utils.queues.resume("q")
     await utils.jobs.retry("a")

@@ -16,7 +16,7 @@ from interop.runs import Run
 
 pytestmark = pytest.mark.interop
 
-WIDTH = 3
+QUEUE_CONCURRENCY = 3
 QUEUES = 4
 JOBS = 400
 ENDED = "count(*) >= $1 FROM public.interop_runs WHERE ended IS NOT NULL"
@@ -41,8 +41,8 @@ def peaks(runs: Iterable[Run]) -> dict[str, int]:
     return found
 
 
-async def test_they_never_run_more_than_the_width_together(our_database: SharedDatabase) -> None:
-    wide = task("echo", queue_width=WIDTH)(record)
+async def test_they_never_run_more_than_the_concurrency_together(our_database: SharedDatabase) -> None:
+    wide = task("echo", queue_concurrency=QUEUE_CONCURRENCY)(record)
     specs = [
         JobSpec("echo", {"n": n, "pause": 1 + n % 4}, queue_name=f"tenant:{n % QUEUES}") for n in range(JOBS)
     ]
@@ -61,7 +61,7 @@ async def test_they_never_run_more_than_the_width_together(our_database: SharedD
     runs = await our_database.runs.all()
     assert len({each.job_id for each in runs}) == len(runs) == JOBS
     assert {each.worker for each in runs} == {"node", "python"}
-    assert max(peaks(runs).values()) == WIDTH
+    assert max(peaks(runs).values()) == QUEUE_CONCURRENCY
     locked = await our_database.connection.fetchval(
         "select count(*) from graphile_worker._private_job_queues where locked_at is not null"
     )
@@ -69,11 +69,11 @@ async def test_they_never_run_more_than_the_width_together(our_database: SharedD
 
 
 async def test_a_paused_wide_queue_starts_nothing_in_node(our_database: SharedDatabase) -> None:
-    wide = task("echo", queue_width=WIDTH)(record)
+    wide = task("echo", queue_concurrency=QUEUE_CONCURRENCY)(record)
     options: dict[str, Any] = {"concurrency": 6, "poll_interval": 0.05, "handle_signals": False}
     connection = our_database.connection
     async with make_worker_utils(connection_string=our_database.url) as utils:
-        await utils.queues.set_width("tenant", WIDTH)
+        await utils.queues.set_concurrency("tenant", QUEUE_CONCURRENCY)
         await utils.queues.pause("tenant")
         await utils.add_jobs(JobSpec("echo", {"n": n}, queue_name="tenant") for n in range(20))
         # As if they had failed in a track before.

@@ -143,8 +143,8 @@ async def test_a_role_without_rights_is_refused_with_advice_and_still_gets_count
         for message in await refusals(clerk):
             assert message.startswith("this role may not pause or resume (permission denied for table")
             assert message.endswith("; connect as the owner of the schema")
-        with pytest.raises(PermissionDeniedError, match="may not set widths"):
-            await clerk.queues.set_width("q", 2)
+        with pytest.raises(PermissionDeniedError, match="may not set the concurrency of queues"):
+            await clerk.queues.set_concurrency("q", 2)
         with pytest.raises(PermissionDeniedError, match="may not pause"):
             await clerk.queues.pause("q")
         assert (await clerk.statistics.jobs()).pauses == []

@@ -164,7 +164,7 @@ async def test_a_fair_fetch_visits_a_bounded_number_of_queues(desk: Desk, is_wid
 
 
 async def test_wide_queues_go_on_by_a_few_probes_each(desk: Desk) -> None:
-    """Twenty queues of width 3, of which each has more jobs than one batch."""
+    """Twenty queues of concurrency 3, of which each has more jobs than one batch."""
     await desk.connection.execute(
         "insert into graphile_worker._private_job_queues (queue_name) "
         "select 'own ' || number from generate_series(0, 19) number"

@@ -70,12 +70,12 @@ async def fill(connection: Any, count: int, task: str = "limited") -> None:
     )
 
 
-async def widen(connection: Any, name: str, width: int) -> None:
-    """Move all jobs to a queue of this width."""
+async def widen(connection: Any, name: str, concurrency: int) -> None:
+    """Move all jobs to a queue of this concurrency."""
     queue_id = await connection.fetchval(
         "insert into graphile_worker._private_job_queues (queue_name) values ($1) returning id", name
     )
-    await set_tracks(connection, SCHEMA, {queue_id: width})
+    await set_tracks(connection, SCHEMA, {queue_id: concurrency})
     await connection.execute(f"update {JOBS} set job_queue_id = $1", queue_id)
 
 

@@ -73,7 +73,7 @@ async def test_queues_are_counted_if_they_are_few_or_named(
 async def test_jobs_in_the_tracks_of_a_wide_queue_belong_to_it(
     utils: WorkerUtils, connection: Connection
 ) -> None:
-    await utils.queues.set_width("wide", 3)
+    await utils.queues.set_concurrency("wide", 3)
     await connection.execute("select graphile_worker.add_job('mail', queue_name => 'wide')")
     await connection.execute("select graphile_worker.add_job('mail', queue_name => 'wide [2]')")
     assert await read_queue_depths(connection, SCHEMA) == {"wide": 2}

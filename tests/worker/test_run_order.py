@@ -412,7 +412,7 @@ async def test_an_urgent_job_that_is_added_later_overtakes_what_is_prefetched(
 
 
 async def test_the_queue_of_an_urgent_job_becomes_as_wide_as_its_task_says(backlog: Backlog) -> None:
-    @task(queue_width=2)
+    @task(queue_concurrency=2)
     async def wide() -> None: ...
 
     await backlog.start(wide=wide)

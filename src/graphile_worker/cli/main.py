@@ -48,7 +48,7 @@ COMMANDS = {
     "list": "jobs:list_command",
     "migrate": "cleanup:migrate_command",
     "pause": "pause:pause_command",
-    "queues": "stats:queues_command",
+    "queues": "queues:queues_command",
     "remove": "jobs:remove_command",
     "reschedule": "jobs:reschedule_command",
     "resume": "pause:resume_command",
@@ -59,7 +59,6 @@ COMMANDS = {
     "stats": "stats:stats_command",
     "stop": "workers:stop_command",
     "sweep": "workers:sweep_command",
-    "width": "pause:width_command",
     "workers": "workers:workers_command",
 }
 """Sub-commands, each with its module in `commands` and its name there."""
@@ -86,8 +85,7 @@ SUMMARIES = {
     "list": "List jobs.",
     "migrate": "Install or upgrade the schema.",
     "pause": "Start no more jobs of a queue, of a task, or at all.",
-    "queues": "Show named queues, longest first, the worker pools that have locked them, and which "
-    "are paused.",
+    "queues": "Show named queues, longest first, or set how many jobs of one may run at once.",
     "remove": "Delete jobs by key.",
     "reschedule": "Change the time, priority or attempts of jobs.",
     "resume": "End pauses.",
@@ -98,7 +96,6 @@ SUMMARIES = {
     "stats": "Count jobs by state and task, or show what workers did.",
     "stop": "Ask workers of this package to shut down gracefully, as SIGTERM does.",
     "sweep": "Recover the jobs of dead workers now.",
-    "width": "Let up to WIDTH jobs of the named queue QUEUE run at once.",
     "workers": "Show workers, whether they are alive, the jobs they have, and what is paused.",
 }
 """What each does, for `--help`, which imports none of them; a test compares it with their own help."""

@@ -242,7 +242,7 @@ def backlog_as_json(start: datetime, samples: Sequence[BacklogSample]) -> dict[s
 def queue_as_json(queue: QueueSummary) -> dict[str, Any]:
     return {
         "queue_name": queue.queue_name,
-        "width": queue.width,
+        "concurrency": queue.concurrency,
         "locked_by": queue.locked_by,
         "locked_at": queue.locked_at,
         "jobs": queue.jobs,

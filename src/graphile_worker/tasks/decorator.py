@@ -53,7 +53,7 @@ def task(function_or_identifier: Any = None, /, **options: Any) -> Any:
     `queue_name` may be a function, which gets the payload. The others are rules of the task: how its jobs are
     retried (retry, retry_on, dont_retry, give_up_after), when they expire (expires), how long an attempt may
     run (timeout, on_timeout), where and how many of them run (executor, lane, limit,
-    queue_width), what is added when a job has failed permanently (on_failure), what is kept (keep,
+    queue_concurrency), what is added when a job has failed permanently (on_failure), what is kept (keep,
     keep_payload).
     """
     if function_or_identifier is None or isinstance(function_or_identifier, str):

@@ -2,7 +2,7 @@
 
 - `retry`, `retry_on`, `dont_retry`, `give_up_after` and `on_failure` are about failed attempts.
 - `executor`, `lane` and `limit` say where jobs run, and how many at once.
-- `queue_name` may be a function of the payload; `queue_width` belongs to it.
+- `queue_name` may be a function of the payload; `queue_concurrency` belongs to it.
 - `expires`: jobs that were due too long ago are deleted instead of run. The check is part of the call of such
   a task, so that other tasks have none. A job that says with a flag when it expires is checked by
   `check_job_expiry` instead.
@@ -26,7 +26,7 @@ from ..values.job import Job, wait_of
 from ..values.outcome import FailureHandler
 from ..values.retention import Retention, check_keep
 from ..values.retry import JobDirective, Retry, check_period
-from ..values.spec import MAX_IDENTIFIER_LENGTH, check_name, check_queue_name, check_width
+from ..values.spec import MAX_IDENTIFIER_LENGTH, check_name, check_queue_concurrency, check_queue_name
 from .helpers import JobHelpers
 from .signature import is_coroutine_function
 
@@ -131,7 +131,7 @@ def limits_of(options: Mapping[str, Any]) -> tuple[Limit, ...]:
 
 
 QUEUE_NAME = "queue_name"
-WIDTH = "queue_width"
+QUEUE_CONCURRENCY = "queue_concurrency"
 QueueNameFunction = Callable[[Any], str | None]
 
 
@@ -145,12 +145,12 @@ class PayloadReader(Protocol):
         """The payload as the task gets it."""
 
 
-def queue_width_of(options: Mapping[str, Any]) -> int | None:
-    """What `@task(queue_width=…)` says; None if it says nothing. Raises InvalidArgumentError."""
-    width: int | None = options.get(WIDTH)
-    if width is not None:
-        check_width(WIDTH, width)
-    return width
+def queue_concurrency_of(options: Mapping[str, Any]) -> int | None:
+    """What `@task(queue_concurrency=…)` says; None if it says nothing. Raises InvalidArgumentError."""
+    concurrency: int | None = options.get(QUEUE_CONCURRENCY)
+    if concurrency is not None:
+        check_queue_concurrency(QUEUE_CONCURRENCY, concurrency)
+    return concurrency
 
 
 def check_queue_name_function(function: object) -> None:

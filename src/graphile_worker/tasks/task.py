@@ -38,6 +38,7 @@ from .options import (
     FAILURE_OPTIONS,
     FLOW_OPTIONS,
     KEEP_OPTIONS,
+    QUEUE_CONCURRENCY,
     QUEUE_NAME,
     TIMEOUT_OPTIONS,
     FailureRules,
@@ -51,13 +52,12 @@ from .options import (
     lane_of,
     limits_of,
     owner_of,
+    queue_concurrency_of,
     queue_names_by,
-    queue_width_of,
     runbook_of,
     task_keep,
     task_time_limit,
 )
-from .options import WIDTH as QUEUE_WIDTH
 from .signature import (
     CallSignature,
     load_error,
@@ -94,7 +94,7 @@ OWN_OPTIONS = (
     EXPIRY_OPTION,
     *TIMEOUT_OPTIONS,
     *FLOW_OPTIONS,
-    QUEUE_WIDTH,
+    QUEUE_CONCURRENCY,
     *CONTACT_OPTIONS,
 )
 """Options of the task itself, which are not written into its jobs."""
@@ -105,7 +105,7 @@ class TaskOptions(TypedDict, total=False):
 
     queue_name: str | Callable[[Any], str | None] | None
     """The queue of its jobs, or a function that takes the payload and returns the queue."""
-    queue_width: int | None
+    queue_concurrency: int | None
     """How many jobs of one queue may run at once, if they are jobs of this task; 1 by default."""
     max_attempts: int | None
     priority: int | None
@@ -155,7 +155,7 @@ class TaskRules(msgspec.Struct, frozen=True, kw_only=True):
     expires: float | None = None
     """Delete a job that was due longer ago than this many seconds."""
     time_limit: TimeLimit | None = None
-    queue_width: int | None = None
+    queue_concurrency: int | None = None
     """How many of its jobs in one named queue may run at once."""
     limits: tuple[Limit, ...] = ()
     executor: str | None = None
@@ -261,7 +261,7 @@ class Task(Generic[P, R, Arguments, Returned]):
                 failure_rules=failure_rules(self.identifier, options),
                 expires=expires_after(options),
                 time_limit=task_time_limit(options),
-                queue_width=queue_width_of(options),
+                queue_concurrency=queue_concurrency_of(options),
                 limits=limits_of(options),
                 executor=executor_of(options),
                 lane=lane_of(options),

@@ -43,7 +43,7 @@ MAX_IDENTIFIER_LENGTH = 128
 MAX_QUEUE_NAME_LENGTH = 128
 MAX_JOB_KEY_LENGTH = 512
 MAX_TAG_LENGTH = 100
-MAX_WIDTH = 1000
+MAX_QUEUE_CONCURRENCY = 1000
 SMALLINT_MIN, SMALLINT_MAX = -32768, 32767
 DEFAULT_PRIORITY = 0  # as the shared tables have it
 DEFAULT_MAX_ATTEMPTS = 25
@@ -274,7 +274,7 @@ def check_queue_name(value: object) -> None:
     check_name("queue_name", value, MAX_QUEUE_NAME_LENGTH)
     if isinstance(value, str) and value[-1] == "]" and is_track_name(value):
         raise InvalidArgumentError(
-            "queue_name", f"{value!r} ends in a number in brackets, which is reserved for wide queues"
+            "queue_name", f"{value!r} ends in a number in brackets, which is reserved for tracks of queues"
         )
 
 
@@ -289,12 +289,12 @@ def home_name(name: str) -> str:
     return name[: name.rindex(" [")] if is_track_name(name) else name
 
 
-def check_width(argument: str, width: object) -> None:
+def check_queue_concurrency(argument: str, concurrency: object) -> None:
     """Reject anything but a whole number of jobs."""
-    if isinstance(width, bool) or not isinstance(width, int):
-        raise InvalidArgumentError(argument, f"expected a whole number, got {width!r}")
-    if not 1 <= width <= MAX_WIDTH:
-        raise InvalidArgumentError(argument, f"must be from 1 to {MAX_WIDTH}, got {width}")
+    if isinstance(concurrency, bool) or not isinstance(concurrency, int):
+        raise InvalidArgumentError(argument, f"expected a whole number, got {concurrency!r}")
+    if not 1 <= concurrency <= MAX_QUEUE_CONCURRENCY:
+        raise InvalidArgumentError(argument, f"must be from 1 to {MAX_QUEUE_CONCURRENCY}, got {concurrency}")
 
 
 def check_text(argument: str, value: str) -> None:

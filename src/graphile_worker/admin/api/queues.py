@@ -1,4 +1,4 @@
-"""`/api/v1/queues` and `/api/v1/queue`: named queues; pause, resume, free, width."""
+"""`/api/v1/queues` and `/api/v1/queue`: named queues; pause, resume, free, concurrency."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from ..audit import actor_of
 from ..call import Call
 from ..models.queues import (
     QueueAnswer,
+    QueueConcurrencyRequest,
     QueueDetails,
     QueueListing,
     QueueListQuery,
     QueuePauseRequest,
     QueueQuery,
     QueueUnlockRequest,
-    QueueWidthRequest,
 )
 from ..routes import API, Route
 from ..service import queues
@@ -52,9 +52,9 @@ async def unlock(call: Call) -> QueueAnswer:
     return found
 
 
-async def width(call: Call) -> QueueAnswer:
-    wanted = await call.json(QueueWidthRequest)
-    found = await queues.set_width(call.database, actor_of(call), wanted.name, wanted.width)
+async def concurrency(call: Call) -> QueueAnswer:
+    wanted = await call.json(QueueConcurrencyRequest)
+    found = await queues.set_concurrency(call.database, actor_of(call), wanted.name, wanted.concurrency)
     call.hub.publish(*TOPICS)
     return found
 
@@ -81,7 +81,7 @@ ROUTES = [
         body=QueueUnlockRequest, answer=QueueAnswer, summary="Free a queue from a dead worker",
     ),
     Route(
-        method="POST", path=f"{API}/queues/width", handler=width, permission="queues.pause",
-        body=QueueWidthRequest, answer=QueueAnswer, summary="Set how many jobs of a queue may run at once",
+        method="POST", path=f"{API}/queues/concurrency", handler=concurrency, permission="queues.pause",
+        body=QueueConcurrencyRequest, answer=QueueAnswer, summary="Set how many jobs of a queue run at once",
     ),
 ]  # fmt: skip

@@ -33,7 +33,7 @@ class QueueView(msgspec.Struct, frozen=True, kw_only=True):
     locked_by: list[str] = []
     """The workers that have it locked; more than one only if it is wide."""
     locked_since: datetime | None = None
-    width: int = 1
+    concurrency: int = 1
     """How many of its jobs may run at once."""
     pause: QueuePause | None = None
 
@@ -97,11 +97,11 @@ class QueueUnlockRequest(msgspec.Struct, frozen=True, kw_only=True):
     """If the worker may be alive: the name of the queue once more."""
 
 
-class QueueWidthRequest(msgspec.Struct, frozen=True, kw_only=True):
+class QueueConcurrencyRequest(msgspec.Struct, frozen=True, kw_only=True):
     """How many jobs of a queue may run at once."""
 
     name: str
-    width: int | None = None
+    concurrency: int | None = None
     """None leaves it to its tasks."""
 
 
@@ -113,7 +113,7 @@ class QueueForm(msgspec.Struct, frozen=True, kw_only=True):
     period: str = ""
     reason: str = ""
     typed: str = ""
-    width: str = ""
+    concurrency: str = ""
     confirmed: str = ""
 
 

@@ -1,4 +1,4 @@
-"""Queues: depth, age, what they are busy with; pause, resume, free, width."""
+"""Queues: depth, age, what they are busy with; pause, resume, free, concurrency."""
 
 from __future__ import annotations
 
@@ -76,20 +76,20 @@ async def unlock(call: Call) -> Page | Redirect:
     return _done(call, form.name, answer.done)
 
 
-async def width_form(call: Call) -> Page:
+async def concurrency_form(call: Call) -> Page:
     found = await queues.get_queue(call.database, call.query(QueueQuery).name)
     return Page(
-        "queue_width.html", f"Width of {found.queue.name[:80]}", here="queues",
+        "queue_concurrency.html", f"Concurrency of {found.queue.name[:80]}", here="queues",
         values={"queue": found.queue, "back": _page_of(found.queue.name)},
     )  # fmt: skip
 
 
-async def width(call: Call) -> Redirect:
+async def concurrency(call: Call) -> Redirect:
     form = await call.form(QueueForm)
-    if form.width and (not form.width.isdecimal() or len(form.width) > 6):
-        raise Problem(400, "A value is not valid", "width: expected a number, or nothing.")
-    number = int(form.width) if form.width else None
-    answer = await queues.set_width(call.database, actor_of(call), form.name, number)
+    if form.concurrency and (not form.concurrency.isdecimal() or len(form.concurrency) > 6):
+        raise Problem(400, "A value is not valid", "concurrency: expected a number, or nothing.")
+    number = int(form.concurrency) if form.concurrency else None
+    answer = await queues.set_concurrency(call.database, actor_of(call), form.name, number)
     return _done(call, form.name, answer.done)
 
 
@@ -140,11 +140,11 @@ ROUTES = [
         summary="Free a queue from a dead worker", body=QueueForm,
     ),
     Route(
-        method="GET", path="/queues/width", handler=width_form, permission="queues.pause",
-        summary="Set the width of a queue", query=QueueQuery,
+        method="GET", path="/queues/concurrency", handler=concurrency_form, permission="queues.pause",
+        summary="Set the concurrency of a queue", query=QueueQuery,
     ),
     Route(
-        method="POST", path="/queues/width", handler=width, permission="queues.pause",
-        summary="Set the width of a queue", body=QueueForm,
+        method="POST", path="/queues/concurrency", handler=concurrency, permission="queues.pause",
+        summary="Set the concurrency of a queue", body=QueueForm,
     ),
 ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""Named queues: lists that never read all of them; pause, resume, free, width."""
+"""Named queues: lists that never read all of them; pause, resume, free, concurrency."""
 
 from __future__ import annotations
 
@@ -136,14 +136,25 @@ async def unlock(database: Database, actor: Actor, name: str, typed: str = "") -
     return QueueAnswer(name=name, done="Freed the queue." if freed else "It was freed meanwhile.")
 
 
-async def set_width(database: Database, actor: Actor, name: str, width: int | None) -> QueueAnswer:
+async def set_concurrency(
+    database: Database, actor: Actor, name: str, concurrency: int | None
+) -> QueueAnswer:
     """Let this many jobs of the queue run at once."""
     async with database.write() as connection:
-        await database.utils.queues.set_width(name, width, connection=connection)
+        await database.utils.queues.set_concurrency(name, concurrency, connection=connection)
         await record(
-            connection, database.schema, actor, "set_queue_width", target=name, details={"width": width}
+            connection,
+            database.schema,
+            actor,
+            "set_queue_concurrency",
+            target=name,
+            details={"concurrency": concurrency},
         )
-    done = f"Up to {width} jobs may run at once." if width else "Its tasks decide how many run at once."
+    done = (
+        f"Up to {concurrency} jobs may run at once."
+        if concurrency
+        else "Its tasks decide how many run at once."
+    )
     return QueueAnswer(name=name, done=done)
 
 
@@ -274,7 +285,7 @@ def _view(name: str, rows: Sequence[Row], counted: int, pause: Pause | None) -> 
         oldest=instant(min(oldest)) if oldest else None,
         locked_by=list(dict.fromkeys(holders)),
         locked_since=instant(min(since)) if since else None,
-        width=max(1, sum(row["locked_by"] != PAUSED_BY for row in rows)),
+        concurrency=max(1, sum(row["locked_by"] != PAUSED_BY for row in rows)),
         pause=None if pause is None else QueuePause(
             paused_at=pause.paused_at, until=pause.until, reason=pause.reason
         ),

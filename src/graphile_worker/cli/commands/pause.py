@@ -1,7 +1,6 @@
-"""`graphile-worker pause`, `resume`, `limits` and `width`: what may run, and how much of it at once.
+"""`graphile-worker pause`, `resume` and `limits`: what may run, and how much of it at once.
 
-`limits` shows limits, and changes their bounds while workers run. `width` says how many jobs of a named queue
-may run at once.
+`limits` shows limits, and changes their bounds while workers run.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ import click
 from ...diagnostics.json_shapes import limit_as_json, pause_as_json
 from ...values.concurrency import MOST
 from ...values.job import Pause
-from ...values.text import count, duration, parse_time_phrase
+from ...values.text import duration, parse_time_phrase
 from ..support.command import Output, client_command
 from ..support.output import cell, print_table
 from ..support.parameters import Period, When, _ParamType
@@ -338,30 +337,3 @@ def _row(limit: LimitSummary) -> tuple[Any, ...]:
         ", ".join(limit.overridden),
         ", ".join(limit.tasks),
     )
-
-
-def _check_width(queue: str, width: int | None, reset: bool) -> None:
-    if (width is None) is not reset:
-        raise click.UsageError("Give the WIDTH, or --reset.")
-
-
-@client_command("width", check=_check_width, audit="set_queue_width")
-@click.argument("queue")
-@click.argument("width", type=int, required=False)
-@click.option("--reset", is_flag=True, help="Forget the width that was set; that of the task counts again.")
-async def width_command(utils: WorkerUtils, queue: str, width: int | None, reset: bool) -> Output:
-    """Let up to WIDTH jobs of the named queue QUEUE run at once.
-
-    \b
-    graphile-worker width tenant:7 10
-    graphile-worker width tenant:7 --reset
-
-    It takes effect at once and survives restarts. Jobs that run when a queue gets narrower go on.
-    """
-    await utils.queues.set_width(queue, width)
-    text = (
-        f"The width of {cell(queue)} is that of its tasks again."
-        if width is None
-        else f"Up to {count(width, 'job')} of {cell(queue)} may run at once."
-    )
-    return Output(lambda: {"queue_name": queue, "width": width}, lambda: click.echo(text))

@@ -1,4 +1,4 @@
-"""`graphile-worker stats` and `queues`: cheap even with millions of jobs.
+"""`graphile-worker stats`: cheap even with millions of jobs.
 
 `stats --since` reports what workers did in a period: as a table, a bar chart of block characters and a few
 sentences, or as JSON.
@@ -19,7 +19,6 @@ import msgspec
 from ...database.connections.errors import sqlstate_of
 from ...diagnostics.json_shapes import (
     backlog_as_json,
-    queue_as_json,
     statistics_as_json,
     task_statistics_as_json,
 )
@@ -28,12 +27,12 @@ from ...values.job import instant
 from ...values.text import count
 from ..support.command import Output, client_command
 from ..support.output import cell, print_table
-from ..support.parameters import Since, limit_option
+from ..support.parameters import Since
 from .pause import paused_notes
 
 if TYPE_CHECKING:
     from ...client import WorkerUtils
-    from ...database.statements.inspection import JobCounts, QueueSummary, Statistics
+    from ...database.statements.inspection import JobCounts, Statistics
     from ...history.statistics import BacklogSample, StatisticsList, TaskStatistics
 
 ESTIMATE = "The table is large, so the numbers are estimates; --exact counts every job."
@@ -91,19 +90,6 @@ async def _reported_jobs(utils: WorkerUtils) -> int:
         return 0
 
 
-@client_command("queues")
-@limit_option("queues", default=100)
-@EXACT_OPTION
-async def queues_command(utils: WorkerUtils, limit: int, exact: bool) -> Output:
-    """Show named queues, longest first, the worker pools that have locked them, and which are paused.
-
-    \b
-    graphile-worker queues --limit 10
-    """
-    found = await utils.queues.list(limit=limit, exact=exact)
-    return Output(lambda: [queue_as_json(queue) for queue in found], lambda: _print_queues(found))
-
-
 def _print_statistics(found: Statistics) -> None:
     rows = [_row(task, counts) for task, counts in sorted(found.tasks.items())]
     print_table(
@@ -120,24 +106,6 @@ def _print_statistics(found: Statistics) -> None:
     elif not found.jobs.total:
         click.echo("No jobs.")
     if found.is_estimate:
-        click.echo(ESTIMATE)
-
-
-def _print_queues(found: list[QueueSummary]) -> None:
-    shown: dict[str, list[Any]] = {
-        "queue": [queue.queue_name for queue in found],
-        "width": [queue.width if queue.width > 1 else None for queue in found],
-        "jobs": [queue.jobs for queue in found],
-        "ready": [queue.ready for queue in found],
-        "locked by": [queue.locked_by for queue in found],
-        "locked at": [queue.locked_at for queue in found],
-        "state": [None if queue.pause is None else f"paused{queue.pause.terms}" for queue in found],
-    }
-    for name in ("width", "state"):
-        if not any(shown[name]):
-            del shown[name]
-    print_table(tuple(shown), list(zip(*shown.values(), strict=True)), empty="No named queues.")
-    if any(queue.is_estimate for queue in found):
         click.echo(ESTIMATE)
 
 

@@ -1,4 +1,4 @@
-"""`utils.queues`: named queues, their pauses and their widths."""
+"""`utils.queues`: named queues, their pauses and their of_tasks."""
 
 from __future__ import annotations
 
@@ -70,17 +70,17 @@ class QueuesClient:
         async with self._connections.borrow(connection) as session:
             return await pauses.list_pauses(session, self._connections.schema)
 
-    async def set_width(
-        self, queue_name: str, width: int | None, *, connection: UserConnection | None = None
+    async def set_concurrency(
+        self, queue_name: str, concurrency: int | None, *, connection: UserConnection | None = None
     ) -> None:
-        """Let up to `width` jobs of a named queue run at once; None leaves that to its tasks again.
+        """Let up to `concurrency` jobs of a named queue run at once; None leaves that to its tasks again.
 
-        It takes effect at once and survives restarts. Jobs that run when a queue gets narrower go on. Node
-        and Rust workers obey too.
+        It takes effect at once and survives restarts. Jobs that run when it is lowered go on. Node workers
+        keep it, too.
         """
-        from ...database.statements.limits import set_queue_width
+        from ...database.statements.limits import set_queue_concurrency
 
         schema = self._connections.schema
         await self._connections.manage(
-            connection, lambda session: set_queue_width(session, schema, queue_name, width)
+            connection, lambda session: set_queue_concurrency(session, schema, queue_name, concurrency)
         )

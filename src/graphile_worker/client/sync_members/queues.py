@@ -1,4 +1,4 @@
-"""The blocking `utils.queues`: named queues, their pauses and their widths.
+"""The blocking `utils.queues`: named queues, their pauses and their of_tasks.
 
 Written by `make reference` from `members/queues.py`: change that file, not this one.
 """
@@ -67,12 +67,14 @@ class SyncQueuesClient:
         """What is paused: everything first, then tasks, queues and recurring jobs, by name."""
         return self._calls.run(connection, lambda utils: utils.queues.list_pauses())
 
-    def set_width(
-        self, queue_name: str, width: int | None, *, connection: BlockingConnection | None = None
+    def set_concurrency(
+        self, queue_name: str, concurrency: int | None, *, connection: BlockingConnection | None = None
     ) -> None:
-        """Let up to `width` jobs of a named queue run at once; None leaves that to its tasks again.
+        """Let up to `concurrency` jobs of a named queue run at once; None leaves that to its tasks again.
 
-        It takes effect at once and survives restarts. Jobs that run when a queue gets narrower go on. Node
-        and Rust workers obey too.
+        It takes effect at once and survives restarts. Jobs that run when it is lowered go on. Node workers
+        keep it, too.
         """
-        return self._calls.run(connection, lambda utils: utils.queues.set_width(queue_name, width))
+        return self._calls.run(
+            connection, lambda utils: utils.queues.set_concurrency(queue_name, concurrency)
+        )

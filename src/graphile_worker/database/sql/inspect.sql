@@ -111,7 +111,7 @@ limit $1::integer
 -- statement: list_queues
 -- Named queues, the longest first. A wide queue is one, with the jobs in its tracks.
 -- $1 the percentage of the jobs table's pages to read (100 counts all), $2 how many queues at most.
--- Returns queue_name, locked_by, locked_at (seconds since 1970), jobs and ready (as counted, not extrapolated), width.
+-- Returns queue_name, locked_by, locked_at (seconds since 1970), jobs and ready (as counted, not extrapolated), concurrency.
 with queue as (
     select
         job_queues.id,
@@ -133,7 +133,7 @@ select
     case -- a track that is closed is locked although its queue is not
         when bool_and(queue.locked_by is not distinct from 'py:hold') then count(*)
         else count(*) filter (where queue.locked_by is distinct from 'py:hold')
-    end as width
+    end as concurrency
 from queue
 left join (
     select

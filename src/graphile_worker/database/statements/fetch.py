@@ -120,7 +120,7 @@ async def get_wide_jobs(
     now: datetime | None = None,
     ranges: Ranges | None = None,
 ) -> list[Job]:
-    """Lock jobs like `get_jobs`, and of a named queue as many as its width allows."""
+    """Lock jobs like `get_jobs`, and of a named queue as many as its concurrency allows."""
     rows = await connection.fetch(
         load("fetch/get_jobs@wide" if ranges is None else "fetch/get_jobs_above_watermarks@wide", schema),
         *(pool_id, task_ids(tasks), limit, flag_list(forbidden_flags), now, *(ranges or ())),

@@ -114,7 +114,7 @@ class QueueSummary:
     ready: int
     is_estimate: bool
     """Whether `jobs` and `ready` are estimated from a sample."""
-    width: int = 1
+    concurrency: int = 1
     """How many of its jobs may run at once."""
     pause: Pause | None = None
     """None if it is not paused. A paused queue has no `locked_by`."""
@@ -226,7 +226,7 @@ def _queue(row: Row, percentage: float, pauses: Mapping[str | None, Pause]) -> Q
         jobs=_scaled(row["jobs"], percentage),
         ready=_scaled(row["ready"], percentage),
         is_estimate=percentage < 100,
-        width=max(1, row["width"]),
+        concurrency=max(1, row["concurrency"]),
         pause=pauses.get(name, Pause(queue_name=name)) if is_paused else None,
     )
 

@@ -3,8 +3,8 @@
 `get_limited_jobs` fetches through the limits; the rest writes them, shows them, and changes them at run time,
 with errors that say what is wrong.
 
-A wide queue has a width: how many of its jobs may run at once. It owns further rows of the shared table of
-queues, its tracks; see `own_objects/tracks`.
+A wide queue is one with a concurrency above one. It owns further rows of the shared table of queues, its
+tracks; see `own_objects/tracks`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ...errors import InvalidArgumentError, PermissionDeniedError, SchemaMissing
 from ...values.concurrency import Limit, Rate, check_bounds, check_limit_name, seconds_of
 from ...values.job import Job
 from ...values.schema_name import SchemaName
-from ...values.spec import check_queue_name, check_width
+from ...values.spec import check_queue_concurrency, check_queue_name
 from ...values.text import closest
 from ..connections import sqlstates
 from ..connections.connection import Connection
@@ -101,7 +101,7 @@ async def get_limited_jobs(
 ) -> tuple[Sequence[Job], LimitState]:
     """Lock up to `limit` jobs by priority and run_at, as many as the limits leave room for.
 
-    Of a named queue at most one, or with `is_wide` as many as its width allows.
+    Of a named queue at most one, or with `is_wide` as many as its concurrency allows.
     """
     rows = await connection.fetch(
         load("limits/get_limited_jobs", schema),
@@ -208,21 +208,24 @@ async def list_limits(connection: Connection, schema: SchemaName) -> list[LimitS
 MAX_NAME_LENGTH = 120  # leaves room for the number of a track
 
 
-async def set_queue_width(
-    connection: Connection, schema: SchemaName, queue_name: str, width: int | None
+async def set_queue_concurrency(
+    connection: Connection, schema: SchemaName, queue_name: str, concurrency: int | None
 ) -> None:
-    """Set the width of a queue by hand; None leaves it to the tasks again."""
+    """Set the concurrency of a queue by hand; None leaves it to the tasks again."""
     check_queue_name(queue_name)
-    if width is not None:
-        check_width("width", width)
+    if concurrency is not None:
+        check_queue_concurrency("concurrency", concurrency)
     if len(queue_name) > MAX_NAME_LENGTH:
         raise InvalidArgumentError(
-            "queue_name", f"has {len(queue_name)} characters; a wide queue may have {MAX_NAME_LENGTH}"
+            "queue_name",
+            f"has {len(queue_name)} characters; with a concurrency it may have {MAX_NAME_LENGTH}",
         )
 
     async def change() -> None:
-        queue_id = await connection.fetchval(load("widths/set_width", schema), queue_name, width)
-        await set_tracks(connection, schema, {queue_id: 1 if width is None else width})
+        queue_id = await connection.fetchval(
+            load("queue_concurrency/set_queue_concurrency", schema), queue_name, concurrency
+        )
+        await set_tracks(connection, schema, {queue_id: 1 if concurrency is None else concurrency})
 
     try:
         await yielding_locks(connection, schema, change)
@@ -230,29 +233,33 @@ async def set_queue_width(
         state = sqlstate_of(error)
         if state in (sqlstates.UNDEFINED_TABLE, sqlstates.UNDEFINED_FUNCTION):
             raise SchemaMissingError(
-                "the tables for wide queues are missing; to create them, run as the owner of the schema: "
-                "graphile-worker migrate",
+                "the tables for the concurrency of queues are missing; to create them, "
+                "run as the owner of the schema: graphile-worker migrate",
                 sqlstate=state,
             ) from error
         if state == sqlstates.INSUFFICIENT_PRIVILEGE:
             raise PermissionDeniedError(
-                f"this role may not set widths ({error}); connect as the owner of the schema", sqlstate=state
+                f"this role may not set the concurrency of queues ({error}); "
+                "connect as the owner of the schema",
+                sqlstate=state,
             ) from error
         raise
 
 
-async def set_tracks(connection: Connection, schema: SchemaName, widths: Mapping[int, int | None]) -> int:
-    """Give queues the tracks for their widths, None to leave one as it is; returns how many have changed."""
+async def set_tracks(
+    connection: Connection, schema: SchemaName, concurrency: Mapping[int, int | None]
+) -> int:
+    """Give queues the tracks for their concurrency; None leaves one as it is. Returns how many changed."""
     teach_arrays(connection)
     changed: int = await connection.fetchval(
-        load("widths/set_tracks", schema), list(widths), list(widths.values())
+        load("queue_concurrency/set_tracks", schema), list(concurrency), list(concurrency.values())
     )
     return changed
 
 
 async def track_names(connection: Connection, schema: SchemaName, queue_name: str) -> list[str]:
     """The names of the tracks of a queue; empty if it is not wide, or without the tables."""
-    rows = await connection.fetch(load("widths/list_tracks", schema), queue_name)
+    rows = await connection.fetch(load("queue_concurrency/list_tracks", schema), queue_name)
     return [row[0] for row in rows]
 
 

@@ -34,13 +34,13 @@ class QueueFacts:
     name: str
     holders: list[tuple[str, float | None]]
     """Who holds the queue or a track of it, and for how many seconds, if that is known."""
-    width: int = 1
+    concurrency: int = 1
     running: list[tuple[int, str]] = field(default_factory=list)
     """Ids of jobs of the queue that workers report as running, and their pools."""
 
     @property
     def is_full(self) -> bool:
-        return len(self.holders) >= self.width
+        return len(self.holders) >= self.concurrency
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -89,7 +89,7 @@ def _queue(facts: ReadyFacts) -> Iterator[Explanation]:
     pool = next((pool for pool in facts.pools.workers or () if pool.id == holder), None)
     if queue.running:
         job_id, worker = queue.running[0]
-        at_once = "one job at a time" if queue.width == 1 else f"{queue.width} jobs at a time"
+        at_once = "one job at a time" if queue.concurrency == 1 else f"{queue.concurrency} jobs at a time"
         evidence = [f"The queue runs {at_once}. Worker {worker} has locked it."]
         yield _busy_queue(queue, f" with job {job_id}", seconds, evidence, worker=worker, job_id=job_id)
     elif pool is not None and pool.is_alive and (pool.jobs_held is None or pool.jobs_held > 0):

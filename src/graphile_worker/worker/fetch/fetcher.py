@@ -427,7 +427,7 @@ class Fetcher:
 
     @property
     def is_wide(self) -> bool:
-        """Whether to fetch as many jobs of a named queue as its width allows."""
+        """Whether to fetch as many jobs of a named queue as its concurrency allows."""
         return self._wide_queues is not None and self._wide_queues.is_wide
 
     # -- limits --------------------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
 """WideQueues: makes the tracks of wide queues, and tells the fetchers of a pool whether there are any.
 
-`@task(queue_width=3)` names no queue, so tracks are made when a job of such a task was fetched, however
+`@task(queue_concurrency=3)` names no queue, so tracks are made when a job of such a task was fetched, however
 it was added. A clean-up of any runtime may delete idle tracks; so the queues in use are looked at from time
 to time.
 """
@@ -52,8 +52,10 @@ class WideQueues:
         self._schema = context.schema
         self._background = background
         self._lanes = lanes
-        self._widths = {
-            name: task.rules.queue_width for name, task in tasks.items() if task.rules.queue_width is not None
+        self._of_tasks = {
+            name: task.rules.queue_concurrency
+            for name, task in tasks.items()
+            if task.rules.queue_concurrency is not None
         }
         self._known: set[int] = set()  # queues that have their tracks
         self._wanted: dict[int, int | None] = {}
@@ -77,17 +79,17 @@ class WideQueues:
 
     def notice(self, jobs: Iterable[Job]) -> None:
         """Make the tracks of the queues of these jobs, if any are missing; fetchers call it with all jobs."""
-        if not self._is_on or not (self.is_wide or self._widths):
+        if not self._is_on or not (self.is_wide or self._of_tasks):
             return
-        known, wanted, widths = self._known, self._wanted, self._widths
+        known, wanted, of_tasks = self._known, self._wanted, self._of_tasks
         for job in jobs:
             queue_id = job.job_queue_id
             if queue_id is None or queue_id in known:
                 continue
-            width = widths.get(job.task_identifier)
-            if width is not None or self.is_wide:
+            concurrency = of_tasks.get(job.task_identifier)
+            if concurrency is not None or self.is_wide:
                 known.add(queue_id)
-                wanted[queue_id] = width
+                wanted[queue_id] = concurrency
         if wanted and not self._is_making:
             self._is_making = True
             self._background.start(self._make(), "wide queues")
@@ -113,13 +115,15 @@ class WideQueues:
             if sqlstate_of(error) in REFUSED:
                 self._is_on = False
                 logger.warning(
-                    "this worker cannot widen queues (%s), so their jobs run one at a time; to widen them, "
+                    "this worker cannot set the concurrency of queues (%s), so their jobs run one at a time; "
                     "run workers as the owner of the schema",
                     message_of(error),
                 )
             else:
                 self._known.difference_update(chosen)
-                logger.warning("queues could not be widened and will be later: %s", message_of(error))
+                logger.warning(
+                    "the concurrency of queues could not be set and will be later: %s", message_of(error)
+                )
             return
         if changed:
             self.apply(True)

@@ -1,4 +1,4 @@
-"""Tasks with a limit in wide queues: the width of each queue holds, and so does the limit of all."""
+"""Tasks with a limit in wide queues: the concurrency of each queue holds, and so does the limit of all."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ async def test_as_many_limited_jobs_run_as_the_queue_is_wide(
 ) -> None:
     gate = Gate()
 
-    @task("sync", limit=limit, queue_width=3)
+    @task("sync", limit=limit, queue_concurrency=3)
     async def sync(payload: dict[str, Any]) -> None:
         await gate(payload)
 
@@ -39,7 +39,7 @@ async def test_as_many_limited_jobs_run_as_the_queue_is_wide(
 async def test_the_limit_holds_over_all_wide_queues(jobs: Jobs, workers: Workers) -> None:
     gate = Gate()
 
-    @task("sync", limit=TIGHT_LIMIT, queue_width=3)
+    @task("sync", limit=TIGHT_LIMIT, queue_concurrency=3)
     async def sync(payload: dict[str, Any]) -> None:
         await gate(payload)
 
@@ -59,7 +59,7 @@ async def test_each_running_job_has_a_row_of_its_queue(jobs: Jobs, workers: Work
     """A job is moved to the row whose lock it takes, as in the fetch without limits."""
     gate = Gate()
 
-    @task("sync", limit=WIDE_LIMIT, queue_width=2)
+    @task("sync", limit=WIDE_LIMIT, queue_concurrency=2)
     async def sync(payload: dict[str, Any]) -> None:
         await gate(payload)
 

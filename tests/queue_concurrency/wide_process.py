@@ -1,6 +1,6 @@
 """One worker process of test_processes: records in the database when each job of a wide queue ran.
 
-Arguments: the database's URL, the mode, the width.
+Arguments: the database's URL, the mode, the concurrency.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ START = "insert into runs (pid, job_id, queue) values ($1, $2, $3) returning id"
 END = "update runs set ended = clock_timestamp() where id = $1"
 
 
-async def main(url: str, mode: str, width: int) -> None:
-    @task("step", queue_width=width)
+async def main(url: str, mode: str, concurrency: int) -> None:
+    @task("step", queue_concurrency=concurrency)
     async def step(payload: dict[str, Any], helpers: JobHelpers) -> None:
         (row,) = await helpers.query(START, os.getpid(), helpers.job.id, await helpers.get_queue_name())
         try:

@@ -65,12 +65,12 @@ async def test_jobs_without_a_queue_take_turns_too(jobs: Jobs, workers: Workers,
 
 
 @pytest.mark.parametrize("queues", [1, 3])
-async def test_wide_queues_use_all_their_width(
+async def test_wide_queues_use_all_their_concurrency(
     jobs: Jobs, workers: Workers, utils: WorkerUtils, queues: int
 ) -> None:
     gate = Gate()
 
-    @task("sync", queue_width=3)
+    @task("sync", queue_concurrency=3)
     async def sync(payload: dict[str, Any]) -> None:
         await gate(payload["queue"])
 

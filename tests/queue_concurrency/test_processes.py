@@ -1,4 +1,4 @@
-"""Wide queues under several processes: one is killed, widths change, tracks are deleted."""
+"""Wide queues under several processes: one is killed, numbers change, tracks are deleted."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from graphile_worker import JobSpec, WorkerUtils
 from support.worker_process import WorkerProcess, program
 from support.working import MODES, SCHEMA, Jobs, until
 
-WIDTH = 3
+QUEUE_CONCURRENCY = 3
 WIDEST = 5
 QUEUES = 4
 JOBS = 1200
@@ -26,7 +26,7 @@ create table runs (
 
 
 def start(database_url: str, folder: Path, mode: str) -> WorkerProcess:
-    return program("widths.wide_process", database_url, mode, WIDTH, folder=folder)
+    return program("queue_concurrency.wide_process", database_url, mode, QUEUE_CONCURRENCY, folder=folder)
 
 
 async def peaks(connection: Any, killed_at: Any) -> dict[str, int]:
@@ -44,7 +44,7 @@ async def peaks(connection: Any, killed_at: Any) -> dict[str, int]:
     return found
 
 
-async def test_no_width_is_ever_exceeded(
+async def test_no_concurrency_is_ever_exceeded(
     connection: Any, database_url: str, utils: WorkerUtils, tmp_path: Path
 ) -> None:
     jobs = Jobs(connection)
@@ -67,9 +67,9 @@ async def test_no_width_is_ever_exceeded(
         processes[0].send(signal.SIGKILL)
         await asyncio.to_thread(processes[0].ended)
         killed_at = await connection.fetchval("select clock_timestamp()")
-        for count, width in ((200, WIDEST), (300, 2), (400, 1), (500, WIDEST), (600, None)):
+        for count, concurrency in ((200, WIDEST), (300, 2), (400, 1), (500, WIDEST), (600, None)):
             await have_run(count)
-            await utils.queues.set_width("tenant:0", width)
+            await utils.queues.set_concurrency("tenant:0", concurrency)
             await utils.cleanup(["GC_JOB_QUEUES"])
 
         async def is_empty() -> bool:
@@ -88,5 +88,5 @@ async def test_no_width_is_ever_exceeded(
             process.close()
     found = await peaks(connection, killed_at)
     assert found.pop("tenant:0") <= WIDEST
-    assert set(found.values()) == {WIDTH}
+    assert set(found.values()) == {QUEUE_CONCURRENCY}
     assert await connection.fetchval("select count(distinct job_id) from runs") == JOBS

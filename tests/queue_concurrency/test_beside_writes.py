@@ -24,7 +24,7 @@ PATIENT = {"deadlock_timeout": "10min"}  # so that PostgreSQL would end the othe
 async def test_a_change_of_a_wide_queue_gives_way_to_a_write(
     utils: WorkerUtils, connection: Any, database_url: str, change: str
 ) -> None:
-    await utils.queues.set_width("q", 2)
+    await utils.queues.set_concurrency("q", 2)
     if change == "resume":
         await utils.queues.pause("q")
     writer = await asyncpg.connect(database_url)
@@ -41,7 +41,7 @@ async def test_a_change_of_a_wide_queue_gives_way_to_a_write(
             elif change == "resume":
                 assert await utils.queues.resume("q", connection=session)
             else:
-                await utils.queues.set_width("q", 1, connection=session)
+                await utils.queues.set_concurrency("q", 1, connection=session)
             assert await session.fetchval("show lock_timeout") == "0"
 
     try:
@@ -55,4 +55,4 @@ async def test_a_change_of_a_wide_queue_gives_way_to_a_write(
         session.terminate()
     (pauses, (queue,)) = await utils.queues.list_pauses(), await utils.queues.list()
     assert [pause.queue_name for pause in pauses] == (["q"] if change == "pause" else [])
-    assert queue.width == (1 if change == "narrow" else 2)
+    assert queue.concurrency == (1 if change == "narrow" else 2)

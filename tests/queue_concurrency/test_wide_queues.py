@@ -33,7 +33,7 @@ async def make_due(jobs: Jobs) -> None:
 async def test_as_many_jobs_run_as_the_queue_is_wide(jobs: Jobs, any_workers: Workers) -> None:
     gate = Gate()
 
-    @task("sync", queue_width=3)
+    @task("sync", queue_concurrency=3)
     async def sync(payload: dict[str, Any]) -> None:
         await gate(payload)
 
@@ -53,21 +53,21 @@ async def test_as_many_jobs_run_as_the_queue_is_wide(jobs: Jobs, any_workers: Wo
 
 
 @pytest.mark.usefixtures("look_often")
-async def test_a_width_that_was_set_by_hand_counts_first(
+async def test_a_concurrency_that_was_set_by_hand_counts_first(
     jobs: Jobs, workers: Workers, utils: WorkerUtils, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(wide_queues, "LOOK_AGAIN_AFTER", 0.5)
     gate = Gate()
 
-    @task("sync", queue_width=2)
+    @task("sync", queue_concurrency=2)
     async def sync(payload: dict[str, Any]) -> None:
         await gate(payload)
 
-    await utils.queues.set_width("q", 4)
+    await utils.queues.set_concurrency("q", 4)
     await jobs.add_many("sync", 12, queue="q")
     await workers.start([sync], concurrency=10)
     await gate.until_inside(4)
-    await utils.queues.set_width("q", 1)
+    await utils.queues.set_concurrency("q", 1)
     for _ in range(4):
         gate.open()
     await gate.until_inside(1)
@@ -77,7 +77,7 @@ async def test_a_width_that_was_set_by_hand_counts_first(
         gate.open()
     await jobs.until_gone()
     assert gate.most_at_once == 4
-    await utils.queues.set_width("q", None)
+    await utils.queues.set_concurrency("q", None)
     await jobs.add_many("sync", 4, queue="q")
     await gate.until_inside(2)
     for _ in range(4):
@@ -89,7 +89,7 @@ async def test_a_width_that_was_set_by_hand_counts_first(
 async def test_a_failed_job_of_a_track_runs_again(jobs: Jobs, workers: Workers) -> None:
     gate = Gate()
 
-    @task("sync", queue_width=2)
+    @task("sync", queue_concurrency=2)
     async def sync(payload: dict[str, Any]) -> None:
         await gate(payload["n"])
 
@@ -119,11 +119,11 @@ async def test_a_job_of_a_closed_track_comes_back_to_its_queue(
     async def sync(payload: dict[str, Any]) -> None:
         await gate(payload["n"])
 
-    await utils.queues.set_width("q", 2)
+    await utils.queues.set_concurrency("q", 2)
     await jobs.add_many("sync", 3, queue="q", max_attempts=2)
     await workers.start([sync], concurrency=4)
     await gate.until_inside(2)
-    await utils.queues.set_width("q", 1)
+    await utils.queues.set_concurrency("q", 1)
     assert await tracks(jobs.connection) == [("q [2]", True)]
     for _ in range(2):
         gate.open(ValueError("once"))
@@ -134,7 +134,7 @@ async def test_a_job_of_a_closed_track_comes_back_to_its_queue(
         gate.open()
         await make_due(jobs)
     await jobs.until_gone()
-    await utils.queues.set_width("q", 2)
+    await utils.queues.set_concurrency("q", 2)
     assert await tracks(jobs.connection) == [("q [2]", False)]
 
 
@@ -142,7 +142,7 @@ async def test_only_the_name_of_the_queue_is_shown(jobs: Jobs, workers: Workers,
     gate = Gate()
     names: list[str | None] = []
 
-    @task("sync", queue_width=3)
+    @task("sync", queue_concurrency=3)
     async def sync(payload: dict[str, Any], helpers: JobHelpers) -> None:
         names.append(await helpers.get_queue_name())
         await gate(payload)
@@ -152,7 +152,7 @@ async def test_only_the_name_of_the_queue_is_shown(jobs: Jobs, workers: Workers,
     await gate.until_inside(3)
     assert names == ["tenant:7"] * 3
     [queue] = await utils.queues.list()
-    assert (queue.queue_name, queue.width, queue.jobs) == ("tenant:7", 3, 5)
+    assert (queue.queue_name, queue.concurrency, queue.jobs) == ("tenant:7", 3, 5)
     listed = await utils.jobs.list(JobFilter(queue_name="tenant:7"))
     assert [job.queue_name for job in listed] == ["tenant:7"] * 5
     assert (await utils.statistics.jobs()).queues == 1
@@ -165,7 +165,7 @@ async def test_only_the_name_of_the_queue_is_shown(jobs: Jobs, workers: Workers,
 async def test_a_paused_queue_holds_its_tracks(jobs: Jobs, workers: Workers, utils: WorkerUtils) -> None:
     gate = Gate()
 
-    @task("sync", queue_width=3)
+    @task("sync", queue_concurrency=3)
     async def sync(payload: dict[str, Any]) -> None:
         await gate(payload)
 
@@ -180,7 +180,7 @@ async def test_a_paused_queue_holds_its_tracks(jobs: Jobs, workers: Workers, uti
     assert [pause.queue_name for pause in await utils.queues.list_pauses()] == ["q"]
     for _ in range(3):
         gate.open()
-    await utils.queues.set_width("q", 5)  # tracks that are made meanwhile are held too
+    await utils.queues.set_concurrency("q", 5)  # tracks that are made meanwhile are held too
     barrier = await jobs.add("other")
 
     async def is_done() -> bool:
@@ -190,7 +190,7 @@ async def test_a_paused_queue_holds_its_tracks(jobs: Jobs, workers: Workers, uti
     await until(is_done)
     assert len(gate.started) == 3
     [queue] = await utils.queues.list()
-    assert (queue.width, queue.pause is not None) == (5, True)
+    assert (queue.concurrency, queue.pause is not None) == (5, True)
     await utils.queues.resume("q")
     await gate.until_inside(5)
     for _ in range(5):
@@ -204,7 +204,7 @@ async def test_tracks_that_were_deleted_are_made_again(
 ) -> None:
     gate = Gate()
 
-    @task("sync", queue_width=3)
+    @task("sync", queue_concurrency=3)
     async def sync(payload: dict[str, Any]) -> None:
         await gate(payload)
 
@@ -228,7 +228,7 @@ async def _is_unlocked(jobs: Jobs) -> bool:
 async def test_deleted_tracks_of_a_queue_in_use_are_replaced(connection: Any, utils: WorkerUtils) -> None:
     from graphile_worker.database.statements.limits import set_tracks
 
-    await utils.queues.set_width("q", 3)
+    await utils.queues.set_concurrency("q", 3)
     [home] = await connection.fetch(f"select id from {SCHEMA}._private_job_queues where queue_name = 'q'")
     await connection.execute(f"delete from {SCHEMA}._private_job_queues where queue_name like 'q [%'")
     assert await set_tracks(connection, utils.schema, {home["id"]: None}) == 2
@@ -242,19 +242,19 @@ async def test_deleted_tracks_of_a_queue_in_use_are_replaced(connection: Any, ut
     assert [row["home_id"] for row in homes] == [job.job_queue_id]
 
 
-async def test_widths_are_checked(utils: WorkerUtils, connection: Any) -> None:
-    for width in (0, 1001, True, "3"):
-        with pytest.raises(InvalidArgumentError, match="width: "):
-            await utils.queues.set_width("q", width)  # type: ignore[arg-type]
-        with pytest.raises(TaskLoadError, match="queue_width"):
-            task(queue_width=width)(any_task)  # type: ignore[arg-type]
+async def test_numbers_are_checked(utils: WorkerUtils, connection: Any) -> None:
+    for concurrency in (0, 1001, True, "3"):
+        with pytest.raises(InvalidArgumentError, match="concurrency: "):
+            await utils.queues.set_concurrency("q", concurrency)  # type: ignore[arg-type]
+        with pytest.raises(TaskLoadError, match="queue_concurrency"):
+            task(queue_concurrency=concurrency)(any_task)  # type: ignore[arg-type]
     with pytest.raises(InvalidArgumentError, match="reserved for wide queues"):
-        await utils.queues.set_width("q [2]", 3)
+        await utils.queues.set_concurrency("q [2]", 3)
     with pytest.raises(InvalidArgumentError, match="a wide queue may have 120"):
-        await utils.queues.set_width("q" * 121, 3)
+        await utils.queues.set_concurrency("q" * 121, 3)
     await connection.execute(f"drop function {SCHEMA}._private_py_set_tracks")
     with pytest.raises(GraphileWorkerError, match="graphile-worker migrate"):
-        await utils.queues.set_width("q", 3)
+        await utils.queues.set_concurrency("q", 3)
 
 
 async def any_task() -> None:
@@ -275,7 +275,7 @@ async def test_plain_jobs_and_serial_queues_go_on_beside_wide_queues(
         await asyncio.sleep(0)
         running[name] -= 1
 
-    await utils.queues.set_width("wide", 3)
+    await utils.queues.set_concurrency("wide", 3)
     names = ("wide", "serial", "", "late")
     await utils.add_jobs(
         JobSpec("step", {"queue": name}, queue_name=name or None, priority=n % 3)

@@ -11,17 +11,17 @@ where home.queue_name = $1::text and not track.is_closed
 order by track.queue_id
 
 -- statement: set_tracks
--- Give queues as many tracks as their widths ask for; see own_objects/tracks.
+-- Give queues as many tracks as their concurrency asks for; see own_objects/tracks.
 -- $1 integer[]  ids of queues or of their tracks
--- $2 integer[]  widths, null to leave one as it is; those that were set by hand count first
+-- $2 integer[]  concurrency of each, null to leave one as it is; those that were set by hand count first
 -- Returns how many tracks were made and closed.
 select :GRAPHILE_WORKER_SCHEMA._private_py_set_tracks($1::integer[], $2::integer[])
 
--- statement: set_width
--- Set the width of a named queue by hand, or with null forget that it was set. The queue is created if there is none.
+-- statement: set_queue_concurrency
+-- Set the concurrency of a named queue by hand, or with null forget that it was set. The queue is created if there is none.
 --
 -- $1 text     queue name
--- $2 integer  width, or null
+-- $2 integer  concurrency, or null
 -- Returns the id of the queue.
 with
 forgotten as (
