@@ -78,6 +78,15 @@ class Settings(SimpleTestCase):
             with override_settings(GRAPHILE_WORKER=wrong):
                 self.assertIn("graphile_worker.E003", [each.id for each in run_checks()])
 
+    def test_a_setting_that_is_changed_is_read_again(self):
+        options = {"concurrency": 3}
+        with override_settings(GRAPHILE_WORKER={"OPTIONS": options}):
+            self.assertEqual(worker_settings().worker_options.concurrency, 3)
+            self.assertIs(worker_settings(), worker_settings())
+            options["concurrency"] = 4
+            self.assertEqual(worker_settings().worker_options.concurrency, 4)
+        self.assertEqual(worker_settings().worker_options.concurrency, 1)
+
     def test_unknown_databases_are_refused(self):
         with override_settings(GRAPHILE_WORKER={"DATABASE": "nowhere"}):
             self.assertIn("graphile_worker.E002", [each.id for each in run_checks()])

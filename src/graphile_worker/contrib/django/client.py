@@ -29,7 +29,7 @@ def utils(using: str | None = None) -> SyncWorkerUtils:
     chosen = worker_settings()
     connection: Any = connections[using or chosen.database]
     hooks = _hooks(tuple(chosen.client_plugins)) if chosen.client_plugins else None
-    return SyncWorkerUtils.bound(connection, options=chosen.worker_options(), hooks=hooks)
+    return SyncWorkerUtils.bound(connection, options=chosen.worker_options, hooks=hooks)
 
 
 @lru_cache(maxsize=4)

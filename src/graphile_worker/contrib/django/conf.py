@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
@@ -37,7 +38,7 @@ OF_LIBPQ = frozenset(
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class DjangoSettings:
     """What the setting GRAPHILE_WORKER says; keys are the names in upper case."""
 
@@ -61,6 +62,7 @@ class DjangoSettings:
     options: Mapping[str, Any] = field(default_factory=dict)
     """Options of workers and of their processes by name, such as {"concurrency": 10, "processes": 2}."""
 
+    @cached_property
     def worker_options(self) -> WorkerOptions:
         """The options as the settings alone have them, for the site itself and for tests."""
         given = {name: value for name, value in self._options().items() if name in WORKER_OPTIONS}
@@ -91,7 +93,7 @@ class DjangoSettings:
                 raise ConfigError(f"{place('OPTIONS')}: {name}: {meant}")
         if self.options.keys() <= WORKER_OPTIONS:
             try:
-                self.worker_options()
+                _ = self.worker_options
             except ConfigError as error:
                 raise ConfigError(f"{place('OPTIONS')}: {error}") from None
         else:
@@ -120,9 +122,16 @@ def place(key: str) -> str:
     return f"setting {SETTING}[{key!r}]"
 
 
+_latest: tuple[dict[str, Any], DjangoSettings] | None = None
+"""The setting as it was when it was last checked: every job that is added asks for it."""
+
+
 def worker_settings() -> DjangoSettings:
     """The setting, checked; raises ImproperlyConfigured."""
+    global _latest
     given = getattr(settings, SETTING, {})
+    if _latest is not None and _latest[0] == given:
+        return _latest[1]
     if not isinstance(given, Mapping):
         raise ImproperlyConfigured(f"{SETTING} must be a dictionary, got {given!r}")
     for key in given:
@@ -135,6 +144,7 @@ def worker_settings() -> DjangoSettings:
         found.check()
     except ConfigError as error:
         raise ImproperlyConfigured(str(error)) from None
+    _latest = {key: dict(each) if isinstance(each, Mapping) else each for key, each in given.items()}, found
     return found
 
 

@@ -116,7 +116,7 @@ async def _run(
     chosen: DjangoSettings, connection: CallersConnection, clock: _LaterClock | None, limit: int
 ) -> JobsRun:
     observed, bound, pool = Observed(), _Bound(limit), SingleConnection(connection)
-    options = chosen.worker_options().with_values(
+    options = chosen.worker_options.with_values(
         concurrency=1,  # one by one, so that the order is deterministic
         prefetch=0,
         handle_signals=False,
