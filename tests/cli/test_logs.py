@@ -289,7 +289,7 @@ import logging.config
 logging.config.dictConfig({
     "version": 1,
     "disable_existing_loggers": False,
-    "formatters": {"worker": {"()": "graphile_worker.FORMATTER"}},
+    "formatters": {"worker": {"()": "graphile_worker.logging.FORMATTER"}},
     "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "worker"}},
     "root": {"level": "INFO", "handlers": ["console"]},
 })

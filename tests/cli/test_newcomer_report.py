@@ -102,9 +102,9 @@ def printed(gw: Call, project: Path) -> Any:
 @pytest.mark.parametrize(
     ("name", "summary", "where"),
     [
-        ("err_key", "KeyError: 'sku'", "tasks/mistakes.py, line 17, in err_key"),
-        ("err_exit", "SystemExit: 3", "tasks/mistakes.py, line 21, in err_exit"),
-        ("err_chain", "RuntimeError: no product", "tasks/mistakes.py, line 28, in err_chain"),
+        ("err_key", "KeyError: 'sku'", "tasks/mistakes.py, line 18, in err_key"),
+        ("err_exit", "SystemExit: 3", "tasks/mistakes.py, line 22, in err_exit"),
+        ("err_chain", "RuntimeError: no product", "tasks/mistakes.py, line 29, in err_chain"),
         ("err_group", "ExceptionGroup: unhandled errors in a TaskGroup (1 sub-exception)", None),
     ],
 )
