@@ -18,9 +18,7 @@ from graphile_worker import (
     Job,
     JobHandle,
     JobHelpers,
-    JobReference,
     JobSpec,
-    JobStatus,
     Runner,
     SyncJobHandle,
     SyncWorkerUtils,
@@ -30,6 +28,7 @@ from graphile_worker import (
 )
 from graphile_worker.contrib.fastapi import GraphileWorkerApp
 from graphile_worker.errors import JobFailedError
+from graphile_worker.results import JobReference, JobStatus
 
 
 @dataclass

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import time, timedelta
-from typing import Any, Literal, Protocol, Self, TypedDict, Unpack, runtime_checkable
+from typing import Any, Literal, Protocol, Self, Unpack, runtime_checkable
 from zoneinfo import ZoneInfo
 
 from ..errors import CrontabError
-from ..values.spec import Unique
+from ..values.spec import SharedJobOptions, Unique
 from .fields import FieldError, parse_pattern
 from .matcher import Matcher, TimestampDigest
 
@@ -61,24 +61,15 @@ class CronItemOptions:
     """The time zone of the pattern; None is UTC."""
 
 
-class CronItemKeywords(TypedDict, total=False):
+class CronItemKeywords(SharedJobOptions, total=False):
     """The keyword arguments of CronItem's constructors, besides the task and the time."""
 
     payload: Any
     identifier: str | None
     backfill_period: float | timedelta | str
-    max_attempts: int | None
     queue_name: str | None
-    job_key: str | None
     job_key_mode: CronJobKeyMode | None
-    priority: int | None
-    unique: Unique | None
-    tags: Collection[str] | None
-    flags: Collection[str] | None
-    timeout: float | timedelta | None
     expires: timedelta | None
-    keep: bool | timedelta | None
-    keep_payload: bool | None
     tz: str | ZoneInfo | None
 
 

@@ -10,7 +10,7 @@ import functools
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import timedelta
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypedDict, Unpack, get_args
+from typing import TYPE_CHECKING, Any, Generic, Literal, Unpack, get_args
 
 import msgspec
 
@@ -25,8 +25,8 @@ from ..values.spec import (
     JobKeyMode,
     JobOptions,
     JobSpec,
+    SharedJobOptions,
     TaskLike,
-    Unique,
     check_name,
     check_unique,
 )
@@ -100,23 +100,14 @@ OWN_OPTIONS = (
 """Options of the task itself, which are not written into its jobs."""
 
 
-class TaskOptions(TypedDict, total=False):
+class TaskOptions(SharedJobOptions, total=False):
     """Options of `@task`: defaults for the jobs of the task, which an add may override, and its own rules."""
 
     queue_name: str | Callable[[Any], str | None] | None
     """The queue of its jobs, or a function that takes the payload and returns the queue."""
     queue_concurrency: int | None
     """How many jobs of one queue may run at once, if they are jobs of this task; 1 by default."""
-    max_attempts: int | None
-    priority: int | None
-    job_key: str | None
     job_key_mode: JobKeyMode | None
-    unique: Unique | None
-    """Add nothing while there is a job with the same arguments."""
-    flags: Collection[str] | None
-    tags: Collection[str] | None
-    keep: bool | timedelta | None
-    keep_payload: bool | None
     retry: Retry | None
     """The delay before each retry; None for the back-off of Graphile Worker."""
     retry_on: type[BaseException] | Collection[type[BaseException]] | None
@@ -127,8 +118,6 @@ class TaskOptions(TypedDict, total=False):
     """Do not run a job again when this long has passed since it was added."""
     expires: float | timedelta | None
     """Delete a job instead of running it if it was due longer ago than this."""
-    timeout: float | timedelta | None
-    """How long one attempt may run."""
     on_timeout: Literal["abandon", "wait"] | None
     """Whether a task that does not end when its time is up is abandoned after the grace, or waited for."""
     on_failure: str | TaskLike[Any, Any] | None

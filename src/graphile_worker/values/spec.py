@@ -86,22 +86,27 @@ class TaskArguments(Protocol[Arguments, R_co]):
     def decode_result(self, raw: str, /) -> R_co: ...
 
 
-class JobOptions(TypedDict, total=False):
+class SharedJobOptions(TypedDict, total=False):
+    """Options that mean the same for one job, for all jobs of a task, and for those of a recurring job."""
+
+    max_attempts: int | None
+    priority: int | None
+    job_key: str | None
+    unique: Unique | None
+    tags: Collection[str] | None
+    flags: Collection[str] | None
+    timeout: float | timedelta | None
+    keep: bool | timedelta | None
+    keep_payload: bool | None
+
+
+class JobOptions(SharedJobOptions, total=False):
     """The options of a job besides task and payload, as keyword arguments."""
 
     queue_name: str | None
     run_at: datetime | timedelta | None
     expires: datetime | timedelta | None
-    max_attempts: int | None
-    job_key: str | None
     job_key_mode: JobKeyMode | None
-    priority: int | None
-    flags: Collection[str] | None
-    keep: bool | timedelta | None
-    keep_payload: bool | None
-    timeout: float | timedelta | None
-    unique: Unique | None
-    tags: Collection[str] | None
 
 
 class _TaskAndPayload(msgspec.Struct, frozen=True):
