@@ -300,9 +300,8 @@ async def test_names_that_are_good_get_no_warning(gw: Call, connection: asyncpg.
         "values ('pool', 'here', 1, '1', '{anything,users/email/verify}', 1, 'heartbeat', '10 s', '1 hour')"
     )
     for _ in range(2):
-        assert "no worker has registered a task 'anythin'; did you mean 'anything'?" in await warning(
-            "anythin"
-        )
+        said = await warning("anythin")
+        assert "no worker has registered a task 'anythin'; did you mean 'anything'?" in said
     assert await warning("anything") == ""
     assert "did you mean 'users/email/verify'?" in await warning("verify")
     assert "did you mean 'anything'?" in await warning("Anything")
