@@ -46,11 +46,13 @@ class FollowingJobs(ClientBase):
         after `timeout` seconds. Any number of waiters share one connection. Jobs added with `keep` announce
         their end; others are looked up, at first every quarter of a second.
         """
+        from ...values.retention import is_awaited
         from ..job_status import id_of, result_of, seconds_of
 
         self._check_loop()
         async with asyncio.timeout(seconds_of(timeout)):
-            return result_of(await self._job_waiter.wait(id_of(job)), job)
+            is_announced = isinstance(job, Job) and is_awaited(job.raw_flags)
+            return result_of(await self._job_waiter.wait(id_of(job), is_announced=is_announced), job)
 
     async def get_job_status(self, job: Job | int, *, connection: UserConnection | None = None) -> JobStatus:
         """How a job stands: its state, its last error, its progress."""
