@@ -136,11 +136,21 @@ async def test_a_job_that_is_not_kept_is_gone(utils: WorkerUtils, workers: Worke
 async def test_a_task_that_is_kept_is_found_by_looking(
     utils: WorkerUtils, workers: Workers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("graphile_worker.client.job_waiter.POLL_INTERVAL", 0.5)
+    """Its end is not announced, so it is looked up more often than a job that was added with `keep`."""
+    monkeypatch.setattr("graphile_worker.client.job_waiter.POLL_INTERVAL", 10 * PATIENCE)
     job = await utils.add_job(kept, {"n": 5})
-    waiting = asyncio.ensure_future(utils.wait_for(job, timeout=PATIENCE))
+    waiting = [
+        asyncio.ensure_future(utils.wait_for(each, timeout=PATIENCE))
+        for each in (job, job.id, utils.jobs.handle(job.id))
+    ]
+    await until(lambda: _has_heard(utils))
     await workers.start(TASKS)
-    assert await waiting == 5
+    assert await asyncio.gather(*waiting) == [5, 5, 5]
+    assert utils._connections.job_waiter._unannounced == set()
+
+
+async def _has_heard(utils: WorkerUtils) -> bool:
+    return utils._connections.job_waiter._hears
 
 
 async def test_two_connections_are_enough(database_url: str, workers: Workers) -> None:

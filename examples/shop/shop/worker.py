@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from graphile_worker import App, CronItem
 
 from .state import open_state
-from .tasks import catalogue, emails, invoices, payments, reports, reviews, search
+from .tasks import catalogue, emails, invoices, payments, reports, reviews, sales, search
 
 
 @asynccontextmanager
@@ -19,7 +19,7 @@ async def lifespan() -> AsyncIterator[list[object]]:
 
 
 app = App(
-    tasks=[catalogue, emails, invoices, payments, reports, reviews, search],
+    tasks=[catalogue, emails, invoices, payments, reports, reviews, sales, search],
     lifespan=lifespan,
     cron_items=[CronItem.daily_at(reports.nightly_report, 2, 30, tz=reports.ZONE.key, backfill_period="1d")],
     concurrency=10,

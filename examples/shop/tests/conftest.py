@@ -8,6 +8,8 @@ from typing import Any
 import httpx
 import pytest
 
+from graphile_worker import WorkerUtils
+from graphile_worker.contrib.fastapi import get_worker_utils
 from shop.bank import Bank
 from shop.database import Database
 from shop.dev.fakes import FakeBank, FakeMail, make_fakes
@@ -64,9 +66,12 @@ async def services(
 
 
 @pytest.fixture
-async def web(database: Database, services: tuple[Mailer, Bank]) -> AsyncIterator[httpx.AsyncClient]:
+async def web(
+    database: Database, services: tuple[Mailer, Bank], graphile_worker_utils: WorkerUtils
+) -> AsyncIterator[httpx.AsyncClient]:
     """A client of the web API, which runs in this process too."""
     api.state.shop = State(database, *services)
+    api.dependency_overrides[get_worker_utils] = lambda: graphile_worker_utils
     async with httpx.AsyncClient(transport=httpx.ASGITransport(api), base_url="http://shop") as client:
         yield client
 

@@ -2,7 +2,8 @@
 
 The order is listen, look, wait: what comes in between is announced or found. Announcements can be
 lost, and behind a pooler in transaction mode none arrive, so every job is looked up now and then: rarely
-while a ping of our own has shown that announcements arrive, more often otherwise.
+while a ping of our own has shown that announcements arrive, more often otherwise. Workers announce the end of
+jobs that were added with `keep`, so others are looked up more often, too.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from ..values.schema_name import SchemaName
 
 CHANNEL = "worker:ended"
 POLL_INTERVAL = 10.0  # seconds between lookups while announcements arrive
-FIRST_POLL, LONGEST_POLL, POLL_GROWTH = 0.25, 5.0, 1.5  # the same while they do not
+FIRST_POLL, LONGEST_POLL, POLL_GROWTH = 0.25, 5.0, 1.5  # the same otherwise
 PING_WITHIN = 3.0  # seconds for our ping to arrive
 LINGER = 5.0  # seconds without a waiter until the connection is returned
 LOOKUP = 2_000  # jobs per statement
@@ -66,6 +67,7 @@ class JobWaiter:
         self._schema = schema
         self._look = look
         self._waiting: dict[int, list[asyncio.Future[CurrentState]]] = {}
+        self._unannounced: set[int] = set()
         self._due: set[int] = set()
         self._wake = asyncio.Event()
         self._ping = ""
@@ -74,10 +76,12 @@ class JobWaiter:
         self._poll_interval = FIRST_POLL
         self._task: asyncio.Task[None] | None = None
 
-    async def wait(self, job_id: int) -> CurrentState:
-        """How the job stands once it is no longer pending."""
+    async def wait(self, job_id: int, *, is_announced: bool = True) -> CurrentState:
+        """How the job stands once it is no longer pending. `is_announced`: whether its end will be."""
         future: asyncio.Future[CurrentState] = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(job_id, []).append(future)
+        if not is_announced:
+            self._unannounced.add(job_id)
         self._due.add(job_id)
         self._poll_interval = FIRST_POLL
         self._wake.set()
@@ -93,6 +97,7 @@ class JobWaiter:
                 waiting.remove(future)
             if not waiting:
                 self._waiting.pop(job_id, None)
+                self._unannounced.discard(job_id)
 
     async def close(self) -> None:
         """End all waiting with an error."""
@@ -168,7 +173,7 @@ class JobWaiter:
                 look_at = min(look_at, loop.time() + self._next_interval())
 
     def _next_interval(self) -> float:
-        if self._hears:
+        if self._hears and not self._unannounced:
             return POLL_INTERVAL
         interval = self._poll_interval
         self._poll_interval = min(interval * POLL_GROWTH, LONGEST_POLL)

@@ -68,6 +68,7 @@ class CronItemKeywords(SharedJobOptions, total=False):
     identifier: str | None
     backfill_period: float | timedelta | str
     queue_name: str | None
+    priority: int | None
     job_key_mode: CronJobKeyMode | None
     expires: timedelta | None
     tz: str | ZoneInfo | None

@@ -107,6 +107,7 @@ class TaskOptions(SharedJobOptions, total=False):
     """The queue of its jobs, or a function that takes the payload and returns the queue."""
     queue_concurrency: int | None
     """How many jobs of one queue may run at once, if they are jobs of this task; 1 by default."""
+    priority: int | None
     job_key_mode: JobKeyMode | None
     retry: Retry | None
     """The delay before each retry; None for the back-off of Graphile Worker."""

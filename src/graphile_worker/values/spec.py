@@ -90,7 +90,6 @@ class SharedJobOptions(TypedDict, total=False):
     """Options that mean the same for one job, for all jobs of a task, and for those of a recurring job."""
 
     max_attempts: int | None
-    priority: int | None
     job_key: str | None
     unique: Unique | None
     tags: Collection[str] | None
@@ -105,6 +104,7 @@ class JobOptions(SharedJobOptions, total=False):
 
     queue_name: str | None
     run_at: datetime | timedelta | None
+    priority: int | None
     expires: datetime | timedelta | None
     job_key_mode: JobKeyMode | None
 

@@ -215,7 +215,9 @@ class Enqueue(BackendCase):
             "timeout": timedelta(minutes=5), "expires": timedelta(hours=2),
         }  # fmt: skip
         self.assertEqual(set(examples), set(OWN_FIELDS))
-        self.assertEqual(set(examples), set(OwnOptions.__annotations__))
+        self.assertEqual(set(examples), set(OwnOptions.__annotations__) - {"keep", "keep_payload"})
+        with self.assertRaisesRegex(TypeError, "no option 'keep': the backend's RESULTS"):
+            tasks.add.using(keep=True)
         self.assertLessEqual(set(OWN_FIELDS), {field.name for field in dataclasses.fields(GraphileTask)})
         for name, value in examples.items():
             needed = {"job_key": "another"} if name == "job_key_mode" else {}

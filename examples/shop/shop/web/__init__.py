@@ -7,8 +7,10 @@ from contextlib import asynccontextmanager
 
 from fastapi import FastAPI
 
+from graphile_worker.contrib.fastapi import GraphileWorkerApp
+
 from ..state import open_state
-from . import customers, orders, products
+from . import customers, orders, products, sales
 
 
 @asynccontextmanager
@@ -17,7 +19,9 @@ async def lifespan(api: FastAPI) -> AsyncIterator[None]:
         yield
 
 
-api = FastAPI(title="Shop", lifespan=lifespan)
+worker_app = GraphileWorkerApp()  # a client beside the state; the worker is a program of its own
+api = FastAPI(title="Shop", lifespan=worker_app.wrap(lifespan))
 api.include_router(customers.router)
 api.include_router(orders.router)
 api.include_router(products.router)
+api.include_router(sales.router)

@@ -108,11 +108,14 @@ class JobsClient:
         after `timeout` seconds. Any number of waiters share one connection. Jobs added with `keep` announce
         their end; others are looked up, at first every quarter of a second.
         """
+        from ...values.retention import is_awaited
         from ..job_status import id_of, result_of, seconds_of
 
         self._connections.check_loop()
         async with asyncio.timeout(seconds_of(timeout)):
-            return result_of(await self._connections.job_waiter.wait(id_of(job)), job)
+            is_announced = isinstance(job, Job) and is_awaited(job.raw_flags)
+            waiter = self._connections.job_waiter
+            return result_of(await waiter.wait(id_of(job), is_announced=is_announced), job)
 
     async def watch(self, job: Job | int) -> AsyncIterator[Progress]:
         """The progress that the task of a job reports, each time it changes, until the job ends."""

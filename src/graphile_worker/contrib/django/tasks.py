@@ -7,8 +7,8 @@ for each thread, so what is defined is remembered here.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Collection, Coroutine, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from dataclasses import dataclass, make_dataclass, replace
 from datetime import datetime, timedelta
 from typing import (
     TYPE_CHECKING,
@@ -18,7 +18,6 @@ from typing import (
     Literal,
     ParamSpec,
     Protocol,
-    TypedDict,
     TypeVar,
     Unpack,
     overload,
@@ -29,8 +28,8 @@ from django.core.exceptions import ImproperlyConfigured
 from django.utils.module_loading import import_string
 
 from ...errors import JobError
-from ...values.job_options import options_on
-from ...values.spec import JobKeyMode, Unique
+from ...values.job_options import BY_NAME, options_on
+from ...values.spec import JobKeyMode, SharedJobOptions
 
 try:
     from django.tasks import (
@@ -81,42 +80,30 @@ DJANGOS_FIELDS = ("queue_name", "priority")
 OWN_FIELDS = tuple(option.name for option in options_on("django") if option.name not in DJANGOS_FIELDS)
 
 
-class OwnOptions(TypedDict, total=False):
-    """The options that tasks of Django do not have."""
+class OwnOptions(SharedJobOptions, total=False):
+    """The options that tasks of Django do not have. What is kept, the backend decides."""
 
-    max_attempts: int | None
-    job_key: str | None
     job_key_mode: JobKeyMode | None
-    unique: Unique | None
-    tags: Collection[str] | None
-    flags: Collection[str] | None
-    timeout: float | timedelta | None
     expires: datetime | timedelta | None
 
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
+WithOptions: Any = make_dataclass(
+    "WithOptions",
+    [(name, Any, None) for name in OWN_FIELDS],
+    bases=(Task,),
+    frozen=True,
+    slots=True,
+    kw_only=True,
+)
+"""A task with a field for each of these options; None for the backend's default, or none."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GraphileTask(Task, Generic[P, R]):
+class GraphileTask(WithOptions, Generic[P, R]):
     """A task of `GraphileWorkerBackend`."""
-
-    max_attempts: int | None = None
-    """How often it runs at most; None for MAX_ATTEMPTS of the backend."""
-    job_key: str | None = None
-    """At most one job with this key waits."""
-    job_key_mode: JobKeyMode | None = None
-    unique: Unique | None = None
-    """Enqueue nothing while there is a job with the same arguments: `Unique()`."""
-    tags: Collection[str] | None = None
-    """Labels to search for, to count and to show."""
-    flags: Collection[str] | None = None
-    """A worker skips jobs with a flag that it forbids."""
-    timeout: float | timedelta | None = None
-    """How long one attempt may run."""
-    expires: datetime | timedelta | None = None
-    """Delete the job instead of running it: after this time, or this long after it could run."""
 
     if TYPE_CHECKING:  # Django does not say the types of its tasks
         func: Callable[..., R]
@@ -135,7 +122,16 @@ class GraphileTask(Task, Generic[P, R]):
     def using(self, **changes: Any) -> GraphileTask[P, R]:
         """A task with other options; those that are None stay as they are."""
         given = {name: value for name, value in changes.items() if value is not None}
+        refuse_absent_options(given)
         return replace(self, **given)
+
+
+def refuse_absent_options(names: Iterable[str]) -> None:
+    """Raise TypeError for an option of a job that tasks of Django cannot have, and say why."""
+    for name in names:
+        option = BY_NAME.get(name)
+        if option is not None and "django" in option.absent:
+            raise TypeError(f"a task of Django has no option {name!r}: {option.absent['django']}")
 
 
 class Decorator(Protocol):
@@ -182,6 +178,7 @@ def task(
 ) -> Decorator: ...
 def task(function: Any = None, /, **options: Any) -> Any:
     """`django.tasks.task` that also takes the options of a job, such as `max_attempts`, on every Django."""
+    refuse_absent_options(options)
     own = {name: options.pop(name) for name in OWN_FIELDS if name in options}
 
     def decorate(function: Any) -> Any:
