@@ -124,7 +124,7 @@ async def test_jobs_whose_worker_died_are_a_kind_of_error(utils: WorkerUtils, jo
         f"update {SCHEMA}._private_jobs set attempts = max_attempts, last_error = 'its worker was killed'"
     )
     await jobs.connection.execute(
-        load("history/keep_recovered", SchemaName()), [job], [None], 86_400.0, SCHEMA
+        load("history/keep_recovered", SchemaName()), [job], [None], 86_400.0, SCHEMA, [1]
     )
     (group,) = await utils.history.list_error_groups()
     assert (group.fingerprint, group.error_type, group.message) == (

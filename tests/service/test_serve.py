@@ -172,7 +172,8 @@ async def test_a_watched_program_ends_with_its_parent(start: Start, tmp_path: Pa
 
 def test_an_error_at_the_start_is_one_line_and_status_1(start: Start, tmp_path: Path) -> None:
     write_program(tmp_path / "worker.py")
-    program = start("worker.py", DATABASE_URL="postgres://127.0.0.1:1/db")
+    url = "postgres://127.0.0.1:1/db"
+    program = start("worker.py", DATABASE_URL=url, GRAPHILE_WORKER_WAIT_FOR_DATABASE="0")
     assert program.ended() == 1
     assert program.output.startswith("graphile-worker: error: the database server at 127.0.0.1:1 cannot be ")
     assert program.output.count("\n") == 1
