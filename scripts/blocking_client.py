@@ -95,6 +95,7 @@ def worker_utils() -> str:
             (
                 "from .sync_calls import read_here",
                 "from .sync_client import SyncClient",
+                "from .sync_handle import handle_of",
             )
         ),
         imports=_indented("\n".join(_imports(sources, body, "."))),
@@ -175,7 +176,7 @@ def handle() -> str:
     text = (CLIENT / "handle.py").read_text()
     first, rest = text.split("\n", 1)
     for old, new in (
-        (r"\b(JobHandle|JobReference|JobFollower|Followed)\b", r"Sync\1"),
+        (r"\b(JobHandle|JobReference|JobFollower|HasJobs|Following|Followed)\b", r"Sync\1"),
         (r"\bWorkerUtils\b", "SyncWorkerUtils"),
         (r"\bworker_utils\b", "sync_worker_utils"),
         (r"\bAsyncIterator\b", "Iterator"),
@@ -263,7 +264,7 @@ def _body(method: Method, owner: str, is_overloaded: bool, has_handle: bool) -> 
     if is_overloaded:  # its own parameters match none of the overloads
         kind = "Job" if has_handle else ast.unparse(method.returns or method)
         lines.append(f"result: {kind} = self._calls.run_any({connection}, lambda utils: {call}{limit})")
-        lines.append("return self.jobs.handle(result)" if has_handle else "return result")
+        lines.append("return handle_of(self, result)" if has_handle else "return result")
     else:
         lines.append(f"return self._calls.run({connection}, lambda utils: {call}{limit})")
     return [method.body[0], *ast.parse("\n".join(lines)).body]

@@ -28,7 +28,7 @@ BY_SUBJECT = {
         "get", "list", "get_status", "get_record", "get_stack", "wait_for", "watch", "handle", "cancel",
         "retry",
     },
-    "queues": {"list", "pause", "resume", "set_width", "list_pauses"},
+    "queues": {"list", "pause", "resume", "set_concurrency", "list_pauses"},
     "workers": {"list", "pause", "resume", "stop", "sweep", "list_deploys"},
     "limits": {"list", "set", "reset"},
     "schedules": {"list", "pause", "resume", "run_now"},

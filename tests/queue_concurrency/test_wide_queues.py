@@ -248,7 +248,7 @@ async def test_numbers_are_checked(utils: WorkerUtils, connection: Any) -> None:
             await utils.queues.set_concurrency("q", concurrency)  # type: ignore[arg-type]
         with pytest.raises(TaskLoadError, match="queue_concurrency"):
             task(queue_concurrency=concurrency)(any_task)  # type: ignore[arg-type]
-    with pytest.raises(InvalidArgumentError, match="reserved for wide queues"):
+    with pytest.raises(InvalidArgumentError, match="reserved for tracks of queues"):
         await utils.queues.set_concurrency("q [2]", 3)
     with pytest.raises(InvalidArgumentError, match="a wide queue may have 120"):
         await utils.queues.set_concurrency("q" * 121, 3)

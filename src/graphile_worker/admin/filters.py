@@ -15,14 +15,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from ..database.statements.job_filter import JOB_STATES, NAMES_IN_TEXT, JobFilter
+from ..database.statements.job_filter import CONDITIONS, JOB_STATES, JobFilter
 from ..errors import InvalidArgumentError
 from ..values.text import parse_time_phrase
 from .answers import Problem
 from .redact import HIDDEN, Redactor
 
 NAMES = (
-    "state", "key", *NAMES_IN_TEXT, "priority", "attempts", "created", "run", "failed", "error", "id", "text",
+    "state", "key", *CONDITIONS, "priority", "attempts", "created", "run", "failed", "error", "id", "text",
 )  # fmt: skip
 """Conditions by name; besides them there is `payload.PATH`."""
 PAYLOAD = "payload."
@@ -198,7 +198,7 @@ def _values(name: str, text: str, now: datetime) -> dict[str, Any]:
         return _given({f"{name}_since": since, f"{name}_until": until})
     if name in ("error", "text"):
         return {name: text}
-    return {NAMES_IN_TEXT[name]: text} if name in NAMES_IN_TEXT else {}
+    return {CONDITIONS[name][0]: text} if name in CONDITIONS else {}
 
 
 def _state(text: str) -> str:

@@ -127,7 +127,7 @@ class AddingClient:
                 self._checked_names.add(job.task_identifier)
         return JobHandle(
             *astuple(job),
-            _client=self.jobs,
+            _client=self,
             _task=None if isinstance(task, str | JobSpec) else task,
             _is_existing=job.is_existing,
         )

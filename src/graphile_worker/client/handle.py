@@ -39,6 +39,19 @@ class JobFollower(Protocol):
     def watch(self, job: int) -> AsyncIterator[Progress]: ...
 
 
+class HasJobs(Protocol):
+    """The client of a handle: it is asked for its `jobs` only when the job is followed."""
+
+    @property
+    def jobs(self) -> JobFollower: ...
+
+
+class Following(msgspec.Struct, frozen=True):
+    """The client of a handle that `jobs` itself has made."""
+
+    jobs: JobFollower
+
+
 class Followed(Generic[R_co]):
     """The methods of a handle."""
 
@@ -46,16 +59,16 @@ class Followed(Generic[R_co]):
 
     if TYPE_CHECKING:
         id: int
-        _client: JobFollower
+        _client: HasJobs
 
     async def result(self, *, timeout: float | timedelta | None = None) -> R_co:
         """Wait for the end and return what the task returned; see `WorkerUtils.wait_for`."""
-        result: R_co = await self._client.wait_for(self, timeout=timeout)
+        result: R_co = await self._client.jobs.wait_for(self, timeout=timeout)
         return result
 
     async def status(self) -> JobStatus:
         """How the job stands now."""
-        return await self._client.get_status(self.id)
+        return await self._client.jobs.get_status(self.id)
 
     async def cancel(self, reason: str | None = None) -> bool:
         """Delete the job, or ask its worker to end it if it is running; waiters get JobCancelledError.
@@ -63,12 +76,12 @@ class Followed(Generic[R_co]):
         Returns False if that is not possible: the job has ended, or its worker cannot be asked. The reason is
         kept with the job. A running job that completes before its worker ends it has completed.
         """
-        report = await self._client.cancel(self.id, reason=reason)
+        report = await self._client.jobs.cancel(self.id, reason=reason)
         return bool(report.removed or report.asked)
 
     def watch(self) -> AsyncIterator[Progress]:
         """The progress that the task reports, until the job ends."""
-        return self._client.watch(self.id)
+        return self._client.jobs.watch(self.id)
 
 
 class JobHandle(Followed[R_co], Job, frozen=True, kw_only=True):
@@ -78,7 +91,7 @@ class JobHandle(Followed[R_co], Job, frozen=True, kw_only=True):
     name of its task can be anything.
     """
 
-    _client: JobFollower
+    _client: HasJobs
     _task: TaskLike[Any, R_co] | None = None
     _is_existing: bool = False
 
@@ -106,17 +119,22 @@ class JobReference(Followed[Any], msgspec.Struct, frozen=True, kw_only=True):
     """The handle of a job of which only the id is known."""
 
     id: int
-    _client: JobFollower
+    _client: HasJobs
 
     def __repr__(self) -> str:
         return f"JobReference(id={self.id})"
 
 
-def make_handle(client: JobFollower, job: Job | int) -> JobHandle[Any] | JobReference:
+def make_handle(jobs: JobFollower, job: Job | int) -> JobHandle[Any] | JobReference:
     """A `JobHandle` for a job, or a `JobReference` for its id."""
     if isinstance(job, Job):
-        task = getattr(job, "_task", None)
-        return JobHandle(*_values_of(job), _client=client, _task=task, _is_existing=job.is_existing)
+        return handle_of(Following(jobs), job)
     if isinstance(job, int) and not isinstance(job, bool):
-        return JobReference(id=job, _client=client)
+        return JobReference(id=job, _client=Following(jobs))
     raise InvalidArgumentError("job", f"expected a job or its id, got {job!r}")
+
+
+def handle_of(client: HasJobs, job: Job) -> JobHandle[Any]:
+    """The job with methods that use this client; a handle of another client keeps its task."""
+    task = getattr(job, "_task", None)
+    return JobHandle(*_values_of(job), _client=client, _task=task, _is_existing=job.is_existing)

@@ -42,6 +42,19 @@ class SyncJobFollower(Protocol):
     def watch(self, job: int) -> Iterator[Progress]: ...
 
 
+class SyncHasJobs(Protocol):
+    """The client of a handle: it is asked for its `jobs` only when the job is followed."""
+
+    @property
+    def jobs(self) -> SyncJobFollower: ...
+
+
+class SyncFollowing(msgspec.Struct, frozen=True):
+    """The client of a handle that `jobs` itself has made."""
+
+    jobs: SyncJobFollower
+
+
 class SyncFollowed(Generic[R_co]):
     """The methods of a handle."""
 
@@ -49,16 +62,16 @@ class SyncFollowed(Generic[R_co]):
 
     if TYPE_CHECKING:
         id: int
-        _client: SyncJobFollower
+        _client: SyncHasJobs
 
     def result(self, *, timeout: float | timedelta | None = None) -> R_co:
         """Wait for the end and return what the task returned; see `SyncWorkerUtils.wait_for`."""
-        result: R_co = self._client.wait_for(self, timeout=timeout)
+        result: R_co = self._client.jobs.wait_for(self, timeout=timeout)
         return result
 
     def status(self) -> JobStatus:
         """How the job stands now."""
-        return self._client.get_status(self.id)
+        return self._client.jobs.get_status(self.id)
 
     def cancel(self, reason: str | None = None) -> bool:
         """Delete the job, or ask its worker to end it if it is running; waiters get JobCancelledError.
@@ -66,12 +79,12 @@ class SyncFollowed(Generic[R_co]):
         Returns False if that is not possible: the job has ended, or its worker cannot be asked. The reason is
         kept with the job. A running job that completes before its worker ends it has completed.
         """
-        report = self._client.cancel(self.id, reason=reason)
+        report = self._client.jobs.cancel(self.id, reason=reason)
         return bool(report.removed or report.asked)
 
     def watch(self) -> Iterator[Progress]:
         """The progress that the task reports, until the job ends."""
-        return self._client.watch(self.id)
+        return self._client.jobs.watch(self.id)
 
 
 class SyncJobHandle(SyncFollowed[R_co], Job, frozen=True, kw_only=True):
@@ -81,7 +94,7 @@ class SyncJobHandle(SyncFollowed[R_co], Job, frozen=True, kw_only=True):
     name of its task can be anything.
     """
 
-    _client: SyncJobFollower
+    _client: SyncHasJobs
     _task: TaskLike[Any, R_co] | None = None
     _is_existing: bool = False
 
@@ -109,17 +122,22 @@ class SyncJobReference(SyncFollowed[Any], msgspec.Struct, frozen=True, kw_only=T
     """The handle of a job of which only the id is known."""
 
     id: int
-    _client: SyncJobFollower
+    _client: SyncHasJobs
 
     def __repr__(self) -> str:
         return f"SyncJobReference(id={self.id})"
 
 
-def make_handle(client: SyncJobFollower, job: Job | int) -> SyncJobHandle[Any] | SyncJobReference:
+def make_handle(jobs: SyncJobFollower, job: Job | int) -> SyncJobHandle[Any] | SyncJobReference:
     """A `SyncJobHandle` for a job, or a `SyncJobReference` for its id."""
     if isinstance(job, Job):
-        task = getattr(job, "_task", None)
-        return SyncJobHandle(*_values_of(job), _client=client, _task=task, _is_existing=job.is_existing)
+        return handle_of(SyncFollowing(jobs), job)
     if isinstance(job, int) and not isinstance(job, bool):
-        return SyncJobReference(id=job, _client=client)
+        return SyncJobReference(id=job, _client=SyncFollowing(jobs))
     raise InvalidArgumentError("job", f"expected a job or its id, got {job!r}")
+
+
+def handle_of(client: SyncHasJobs, job: Job) -> SyncJobHandle[Any]:
+    """The job with methods that use this client; a handle of another client keeps its task."""
+    task = getattr(job, "_task", None)
+    return SyncJobHandle(*_values_of(job), _client=client, _task=task, _is_existing=job.is_existing)

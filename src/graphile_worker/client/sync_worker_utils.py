@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, Unpack, overload
 
 from .sync_calls import read_here
 from .sync_client import SyncClient
+from .sync_handle import handle_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -104,7 +105,7 @@ class SyncWorkerUtils(SyncClient):
         returned, and its `is_existing` is true.
         """
         result: Job = self._calls.run_any(connection, lambda utils: utils.add_job(task, payload, **options))
-        return self.jobs.handle(result)
+        return handle_of(self, result)
 
     def migrate(self, *, connection: BlockingConnection | None = None) -> MigrationReport:
         """Install the schema, or upgrade it to the revision that this package supports."""

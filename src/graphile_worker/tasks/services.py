@@ -17,11 +17,10 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Any, Protocol, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, Unpack, overload
 
 import msgspec
 
-from ..client.handle import JobFollower, JobHandle
 from ..database.connections.connection import Connection, UserConnection
 from ..errors import ConfigError, ExtensionMissingError, GraphileWorkerError, InvalidArgumentError
 from ..history.task_reports import ProgressReport, checked_report
@@ -29,6 +28,10 @@ from ..values.clock import Clock, SystemClock
 from ..values.job import Job
 from ..values.spec import JobOptions, JobSpec
 from .abort_signal import AbortSignal
+
+if TYPE_CHECKING:
+    # A worker that only fetches starts without the client.
+    from ..client.handle import JobFollower, JobHandle
 
 LookUp = Callable[[Sequence[int]], Awaitable[Sequence[str | None]]]
 """Returns names in the order of the ids, None for unknown ids."""

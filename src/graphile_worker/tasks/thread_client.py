@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..client.handle import JobFollower, JobHandle
-from ..client.sync_handle import SyncJobHandle
+from ..client.sync_handle import SyncFollowing, SyncJobHandle
 from ..values.job import Job
 
 if TYPE_CHECKING:
@@ -31,7 +31,9 @@ class ThreadClient:
     def handle(self, job: JobHandle[R]) -> SyncJobHandle[R]:
         """The job that was added, with blocking methods."""
         fields = (getattr(job, name) for name in Job.__struct_fields__)
-        return SyncJobHandle(*fields, _client=self, _task=job._task, _is_existing=job.is_existing)
+        return SyncJobHandle(
+            *fields, _client=SyncFollowing(self), _task=job._task, _is_existing=job.is_existing
+        )
 
     def wait_for(self, job: Any, *, timeout: float | timedelta | None = None) -> Any:
         return self._run(self._jobs.wait_for(job, timeout=timeout))

@@ -372,7 +372,7 @@ async def list_command(
     """List jobs.
 
     \b
-    States: ready (can run now), scheduled (for later), locked (taken by a worker),
+    States: ready (can run now), scheduled (for later), running (a worker has it),
     failed (permanently: no attempts left).
 
     A short job looks ready while it runs in the transaction that fetched it.

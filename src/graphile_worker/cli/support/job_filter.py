@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 import msgspec
 
+from ...database.statements.job_filter import CONDITIONS
 from ...values.text import parse_when
 from .parameters import JobId
 
@@ -39,13 +40,14 @@ class Ago(_ParamType):
         return when if isinstance(when, datetime) else datetime.now(UTC) - when
 
 
+FLAGS = {"worker": "--locked-by"}
+"""Conditions whose flag has another name."""
 FILTERS = [
     click.option("--state", type=click.Choice(STATES), help="Only jobs in this state."),
-    click.option("--task", "task_identifier", metavar="NAME", help="Only jobs of this task."),
-    click.option("--queue", "queue_name", metavar="NAME", help="Only jobs in this queue."),
-    click.option("--locked-by", metavar="POOL_ID", help="Only jobs locked by this worker pool."),
-    click.option("--flag", metavar="FLAG", help="Only jobs with this flag."),
-    click.option("--tag", metavar="TAG", help="Only jobs with this tag."),
+    *(
+        click.option(FLAGS.get(name, f"--{name}"), field, metavar=name.upper(), help=f"Only jobs {how}.")
+        for name, (field, how) in CONDITIONS.items()
+    ),
     click.option(
         "--error", metavar="TEXT", help="Only jobs with this text in their last error; case is ignored."
     ),
@@ -80,8 +82,8 @@ BULK_FLAGS = [
     click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation."),
 ]
 NAMES = (
-    "state", "task_identifier", "queue_name", "locked_by", "flag", "tag", "error", "created_since",
-    "created_until", "older_than", "failed_since", "failed_until",
+    "state", *(field for field, _ in CONDITIONS.values()), "error", "created_since", "created_until",
+    "older_than", "failed_since", "failed_until",
 )  # fmt: skip
 
 

@@ -25,14 +25,14 @@ FIRST_ID, LAST_ID = -(2**63), 2**63 - 1
 BEGINNING: RunPosition = (-32768, float("-inf"), FIRST_ID)
 """Before every job."""
 
-NAMES_IN_TEXT = {
-    "task": "task_identifier",
-    "queue": "queue_name",
-    "tag": "tag",
-    "flag": "flag",
-    "worker": "locked_by",
+CONDITIONS = {
+    "task": ("task_identifier", "of this task"),
+    "queue": ("queue_name", "in this queue"),
+    "tag": ("tag", "with this tag"),
+    "flag": ("flag", "with this flag"),
+    "worker": ("locked_by", "that this worker pool has locked"),
 }
-"""Conditions that a name must equal, as the dashboard's filter and the command line call them."""
+"""Names that a job must have: as the dashboard and the command line call them, the field, and in words."""
 
 _TEXTS = ("task_identifier", "queue_name", "job_key", "locked_by", "flag", "error")
 _TIMES = ("created_since", "created_until", "failed_since", "failed_until")
