@@ -35,7 +35,7 @@ SETTINGS = {
 OF_WORKER = [name for name, setting in SETTINGS.items() if setting.owner is WorkerOptions]
 WITH_FLAG = {
     "connection_string", "schema", "max_pool_size", "prepared_statements", "concurrency", "lanes",
-    "executors", "poll_interval", "task_directory", "crontab_file", "grace", "plugins",
+    "executors", "poll_interval", "task_directory", "crontab_file", "grace", "plugins", "wait_for_database",
 }  # fmt: skip
 """Options of a worker that are flags, too. All options of a process are."""
 SAMPLES: dict[str, Any] = {
@@ -152,8 +152,8 @@ def in_app(setting: Setting, folder: Path) -> Settings:
 def in_django(setting: Setting, folder: Path) -> Settings:
     conf = pytest.importorskip("graphile_worker.contrib.django.conf")
     if setting.name == "schema":
-        return of_worker(conf.DjangoSettings(schema=sample(setting)).worker_options())
-    return of_worker(conf.DjangoSettings(options=nested(values(setting))).worker_options())
+        return of_worker(conf.DjangoSettings(schema=sample(setting)).worker_options)
+    return of_worker(conf.DjangoSettings(options=nested(values(setting))).worker_options)
 
 
 def in_pydantic(setting: Setting, folder: Path) -> Settings:
@@ -182,7 +182,7 @@ FACES: dict[str, tuple[Callable[[Setting, Path], Settings], list[str]]] = {
     "file": (in_file, list(SETTINGS)),
     "environment": (in_environment, list(SETTINGS)),
     "app": (in_app, [name for name in OF_WORKER if name != "plugins"]),  # an argument that takes objects too
-    "Django": (in_django, OF_WORKER),
+    "Django": (in_django, [name for name in OF_WORKER if name != "connection_string"]),  # a key of its own
     "pydantic": (in_pydantic, OF_WORKER),
     "flag": (
         on_command_line,

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..client.handle import JobFollower, JobHandle
 from ..client.sync_handle import SyncFollowing, SyncJobHandle
-from ..values.job import Job
 
 if TYPE_CHECKING:
     from ..client.job_status import JobStatus
@@ -30,10 +29,7 @@ class ThreadClient:
 
     def handle(self, job: JobHandle[R]) -> SyncJobHandle[R]:
         """The job that was added, with blocking methods."""
-        fields = (getattr(job, name) for name in Job.__struct_fields__)
-        return SyncJobHandle(
-            *fields, _client=SyncFollowing(self), _task=job._task, _is_existing=job.is_existing
-        )
+        return handle_of(SyncFollowing(self), job)
 
     def wait_for(self, job: Any, *, timeout: float | timedelta | None = None) -> Any:
         return self._run(self._jobs.wait_for(job, timeout=timeout))

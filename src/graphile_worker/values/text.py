@@ -91,8 +91,10 @@ def parse_when(text: str) -> datetime | timedelta:
 def parse_period(text: str) -> timedelta:
     """Read a length of time such as `1h30m`; a number without a unit is in seconds. Raises ValueError."""
     phrase = text.strip().lower()
+    if re.fullmatch(r"[0-9]{1,10}(\.[0-9]{1,6})?", phrase) and float(phrase) <= LONGEST:
+        return timedelta(seconds=float(phrase))
     with suppress(ValueError):
-        return timedelta(seconds=parse_time_phrase(f"{phrase}s" if phrase.isdecimal() else phrase))
+        return timedelta(seconds=parse_time_phrase(phrase))
     raise ValueError(f"{text!r} is not a period such as 30s, 5m or 1h30m")
 
 

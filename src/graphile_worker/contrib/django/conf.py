@@ -15,7 +15,7 @@ from django.db import connections
 from ...config import Host, Settings, resolve_settings
 from ...config.sources import Source, from_settings
 from ...errors import ConfigError
-from ...values.options import WorkerOptions
+from ...values.options import OPTION_NAMES, WorkerOptions
 from ...values.schema_name import DEFAULT_SCHEMA, SchemaName
 from ...values.text import closest
 
@@ -108,7 +108,7 @@ class DjangoSettings:
 
 KEYS = tuple(each.name.upper() for each in fields(DjangoSettings))
 TEXTS = {"database": str, "schema": str, "connection_string": str | None, "crontab": str | None}
-WORKER_OPTIONS = frozenset(WorkerOptions.__struct_fields__)
+WORKER_OPTIONS = frozenset(OPTION_NAMES)
 NOT_OPTIONS = {
     "schema": f"this is the key SCHEMA of {SETTING}",
     "connection_string": f"this is the key CONNECTION_STRING of {SETTING}",
