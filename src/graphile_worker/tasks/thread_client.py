@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..client.handle import JobFollower, JobHandle
-from ..client.sync_handle import SyncFollowing, SyncJobHandle
+from ..client.sync_handle import SyncFollowing, SyncJobHandle, handle_of
 
 if TYPE_CHECKING:
     from ..client.job_status import JobStatus
