@@ -250,7 +250,7 @@ async def test_numbers_are_checked(utils: WorkerUtils, connection: Any) -> None:
             task(queue_concurrency=concurrency)(any_task)  # type: ignore[arg-type]
     with pytest.raises(InvalidArgumentError, match="reserved for tracks of queues"):
         await utils.queues.set_concurrency("q [2]", 3)
-    with pytest.raises(InvalidArgumentError, match="a wide queue may have 120"):
+    with pytest.raises(InvalidArgumentError, match="with a concurrency it may have 120"):
         await utils.queues.set_concurrency("q" * 121, 3)
     await connection.execute(f"drop function {SCHEMA}._private_py_set_tracks")
     with pytest.raises(GraphileWorkerError, match="graphile-worker migrate"):

@@ -89,7 +89,7 @@ def test_an_option_that_is_unknown_or_out_of_bounds_is_refused() -> None:
         @task(max_attempts=0)
         def once() -> None: ...
 
-    with pytest.raises(TaskLoadError, match=r"no option 'queue'; known: queue_name"):
+    with pytest.raises(TaskLoadError, match=r"no option 'queue'; known: max_attempts, job_key"):
 
         @task(queue="mail")  # type: ignore[call-overload, untyped-decorator]
         def send() -> None: ...
