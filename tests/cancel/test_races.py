@@ -73,8 +73,9 @@ async def until_waiting(connection: Any) -> None:
     async def waits() -> bool:
         return bool(
             await connection.fetchval(
-                "select exists (select from pg_stat_activity, pg_blocking_pids(pid) blocked_by "
-                "where pg_backend_pid() = any (blocked_by) and datname = current_database())"
+                # Within a transaction, pg_stat_activity does not change: it has no session that came later.
+                "select exists (select from pg_locks where not granted "
+                "and pg_backend_pid() = any (pg_blocking_pids(pid)))"
             )
         )
 

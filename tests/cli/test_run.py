@@ -232,7 +232,7 @@ def test_several_processes_can_run_once(spawn_once: Call, gw: Call) -> None:
 
 
 def test_an_error_at_the_start_of_several_processes_ends_them_all(spawn: Call, tasks: Path) -> None:
-    result = spawn("--processes", "2", DATABASE_URL="postgres://127.0.0.1:1/db")
+    result = spawn("--processes", "2", "--wait-for-database", "0", DATABASE_URL="postgres://127.0.0.1:1/db")
     assert result.status == 1
     assert "cannot be reached" in result.err
 
