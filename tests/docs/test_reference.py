@@ -61,12 +61,12 @@ NOT_OURS = {
 # Of asyncpg and others; imported from there.
 DRIVER = {"AnyPool", "BlockingConnection", "Connection", "Row", "UserConnection"}
 UNNAMED = {
-    "AnyTask", "CronItemKeywords", "CronJobKeyMode", "Handler", "HasIdentifier", "JobLogger", "Liveness",
-    "Matcher", "PipeHandler", "Prepare", "SchemaName", "TaskDecorator", "TaskLike", "TaskRules",
-    "TimestampDigest",
+    "AddedTask", "AnyTask", "CronItemKeywords", "CronJobKeyMode", "Handler", "HasIdentifier", "JobLogger",
+    "Liveness", "Matcher", "PipeHandler", "Prepare", "SchemaName", "SyncAddedTask", "TaskDecorator", "TaskLike",
+    "TaskRules", "TimestampDigest",
 }  # fmt: skip
 """Types that programs use without naming them."""
-PARAMETERS = {"Injected", "Arguments", "Result"}
+PARAMETERS = {"Injected", "Arguments", "Result", "Returned"}
 CODE = re.compile(r"```text\n(.*?)```|^\| `\w+` \| `(.*?)` \|", re.DOTALL | re.MULTILINE)
 
 
