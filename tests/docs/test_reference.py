@@ -62,8 +62,8 @@ NOT_OURS = {
 DRIVER = {"AnyPool", "BlockingConnection", "Connection", "Row", "UserConnection"}
 UNNAMED = {
     "AddedTask", "AnyTask", "CronItemKeywords", "CronJobKeyMode", "Handler", "HasIdentifier", "JobLogger",
-    "Liveness", "Matcher", "PipeHandler", "Prepare", "SchemaName", "SyncAddedTask", "TaskDecorator", "TaskLike",
-    "TaskRules", "TimestampDigest",
+    "Liveness", "Matcher", "PipeHandler", "Prepare", "SchemaName", "SyncAddedTask", "TaskArguments",
+    "TaskDecorator", "TaskLike", "TaskRules", "TimestampDigest",
 }  # fmt: skip
 """Types that programs use without naming them."""
 PARAMETERS = {"Injected", "Arguments", "Result", "Returned"}
