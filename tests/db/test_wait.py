@@ -17,6 +17,7 @@ from graphile_worker.database.connections.wait import when_ready
 from graphile_worker.errors import ConnectionFailedError
 from support.proxy import Proxy, proxy_to
 from support.worker_process import Start, starting
+from support.working import PATIENCE
 
 AWAY = ConnectionFailedError("nobody answers", is_away=True)
 WRONG_PASSWORD = ConnectionFailedError("refused the login")
@@ -116,7 +117,7 @@ async def test_an_attempt_that_hangs_does_not_outlast_the_time(monkeypatch: pyte
             raise AWAY
         await asyncio.Event().wait()
 
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE):
         with pytest.raises(ConnectionFailedError, match="nobody answers"):
             await when_ready(connect, 0.05)
 

@@ -177,8 +177,8 @@ async def test_a_task_waits_for_a_typed_result(utils: WorkerUtils, workers: Work
     @task(keep=True)
     async def parent(helpers: JobHelpers) -> list[Any]:
         child = await helpers.add_job(pay, 4)
-        typed = await helpers.wait_for(child, timeout=PATIENCE / 2)
-        return [repr(typed), await helpers.wait_for(child.id, timeout=PATIENCE / 2)]
+        typed = await helpers.wait_for(child, timeout=PATIENCE)
+        return [repr(typed), await helpers.wait_for(child.id, timeout=PATIENCE)]
 
     handle = await utils.add_job(parent, max_attempts=1)
     await workers.start([parent, pay], concurrency=4, poll_interval=0.1)
@@ -193,8 +193,8 @@ async def test_a_task_in_a_thread_follows_the_job_that_it_added(utils: WorkerUti
     def parent(helpers: JobHelpers) -> list[Any]:
         child = helpers.sync.add_job(pay, 5)
         assert type(child) is SyncJobHandle
-        typed = child.result(timeout=PATIENCE / 2)
-        assert helpers.sync.wait_for(child, timeout=PATIENCE / 2) == typed
+        typed = child.result(timeout=PATIENCE)
+        assert helpers.sync.wait_for(child, timeout=PATIENCE) == typed
         return [repr(typed), child.status().state, list(child.watch()), child.cancel()]
 
     handle = await utils.add_job(parent, max_attempts=1)

@@ -2,6 +2,7 @@
 
 import asyncio
 import dataclasses
+import gc
 import sys
 import threading
 from datetime import timedelta
@@ -61,6 +62,8 @@ class BackendCase(TransactionTestCase):
         tasks.RAN.clear()
         with connection.cursor() as cursor:
             cursor.execute("delete from graphile_worker._private_jobs")
+        # Django's connections of threads that have ended are closed when they are collected.
+        self.addCleanup(gc.collect)
 
     def assertSame(self, first, second):
         for name in FIELDS:
