@@ -21,6 +21,7 @@ from graphile_worker.cli.support.bulk_input import NAMES, read_specs
 from graphile_worker.cron.item import CronItemKeywords, ParsedCronItem
 from graphile_worker.cron.item_jobs import job_options, schedule_definitions
 from graphile_worker.database.statements.schedules import STORED_OPTIONS
+from graphile_worker.errors import CrontabError
 from graphile_worker.options import CronItemOptions
 from graphile_worker.tasks.task import TaskOptions
 from graphile_worker.values.job_options import (
@@ -271,3 +272,35 @@ def test_what_json_values_mean(name: str, value: object, meaning: object) -> Non
 def test_a_wrong_text_is_refused(name: str, text: str, said: str) -> None:
     with pytest.raises(ValueError, match=said):
         from_text(BY_NAME[name], text)
+
+
+@pytest.mark.parametrize("value", [[1], {}, 1e300])
+def test_a_wrong_json_value_is_refused(value: object) -> None:
+    with pytest.raises(ValueError, match="is not a number of seconds"):
+        from_json(BY_NAME["keep"], value)
+
+
+@cells("crontab")
+def test_the_check_of_a_crontab_shows_it(
+    option: JobOption, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    call: Call = in_this_process(capsys, monkeypatch)
+    text = "&".join(f"{each.crontab}={EXAMPLES[each.name].text}" for each in given(option))
+    line = f"0 4 * * * t ?{text} {json.dumps(PAYLOAD)}\n"
+    shown = call("crontab", "check", "-", input=line)
+    assert f"{option.name} " in shown.out
+    (found,) = call("crontab", "check", "-", "--json", input=line).json["jobs"]
+    assert option.name in found["options"]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("unique=*&jobKey=k", "the option 'unique': cannot be combined with a job key"),
+        ("expires=2030-01-01T00:00:00Z", "the option 'expires': expected a period such as 2h, got the time"),
+        ("unique=", "expected names of members, or \\* for the whole payload"),
+    ],
+)
+def test_options_of_a_crontab_that_are_refused(text: str, said: str) -> None:
+    with pytest.raises(CrontabError, match=said):
+        parse_crontab(f"0 4 * * * t ?{text}")

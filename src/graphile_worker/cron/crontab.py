@@ -16,7 +16,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 from urllib.parse import unquote_plus
 from zoneinfo import ZoneInfo
@@ -320,6 +320,8 @@ def _period(option: str, value: object) -> float:
 
 
 def _as_period(option: str, value: object) -> timedelta | None:
+    if isinstance(value, datetime):
+        raise OptionFault(option, f"expected a period such as 2h, got the time {value}")
     return None if value is None else timedelta(seconds=_period(option, value))
 
 
@@ -411,8 +413,10 @@ def parse_option_text(text: str) -> OptionText:
     options = ParsedCronOptions()
     try:
         options = checked_options(values)
-    except OptionFault:
-        faults += _every_fault(values, places)
+    except OptionFault as fault:
+        # Single values may be fine, and not go together.
+        found = list(_every_fault(values, places))
+        faults += found or [(places[fault.option], f"the option {_written(fault.option)!r}: {fault}")]
     if identifier and len(identifier) > MAX_IDENTIFIER_LENGTH:
         faults.append(
             (places["identifier"], f"the option 'id' has more than {MAX_IDENTIFIER_LENGTH} characters")

@@ -223,7 +223,7 @@ def from_json(option: JobOption, value: Any) -> Any:
     if option.kind == "period" and isinstance(value, str):
         return parse_period(value)
     if option.kind == "keep" and value is not None and not isinstance(value, bool):
-        return parse_period(value) if isinstance(value, str) else timedelta(seconds=value)
+        return parse_period(value) if isinstance(value, str) else _seconds(value)
     if option.kind == "unique":
         return _unique(value)
     return value
@@ -244,10 +244,17 @@ def from_text(option: JobOption, text: str) -> Any:
         case "keep":
             return _switch(text) if text.lower() in (*_YES, *_NO) else parse_period(text)
         case "unique":
-            if text == WHOLE_PAYLOAD:
-                return Unique()
-            return Unique(fields=tuple(filter(None, re.split(r"[,\s]+", text))))
+            if not text:
+                raise ValueError(f"expected names of members, or {WHOLE_PAYLOAD} for the whole payload")
+            return Unique() if text == WHOLE_PAYLOAD else Unique(fields=re.split(r"[,\s]+", text))
     return from_json(option, text)
+
+
+def _seconds(value: Any) -> timedelta:
+    try:
+        return timedelta(seconds=value)
+    except (TypeError, ValueError, OverflowError):
+        raise ValueError(f"{value!r} is not a number of seconds") from None
 
 
 def _switch(text: str) -> bool:

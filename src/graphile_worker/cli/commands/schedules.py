@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+import msgspec
 
 from ...config import Settings
 from ...cron.crontab import parse_crontab, read_crontab
@@ -23,6 +24,7 @@ from ...diagnostics.json_shapes import schedule_as_json
 from ...errors import CrontabError, CrontabProblem, InvalidArgumentError
 from ...values.spec import Unique
 from ...values.text import count as counted
+from ...values.text import duration
 from ..support.client import with_app
 from ..support.command import Output, client_command, command
 from ..support.output import print_table
@@ -293,7 +295,11 @@ def _option(name: str, value: Any) -> str:
 def _value(value: Any) -> str:
     if isinstance(value, Unique):
         return f"by {', '.join(value.fields) or 'the payload'}, while {value.while_}"
-    return str(value) if isinstance(value, str | int) else " ".join(value)
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, timedelta):
+        return duration(value)
+    return str(value) if isinstance(value, str | int | float) else " ".join(value)
 
 
 def _print_check(name: str, lines: list[_Line], problems: list[CrontabProblem], local: LocalTasks) -> None:
@@ -342,8 +348,15 @@ def _as_json(
 
 
 def _options_as_json(line: _Line) -> dict[str, Any]:
-    options = {name: list(value) if name == "flags" else value for name, value in line.options.items()}
+    options = {name: _plain(value) for name, value in line.options.items()}
     return {"options": options, "from_task": line.from_task}
+
+
+def _plain(value: Any) -> Any:
+    """Periods in seconds."""
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    return value if isinstance(value, str | int | float) else msgspec.to_builtins(value)
 
 
 def _print_runs(runs: list[UpcomingRun], local: LocalTasks) -> None:
