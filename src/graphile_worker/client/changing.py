@@ -10,8 +10,7 @@ from ..database.statements import bulk_changes, manage_jobs
 from ..errors import InvalidArgumentError
 from ..history.removed import ManualOutcome, keep_removed
 from ..values.job import Job
-from .arguments import rereadable
-from .connections import ClientConnections
+from .connections import ClientConnections, rereadable
 
 if TYPE_CHECKING:
     from ..database.statements.bulk_changes import BulkChange, BulkOptions, BulkReport

@@ -5,15 +5,16 @@
 - `bound_options` are those of a client that is bound to a connection. Such a client is often made for each
   request, and reading the configuration takes milliseconds. So what was read is kept for as long as the
   folder and the variables are the same.
+- `beginning` and `rereadable` are for arguments that several methods take.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import cached_property, lru_cache
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -27,7 +28,7 @@ from ..database.connections.idle_connections import IdleConnections
 from ..database.connections.open import lend
 from ..database.connections.retry import is_conflict, past_conflicts
 from ..database.connections.single import DRIVER_CONNECTIONS
-from ..errors import GraphileWorkerError
+from ..errors import GraphileWorkerError, InvalidArgumentError
 from ..hooks import Hooks
 from ..values.clock import Clock, SystemClock
 from ..values.options import WorkerOptions
@@ -261,3 +262,20 @@ def _combined(
     from ..config.resolve import combine
 
     return combine(options, {"schema": schema, "use_local_time": use_local_time})
+
+
+def beginning(since: datetime | timedelta, until: datetime | None, now: datetime) -> datetime:
+    """The beginning of a period that may be given by its length."""
+    end = now if until is None else until
+    begin = end - since if isinstance(since, timedelta) else since
+    for name, value in (("since", begin), ("until", end)):
+        if not isinstance(value, datetime) or value.tzinfo is None:
+            raise InvalidArgumentError(name, f"expected a time with a time zone, got {value!r}")
+    if begin >= end:
+        raise InvalidArgumentError("since", f"must be before {end}, got {begin}")
+    return begin
+
+
+def rereadable(values: Iterable[T]) -> Iterable[T]:
+    """An iterable that can be read again for a retry."""
+    return list(values) if isinstance(values, Iterator) else values

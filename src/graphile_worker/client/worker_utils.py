@@ -468,7 +468,7 @@ class WorkerUtils(AddingClient):
     ) -> None:
         """Unlock every job and queue of these pools (ids as in `locked_by`). They must be dead."""
         from ..database.statements import cleanup
-        from .arguments import rereadable
+        from .connections import rereadable
 
         worker_ids = rereadable(worker_ids)
         await self._connections.manage(

@@ -7,8 +7,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from ...database.connections.connection import UserConnection
-from ..arguments import beginning
-from ..connections import ClientConnections
+from ..connections import ClientConnections, beginning
 
 if TYPE_CHECKING:
     from ...database.statements.inspection import Statistics

@@ -8,8 +8,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, TypeVar
 
 from ...database.connections.connection import Connection, UserConnection
-from ..arguments import beginning
-from ..connections import ClientConnections
+from ..connections import ClientConnections, beginning
 
 if TYPE_CHECKING:
     from ...database.statements.control import Deploy, RequestKind

@@ -1,4 +1,7 @@
-"""System checks of recurring tasks: CRONTAB and CRON_ITEMS of the setting, and the tasks they name."""
+"""System checks of recurring tasks: CRONTAB and CRON_ITEMS of the setting, and the tasks they name.
+
+Apart from `checks`, which the backend imports: these need the worker, and the worker the backend.
+"""
 
 from __future__ import annotations
 
