@@ -66,7 +66,7 @@ async def test_the_command_ends_running_jobs_and_starts_again_with_the_current_c
     worker = start(*COMMAND, "--processes", processes).wait_for("ready: ", times=processes)
     await jobs.add("wait")
     worker.wait_for("waiting")
-    write_jobs(tmp_path, "two")
+    write_jobs(tmp_path, "three")
     worker.send(signal.SIGHUP)
     worker.wait_for("got SIGHUP; ").wait_for("finishing the running jobs")
     assert "restarting with" not in worker.output
@@ -76,7 +76,7 @@ async def test_the_command_ends_running_jobs_and_starts_again_with_the_current_c
     assert worker.output.count("waiting") == 1
     assert await jobs.count() == 0
     await jobs.add("hello")
-    worker.wait_for("hello from two")
+    worker.wait_for("hello from three")
     assert worker.process.poll() is None
     worker.send(signal.SIGTERM)
     assert worker.ended() == 143
