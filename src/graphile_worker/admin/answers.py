@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,8 +19,6 @@ class Page:
     title: str
     here: str = ""
     values: Mapping[str, Any] = field(default_factory=dict)
-    text: Callable[[], str] | None = None
-    """The page as plain text, for `Accept: text/plain`."""
     status: int = 200
 
 

@@ -27,8 +27,6 @@ from .auth import FailedSignIn, SignIn
 from .call import ROOT, Call
 from .database import Database
 from .hosts import HostRule
-from .idempotency import HEADER as IDEMPOTENCY_KEY
-from .idempotency import KeptAnswers
 from .identity import NO_ONE, Authorize, Identity
 from .layout_context import layout_context
 from .login import safe_path
@@ -47,7 +45,7 @@ from .respond import (
 )
 from .routes import Route
 from .routing import RouteTable
-from .security import answer_headers, check_frame_ancestors, check_origin
+from .request_checks import answer_headers, check_frame_ancestors, check_origin
 from .settings import AppSettings, FormatPayload
 from .sign_in_audit import SignInAudit
 from .signing import Signer
@@ -142,7 +140,6 @@ class AdminApp:
             read_only: RouteTable([*ROUTES, self._static.route], read_only=read_only)
             for read_only in {database.is_read_only for database in self.databases}
         }
-        self._kept = KeptAnswers(self.databases[0].clock)
         self._shared: dict[Hashable, Any] = {}
         if isinstance(authorize, SignIn):
             authorize.on_failure = self._record_failure
@@ -259,11 +256,7 @@ class AdminApp:
         _check_request(call, route)
         if route.permissions and not any(call.identity.may(each) for each in route.permissions):
             raise not_allowed(route.permissions[0])
-        key = request.headers.get(IDEMPOTENCY_KEY) if route.is_api and route.method == "POST" else None
-        if key is None:
-            return await self._handle(call, route), True
-        who = (call.identity.name, call.identity.how, call.database.name, path, key)
-        return await self._kept.once(who, await call.body(), lambda: self._handle(call, route)), True
+        return await self._handle(call, route), True
 
     async def _handle(self, call: Call, route: Route) -> Response:
         call.notice = read_notice(call)

@@ -11,15 +11,13 @@ from typing import Any
 import msgspec
 
 from ..values import __version__
-from .idempotency import HEADER as IDEMPOTENCY_KEY
 from .routes import API, Route
 
 TITLE = "Graphile Worker dashboard"
 ABOUT = (
     "What the dashboard can show and do. Times are RFC 3339 in UTC, durations are seconds. Lists have "
     "`items`, `next` (the cursor for `after`, null on the last page) and sometimes `count`, which says its "
-    "kind. Errors are problem documents (RFC 9457). A POST with an `Idempotency-Key` that is sent twice "
-    "takes effect once, within ten minutes and one process."
+    "kind. Errors are problem documents (RFC 9457)."
 )
 REFERENCE = "#/components/schemas/{name}"
 _PARAMETER = re.compile(r"\{([a-z_]+)(?::([a-z]+))?\}")
@@ -32,7 +30,6 @@ _PROBLEMS = {
     "409": "Something else changed it, or has locked it",
     "413": "The body is too long",
     "415": "The body is not JSON",
-    "422": "The idempotency key was used for another request",
     "503": "The database does not answer",
 }
 
@@ -110,21 +107,12 @@ def _operation(route: Route, schema_of: dict[str, Any]) -> dict[str, Any]:
         "responses": _responses(route, schema_of),
     }
     parameters = parameters_of(route)
-    if route.method == "POST":
-        parameters.append(_IDEMPOTENCY_KEY)
     if parameters:
         operation["parameters"] = parameters
     if route.body is not None:
         content = {"application/json": {"schema": _schema(route.body, schema_of)}}
         operation["requestBody"] = {"required": True, "content": content}
     return operation
-
-
-_IDEMPOTENCY_KEY: dict[str, Any] = {
-    "name": IDEMPOTENCY_KEY.title(), "in": "header", "required": False,
-    "schema": {"type": "string", "maxLength": 200},
-    "description": "The same key with the same body gets the same answer, without doing it again.",
-}  # fmt: skip
 
 
 def _responses(route: Route, schema_of: dict[str, Any]) -> dict[str, Any]:

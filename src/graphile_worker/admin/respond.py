@@ -34,9 +34,6 @@ def response_of(call: Call, route: Route, answer: Any) -> Response:
 
 
 def page_response(call: Call, page: Page) -> Response:
-    """A page as HTML, or as text for those who ask for that."""
-    if page.text is not None and preferred_type(call.request) == "text/plain":
-        return Response(page.text(), page.status, media_type="text/plain")
     response = Response(render(call, page), page.status, media_type="text/html")
     if call.notice is not None:
         set_cookie(call.request, response, NOTICE, "", max_age=0)
@@ -44,13 +41,10 @@ def page_response(call: Call, page: Page) -> Response:
 
 
 def problem_response(call: Call, problem: Problem, *, is_api: bool) -> Response:
-    """A problem as a document (RFC 9457), as text, or as a page in the frame."""
+    """A problem as a document (RFC 9457), or as a page in the frame."""
     wanted = preferred_type(call.request)
     if is_api or wanted == "application/json":
         response = problem_document(problem)
-    elif wanted == "text/plain":
-        text = "\n".join(line for line in (problem.title, problem.detail) if line)
-        response = Response(f"{text}\n", problem.status, media_type="text/plain")
     else:
         page = Page("problem.html", problem.title, values=_values(problem), status=problem.status)
         response = Response(render(call, page), problem.status, media_type="text/html")
@@ -83,9 +77,9 @@ def read_notice(call: Call) -> Notice | None:
 
 
 def preferred_type(request: Request) -> str:
-    """Which of HTML, JSON and text the client wants; HTML unless it names only others."""
+    """Which of HTML and JSON the client wants; HTML unless it names only JSON."""
     accepted = [part.split(";")[0].strip().lower() for part in request.headers.get("accept", "").split(",")]
-    for type in ("text/html", "text/plain", "application/json"):
+    for type in ("text/html", "application/json"):
         if type in accepted:
             return type
     return "text/html"

@@ -18,7 +18,6 @@ from .api import session as session_api
 from .api import tasks as tasks_api
 from .api import workers as workers_api
 from .pages import actions as actions_pages
-from .pages import api as api_pages
 from .pages import audit as audit_pages
 from .pages import doctor as doctor_pages
 from .pages import failures as failures_pages
@@ -65,7 +64,6 @@ ROUTES: tuple[Route, ...] = (
     *login_pages.ROUTES,
     *health_pages.ROUTES,
     *openapi_api.ROUTES,
-    *api_pages.ROUTES,
     *metrics_pages.ROUTES,
     *operations_api.ROUTES,
     *audit_api.ROUTES,

@@ -6,7 +6,6 @@ from typing import Annotated
 
 import msgspec
 
-from .. import plain
 from ..answers import Page, Problem, Redirect
 from ..api.audit import UNDOING
 from ..api.operations import announce_to, id_of
@@ -47,8 +46,7 @@ async def list_page(call: Call) -> Page:
         "next": call.url("/audit", **{**given, "after": found.next}) if found and found.next else "",
         "may_undo": lambda entry: _may_undo(call, entry), "details_of": details_of,
     }  # fmt: skip
-    items = found.items if found is not None else []
-    return Page("audit.html", "Audit", here="audit", values=values, text=lambda: _as_text(items))
+    return Page("audit.html", "Audit", here="audit", values=values)
 
 
 async def ask_undo(call: Call) -> Page:
@@ -97,15 +95,6 @@ def _may_undo(call: Call, entry: Entry) -> bool:
     if not entry.can_undo or call.database.is_read_only:
         return False
     return call.may(undo.permission_for(entry.action))
-
-
-def _as_text(items: list[Entry]) -> str:
-    rows = [
-        [entry.id, entry.at, entry.who, audit.words_for(entry.action), entry.target, entry.jobs]
-        for entry in items
-    ]
-    columns = ["Id", "Time", "Who", "Action", "Target", "Jobs"]
-    return plain.page("Audit", plain.table(columns, rows, empty="Nothing has been recorded."))
 
 
 ROUTES = [

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 from ...diagnostics.finding import size
-from .. import plain
 from ..answers import Page, Redirect
 from ..api.doctor import TOPICS, about, findings
 from ..audit import actor_of
 from ..call import Call
 from ..confirm import confirmation
-from ..models.doctor import DoctorReport, MaintenanceAnswer, MaintenanceForm
+from ..models.doctor import MaintenanceAnswer, MaintenanceForm
 from ..permissions import PERMISSIONS
 from ..routes import API, Route
 from ..service import doctor
@@ -26,7 +25,7 @@ TITLES = {
 
 async def doctor_page(call: Call) -> Page:
     found = await findings(call)
-    return Page("doctor.html", "Doctor", here="doctor", values={"found": found}, text=lambda: as_text(found))
+    return Page("doctor.html", "Doctor", here="doctor", values={"found": found})
 
 
 async def about_page(call: Call) -> Page:
@@ -60,17 +59,6 @@ async def _maintain(call: Call, work: Work, what: str) -> Page | Redirect:
     answer = await work(call.database, actor_of(call), dry_run=False)
     call.hub.publish(*TOPICS)
     return Redirect("/doctor", notice=" ".join(answer.lines)[:500])
-
-
-def as_text(found: DoctorReport) -> str:
-    """The findings for a terminal."""
-    lines = []
-    for finding in found.findings:
-        lines.append(f"{finding.severity:<8} {finding.check}: {plain.cell(finding.summary, longest=300)}")
-        if finding.severity != "ok":
-            lines.append(f"         {plain.cell(finding.meaning, longest=500)}")
-            lines.append(f"         -> {plain.cell(finding.advice, longest=500)}")
-    return plain.page("\n".join(lines))
 
 
 ROUTES = [

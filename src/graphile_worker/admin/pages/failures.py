@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from .. import charts, plain
+from .. import charts
 from ..answers import Page, Redirect
 from ..api.failures import ON_GROUPS, fingerprint_of
 from ..api.jobs import redactor_of
@@ -14,13 +14,13 @@ from ..api.operations import announce_to
 from ..audit import actor_of
 from ..call import Call
 from ..models.actions import PERMISSION_FOR, ActionValues, Attempts, Reason, Smallint
-from ..models.failures import PERIODS, FailureDetails, FailureList, FailuresQuery
+from ..models.failures import PERIODS, FailuresQuery
 from ..models.operations import CarefulRequest, Operation, Rate
 from ..render import zone_of
 from ..routes import API, Route
 from ..service import failures, operations
 from ..service.audit import words_for
-from ..show import lay_out_error, one_line, visible
+from ..show import lay_out_error, one_line
 from ..times import zone_name
 from .actions import local_time
 
@@ -67,7 +67,7 @@ async def list_page(call: Call) -> Page:
         ],
         "next": call.url("/failures", period=query.period, task=task, after=found.next) if found.next else "",
     }  # fmt: skip
-    return Page("failures.html", "Failures", here="failures", values=values, text=lambda: _as_text(found))
+    return Page("failures.html", "Failures", here="failures", values=values)
 
 
 async def page(call: Call) -> Page:
@@ -78,7 +78,7 @@ async def page(call: Call) -> Page:
         "ids": [("ids", job.id) for job in found.jobs],
     }  # fmt: skip
     title = one_line(found.group.title, 80) or "Error group"
-    return Page("failure.html", title, here="failures", values=values, text=lambda: _details_as_text(found))
+    return Page("failure.html", title, here="failures", values=values)
 
 
 async def ask(call: Call) -> Page:
@@ -149,30 +149,6 @@ async def mute(call: Call) -> Redirect:
 async def unmute(call: Call) -> Redirect:
     await failures.unmute(call.database, actor_of(call), fingerprint_of(call))
     return Redirect(f"/failures/{fingerprint_of(call)}", "The error group is shown again.")
-
-
-def _as_text(found: FailureList) -> str:
-    rows = [
-        [group.fingerprint, group.task_identifier, group.title, str(group.failed), str(group.retrying),
-         str(group.attempts), group.last_at]
-        for group in found.items
-    ]  # fmt: skip
-    columns = ["Fingerprint", "Task", "Error", "Failed", "Retrying", "Attempts", "Last"]
-    return plain.page("Failures", found.note, plain.table(columns, rows, empty="No failures."))
-
-
-def _details_as_text(found: FailureDetails) -> str:
-    group = found.group
-    about = plain.fields(
-        [
-            ("Task", group.task_identifier), ("Failed jobs", str(group.failed)),
-            ("Retrying", str(group.retrying)), ("First", group.first_at), ("Last", group.last_at),
-            ("Place", group.place), ("Versions", ", ".join(group.versions)), ("Only", group.only_on),
-        ]
-    )  # fmt: skip
-    shared = "\n".join(f"{each.path} = {each.value} in {each.jobs} of {each.of}" for each in found.shared)
-    title = plain.cell(group.title, longest=200)
-    return plain.page(title, about, plain.cell(shared, longest=2000), visible(found.error))
 
 
 GROUP = "/failures/{fingerprint}"

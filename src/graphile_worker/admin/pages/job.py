@@ -14,7 +14,6 @@ from ...diagnostics.explanation.decision import explain
 from ...diagnostics.explanation.values import Explanation, Remedy
 from ...values.payload import traces_in, without_trace
 from .. import audit as audit_records
-from .. import plain
 from ..answers import Page, Problem, Redirect
 from ..api.job import download, get_stack, job_id_of
 from ..api.jobs import redactor_of
@@ -96,7 +95,7 @@ async def _page(call: Call, revealed: str | None = None) -> Page:
         "result": _result(view), "headline": _headline(explanation), "notes": notes,
     }  # fmt: skip
     return Page(
-        "job.html", f"Job {job_id}", here="jobs", values=values, text=lambda: _as_text(view, explanation)
+        "job.html", f"Job {job_id}", here="jobs", values=values
     )
 
 
@@ -195,20 +194,6 @@ def _fields(remedy: Remedy, view: JobView) -> dict[str, object]:
     back: dict[str, object] = {"back": f"/jobs/{view.id}"}
     name = "id" if remedy.action == "unlock_worker" else "name"
     return back if remedy.action == "resume_all" else {name: remedy.name, **back}
-
-
-def _as_text(view: JobView, explanation: Explanation | None) -> str:
-    facts = plain.fields(
-        [
-            ("state", view.state), ("task", view.task), ("queue", view.queue), ("priority", view.priority),
-            ("attempts", view.tried),
-            ("run at", view.run_at), ("key", view.key), ("flags", " ".join(view.flags)),
-            ("locked by", view.locked_by), ("lane", view.lane), ("error", one_line(view.last_error)),
-        ]
-    )  # fmt: skip
-    if explanation is None:
-        return plain.page(f"Job {view.id}", facts)
-    return plain.page(f"Job {view.id}", explanation.headline, "\n".join(explanation.evidence), facts)
 
 
 async def edit_page(call: Call) -> Page:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from ...database.statements.job_filter import JOB_STATES
-from .. import plain
 from ..answers import Page, Problem
 from ..api.jobs import ExportQuery, JobsQuery, export_jobs, filter_of, job_filter_of, redactor_of
 from ..call import Call
@@ -48,7 +47,6 @@ async def list_page(call: Call) -> Page:
     }  # fmt: skip
     return Page(
         "jobs.html", "Jobs", here="jobs", values=values, status=200 if problem is None else problem.status,
-        text=lambda: _as_text(filter, found, problem),
     )  # fmt: skip
 
 
@@ -87,23 +85,6 @@ def _links(call: Call, asked: JobsQuery, filter: Filter, found: JobPage | None) 
             for name, value in filter.conditions
         ],
     }
-
-
-def _as_text(filter: Filter, found: JobPage | None, problem: Problem | None) -> str:
-    if found is None:
-        return plain.page("Jobs", f"{problem.title}. {problem.detail}" if problem is not None else "")
-    rows = [
-        [job.id, job.task, job.state, job.queue, job.priority, job.tried,
-         job.run_at, one_line(job.last_error)]
-        for job in found.items
-    ]  # fmt: skip
-    columns = ["id", "task", "state", "queue", "priority", "attempts", "run at", "error"]
-    title = f"Jobs {filter.text}" if filter else "Jobs"
-    count = f" ({found.count})" if found.count is not None else ""
-    more = f"Next page: after={found.next}" if found.next else ""
-    return plain.page(
-        f"{title}{count}", plain.table(columns, rows, empty="No job matches."), _search(found), more
-    )
 
 
 def _search(found: JobPage) -> str:

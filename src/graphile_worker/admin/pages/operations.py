@@ -6,7 +6,6 @@ from typing import Annotated
 
 import msgspec
 
-from .. import plain
 from ..answers import Page, Redirect
 from ..api.operations import ANY_ACTION, OperationsQuery, announce_to, chosen_of, id_of
 from ..audit import actor_of
@@ -20,7 +19,7 @@ from ..routes import API, Route
 from ..service import operations
 from ..service.audit import words_for
 from ..service.undo import permission_to_stop
-from ..times import duration, zone_name
+from ..times import zone_name
 from .actions import local_time
 
 STAGES = {
@@ -101,7 +100,7 @@ async def list_page(call: Call) -> Page:
     items = (found or [])[: query.limit]
     next_page = call.url("/operations", after=items[-1].id) if found and len(found) > query.limit else ""
     values = {"found": found, "items": items, "next": next_page, "words_for": title_of}
-    return Page("operations.html", "Operations", here="audit", values=values, text=lambda: _as_text(items))
+    return Page("operations.html", "Operations", here="audit", values=values)
 
 
 async def page(call: Call) -> Page:
@@ -115,7 +114,6 @@ async def page(call: Call) -> Page:
     }  # fmt: skip
     return Page(
         "operation.html", f"{title_of(found)}: operation {found.id}", here="audit", values=values,
-        text=lambda: _fields_as_text(found),
     )  # fmt: skip
 
 
@@ -136,30 +134,6 @@ def _jobs_url(call: Call, found: Operation) -> str:
     if found.chosen.fingerprint is not None:
         return call.url(f"/failures/{found.chosen.fingerprint}")
     return call.url("/jobs", q=found.chosen.filter) if found.chosen.filter else ""
-
-
-def _as_text(items: list[Operation]) -> str:
-    rows = [
-        [each.id, title_of(each), each.target, each.state, each.changed, each.who, each.created_at]
-        for each in items
-    ]
-    columns = ["Id", "Action", "Jobs", "State", "Changed", "Who", "Started"]
-    return plain.page("Operations", plain.table(columns, rows, empty="There are no operations."))
-
-
-def _fields_as_text(found: Operation) -> str:
-    left = found.seconds_left
-    return plain.page(
-        f"{title_of(found)}: {found.target}",
-        plain.fields(
-            [
-                ("State", found.state), ("Changed", found.changed), ("Skipped", found.skipped),
-                ("Expected", str(found.expected)), ("Left", None if left is None else duration(left)),
-                ("Note", found.note), ("Who", found.who), ("Started", found.created_at),
-                ("Ended", found.finished_at),
-            ]
-        ),
-    )  # fmt: skip
 
 
 ROUTES = [

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, tzinfo
 
 import msgspec
 
-from .. import charts, plain
+from .. import charts
 from ..answers import Page
 from ..call import Call
 from ..models.overview import Overview
@@ -68,7 +68,7 @@ async def overview(call: Call) -> Page:
         "longest_p95": max((task.run_time.p95 or 0.0 for task in found.overview.tasks), default=0.0),
     }
     return Page(
-        "overview.html", "Overview", here="overview", values=values, text=lambda: as_text(found.overview)
+        "overview.html", "Overview", here="overview", values=values
     )
 
 
@@ -159,40 +159,6 @@ def _by_task(timeline: Timeline) -> list[charts.ChartSeries]:
 
 def _sum(parts: Sequence[Sequence[float]]) -> list[float]:
     return [sum(values) for values in zip(*parts, strict=True)]
-
-
-def as_text(found: Overview) -> str:
-    """The page for a terminal."""
-    return plain.page(
-        *(_sentence(finding.title, finding.since, finding.detail) for finding in found.findings),
-        plain.fields(
-            [
-                ("Ready", found.ready),
-                ("Scheduled", found.scheduled),
-                ("Running", _running(found)),
-                ("Permanently failed", found.failed),
-                ("Completed", rate(found.rates.completed)),
-                ("Failed attempts", rate(found.rates.failed)),
-                ("Oldest wait", duration(found.oldest_wait)),
-            ]
-        ),
-        plain.table(
-            ["Task", "Waiting", "Rate", "Failing", "p95"],
-            [
-                [task.name, str(task.waiting), rate(task.completed_per_minute), share(task.failure_share),
-                 duration(task.run_time.p95)]
-                for task in found.tasks
-            ],
-        ),
-        plain.table(
-            ["Worker", "Version", "Busy"],
-            [[each.name, each.version, f"{each.busy} of {each.slots or '?'}"] for each in found.workers],
-        ),
-        plain.table(
-            ["Error", "Task", "Errors", "Last"],
-            [[each.title, each.task, each.errors, each.last_at] for each in found.errors],
-        ),
-    )  # fmt: skip
 
 
 def share(value: float | None) -> str:

@@ -6,13 +6,12 @@ from urllib.parse import urlencode
 
 import msgspec
 
-from .. import plain
 from ..answers import Page, Problem, Redirect
 from ..api.queues import TOPICS
 from ..audit import actor_of
 from ..call import Call
 from ..confirm import confirmation
-from ..models.queues import QueueForm, QueueListing, QueueListQuery, QueueQuery
+from ..models.queues import QueueForm, QueueListQuery, QueueQuery
 from ..routes import API, Route
 from ..service import queues
 from .pause_terms import PERIODS, end_of_pause
@@ -22,7 +21,7 @@ async def list_page(call: Call) -> Page:
     wanted = call.query(QueueListQuery)
     found = await queues.list_queues(call.database, wanted.q, wanted.after, wanted.limit)
     values = {"found": found, "q": wanted.q, "is_first": not wanted.after}
-    return Page("queues.html", "Queues", here="queues", values=values, text=lambda: as_text(found))
+    return Page("queues.html", "Queues", here="queues", values=values)
 
 
 async def queue_page(call: Call) -> Page:
@@ -100,18 +99,6 @@ def _done(call: Call, name: str, notice: str) -> Redirect:
 
 def _page_of(name: str) -> str:
     return "/queue?" + urlencode({"name": name})
-
-
-def as_text(found: QueueListing) -> str:
-    """The list for a terminal."""
-    rows = [
-        [queue.name, queue.state, str(queue.depth), str(queue.ready), queue.oldest, *queue.locked_by[:1]]
-        if queue.locked_by
-        else [queue.name, queue.state, str(queue.depth), str(queue.ready), queue.oldest, None]
-        for queue in found.items
-    ]
-    columns = ["Queue", "State", "Waiting", "Ready", "Oldest", "Locked by"]
-    return plain.page(plain.table(columns, rows, empty="No queue has waiting jobs or locks."))
 
 
 ROUTES = [

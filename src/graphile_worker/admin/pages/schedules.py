@@ -6,13 +6,12 @@ from urllib.parse import urlencode
 
 import msgspec
 
-from .. import plain
 from ..answers import Page, Redirect
 from ..api.schedules import TOPICS, redactor_of
 from ..audit import actor_of
 from ..call import Call
 from ..confirm import confirmation
-from ..models.schedules import ScheduleForm, ScheduleListing, ScheduleListQuery, ScheduleQuery, ScheduleView
+from ..models.schedules import ScheduleForm, ScheduleListQuery, ScheduleQuery, ScheduleView
 from ..routes import API, Route
 from ..service import schedules
 from ..show import lay_out
@@ -24,7 +23,7 @@ async def list_page(call: Call) -> Page:
     wanted = call.query(ScheduleListQuery)
     found = await schedules.list_schedules(call.database, redactor_of(call), wanted.after, wanted.limit)
     values = {"found": found, "is_first": wanted.after is None}
-    return Page("schedules.html", "Schedules", here="schedules", values=values, text=lambda: as_text(found))
+    return Page("schedules.html", "Schedules", here="schedules", values=values)
 
 
 async def schedule_page(call: Call) -> Page:
@@ -91,13 +90,6 @@ def _done(call: Call, identifier: str, notice: str) -> Redirect:
 
 def _page_of(identifier: str) -> str:
     return "/schedule?" + urlencode({"identifier": identifier})
-
-
-def as_text(found: ScheduleListing) -> str:
-    """The list for a terminal."""
-    columns = ["Schedule", "When", "Zone", "Next", "Last run", "Outcome", "State"]
-    rows = [_row(view) for view in found.items]
-    return plain.page(plain.table(columns, rows, empty="There are no recurring jobs."), found.missing or "")
 
 
 def _row(view: ScheduleView) -> list[object]:

@@ -18,7 +18,7 @@ async def page(call: Call) -> Page:
     zone = wanted.zone or zone_name(zone_of(call))
     text = await summary(call.hub, hours=wanted.hours, zone=zone, may_audit=call.may("audit.read"))
     values = {"text": text, "hours": wanted.hours, "choices": HOURS}
-    return Page("summary.html", "Incident summary", here="overview", values=values, text=lambda: text)
+    return Page("summary.html", "Incident summary", here="overview", values=values)
 
 
 ROUTES = [

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 
 from ...history.error_groups import ErrorGroup, list_error_groups
-from .. import charts, plain
+from .. import charts
 from ..answers import Page, Redirect
 from ..api.tasks import (
     TOPICS,
@@ -21,7 +21,6 @@ from ..api.tasks import (
 from ..audit import actor_of
 from ..call import Call
 from ..models.series import RangeName
-from ..models.tasks import TaskDetails, TaskRow
 from ..render import zone_of
 from ..routes import API, Route
 from ..service.markers import read_markers, shown_to
@@ -30,8 +29,6 @@ from ..service.own_tables import ERRORS
 from ..service.percentiles import read_percentiles
 from ..service.series import RANGES, TaskSeries, read_timeline
 from ..service.task_pauses import pause, resume
-from ..times import duration
-from .overview import rate, share
 from .pause_terms import PERIODS, end_of_pause
 
 DAY = timedelta(days=1)
@@ -74,7 +71,7 @@ async def tasks(call: Call) -> Page:
         "every": every,
         "is_recorded": facts.hour.is_recorded,
     }
-    return Page("tasks.html", "Tasks", here="tasks", values=values, text=lambda: as_text(rows))
+    return Page("tasks.html", "Tasks", here="tasks", values=values)
 
 
 async def task(call: Call) -> Page:
@@ -90,7 +87,7 @@ async def task(call: Call) -> Page:
         **await _charts(call, wanted),
     }
     title = wanted.name[:80]
-    return Page("task.html", title, here="tasks", values=values, text=lambda: task_as_text(found))
+    return Page("task.html", title, here="tasks", values=values)
 
 
 async def _charts(call: Call, wanted: TaskPageQuery) -> dict[str, object]:
@@ -159,26 +156,6 @@ def _page_of(name: str) -> str:
     from urllib.parse import urlencode
 
     return f"/task?{urlencode({'name': name})}" if name else "/tasks"
-
-
-def as_text(rows: list[TaskRow]) -> str:
-    """The list for a terminal."""
-    return plain.page(
-        plain.table(
-            ["Task", "Waiting", "Running", "Rate", "Failing", "p50", "p95", "p99", "Wait p95", "Workers"],
-            [
-                [row.name, str(row.waiting), row.running, rate(row.completed_per_minute),
-                 share(row.failure_share), duration(row.run_time.p50), duration(row.run_time.p95),
-                 duration(row.run_time.p99), duration(row.wait_time.p95), row.workers]
-                for row in rows
-            ],
-            empty="No task has jobs yet.",
-        )
-    )  # fmt: skip
-
-
-def task_as_text(found: TaskDetails) -> str:
-    return plain.page(as_text([found.task]), "\n".join(found.worker_ids))
 
 
 ROUTES = [

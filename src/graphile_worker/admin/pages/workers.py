@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from urllib.parse import urlencode
 
-from ...values.text import duration
-from .. import plain
 from ..answers import Page, Redirect
 from ..api.workers import TOPICS
 from ..audit import actor_of
 from ..call import Call
 from ..confirm import confirmation
-from ..models.workers import Worker, WorkerForm, WorkerListing, WorkerQuery
+from ..models.workers import WorkerForm, WorkerQuery
 from ..routes import API, Route
 from ..service import workers
 
@@ -19,7 +17,7 @@ from ..service import workers
 async def list_page(call: Call) -> Page:
     found = await workers.list_workers(call.database)
     return Page(
-        "workers.html", "Workers", here="workers", values={"found": found}, text=lambda: as_text(found)
+        "workers.html", "Workers", here="workers", values={"found": found}
     )
 
 
@@ -28,7 +26,6 @@ async def worker_page(call: Call) -> Page:
     found = await workers.get_worker(call.database, wanted.id)
     return Page(
         "worker.html", f"Worker {found.name[:80]}", here="workers", values={"worker": found},
-        text=lambda: worker_as_text(found),
     )  # fmt: skip
 
 
@@ -82,34 +79,6 @@ def _done(call: Call, worker_id: str, notice: str) -> Redirect:
 
 def _page_of(worker_id: str) -> str:
     return "/worker?" + urlencode({"id": worker_id})
-
-
-def as_text(found: WorkerListing) -> str:
-    """The list for a terminal."""
-    rows = [
-        [
-            worker.id, worker.detail, worker.host, worker.pid, worker.app_version, worker.busy, worker.slots,
-            worker.prefetched, worker.started_at,
-        ]
-        for worker in found.items
-    ]  # fmt: skip
-    columns = ["Worker", "State", "Host", "Pid", "Version", "Busy", "Slots", "Prefetched", "Started"]
-    return plain.page(plain.table(columns, rows, empty="No worker is running."), found.missing or "")
-
-
-def worker_as_text(worker: Worker) -> str:
-    running = [[slot.job_id, slot.task, slot.since, duration(slot.seconds)] for slot in worker.running]
-    return plain.page(
-        plain.fields(
-            [
-                ("Worker", worker.id), ("State", worker.detail), ("Host", worker.host), ("Pid", worker.pid),
-                ("Version", worker.app_version), ("Package", worker.version),
-                ("Started", worker.started_at), ("Last seen", worker.last_seen_at),
-                ("Tasks", ", ".join(worker.tasks)),
-            ]
-        ),
-        plain.table(["Job", "Task", "Since", "For"], running, empty="It runs nothing."),
-    )  # fmt: skip
 
 
 ROUTES = [
