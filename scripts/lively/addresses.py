@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from graphile_worker.admin.routes import API, Route
+from graphile_worker.admin.web.routes import API, Route
 
 VALUE = re.compile(r"\{(?P<name>\w+)(?::\w+)?\}")
 STREAMS = ("/events", f"{API}/events")

@@ -8,7 +8,7 @@ import httpx
 from starlette.requests import Request
 
 from graphile_worker.admin import AdminApp, Identity
-from graphile_worker.admin.routes import Route
+from graphile_worker.admin.web.routes import Route
 
 NOWHERE = "postgres://nowhere.invalid/unused"
 """A database that is never asked: the name does not resolve."""

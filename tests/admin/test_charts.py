@@ -11,8 +11,8 @@ from markupsafe import Markup
 
 from graphile_worker.admin import charts
 from graphile_worker.admin.charts import ChartMarker, ChartSeries
-from graphile_worker.admin.charts.marker_labels import NARROWEST, place
-from graphile_worker.admin.charts.scales import time_ticks, value_ticks
+from graphile_worker.admin.charts.series import NARROWEST, place
+from graphile_worker.admin.charts.time_chart import time_ticks, value_ticks
 
 START = datetime(2026, 3, 28, 22, 0, tzinfo=UTC)
 ATTACK = """</svg><script>alert(1)</script>"'&{{7*7}}{0}%s"""

@@ -16,7 +16,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from graphile_worker.admin.passwords import check_password_hash, hash_token
+from graphile_worker.admin.security.passwords import check_password_hash, hash_token
 from graphile_worker.admin.standalone import RefusedError, split_schema, standalone
 from graphile_worker.cli.main import run_main
 from graphile_worker.config import resolve_settings

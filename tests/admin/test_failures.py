@@ -13,8 +13,8 @@ from admin.conftest import client_of
 from admin.test_operations import ended
 from graphile_worker import WorkerUtils, run_once
 from graphile_worker.admin import admin_app, everyone_may
-from graphile_worker.admin.redact import HIDDEN
-from graphile_worker.admin.service.shared_members import shared_members
+from graphile_worker.admin.failures.plain_groups import shared_members
+from graphile_worker.admin.security.redact import HIDDEN
 from graphile_worker.database.sql import load
 from graphile_worker.options import JobFilter
 from graphile_worker.values.schema_name import SchemaName
@@ -83,8 +83,6 @@ async def test_a_group_says_what_its_jobs_share(
     assert "Traceback" in page.text
     listing = await http.get("/failures", params={"period": "7d"})
     assert group["fingerprint"] in listing.text
-    text = await http.get("/failures", headers={"Accept": "text/plain"})
-    assert "ValueError" in text.text
     assert (await http.get("/api/v1/failures/0123456789abcdef")).status_code == 404
     assert (await http.get("/failures/x' or true")).status_code == 404
     # Not every error is kept, but a group that began in the period has counted all of them.

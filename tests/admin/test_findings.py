@@ -6,12 +6,12 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from graphile_worker.admin.models.common import Count
-from graphile_worker.admin.models.overview import Rates, Sample
-from graphile_worker.admin.models.tasks import RunningLine, TaskRow
-from graphile_worker.admin.service.findings import OverviewFacts, find
-from graphile_worker.admin.service.forecast import forecast
-from graphile_worker.admin.service.series import RANGES, TaskSeries, Timeline
+from graphile_worker.admin.answers import Count
+from graphile_worker.admin.live.sampler import Sample
+from graphile_worker.admin.overview import Rates
+from graphile_worker.admin.overview.findings import OverviewFacts, find, forecast
+from graphile_worker.admin.overview.series import RANGES, TaskSeries, Timeline
+from graphile_worker.admin.tasks import RunningLine, TaskRow
 from graphile_worker.values.job import Pause
 
 NOW = datetime(2026, 11, 16, 3, 30, tzinfo=UTC)

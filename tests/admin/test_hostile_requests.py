@@ -14,9 +14,9 @@ import pytest
 
 from graphile_worker import make_worker_utils
 from graphile_worker.admin import AdminApp, admin_app, everyone_may
-from graphile_worker.admin.cursors import encode_cursor
-from graphile_worker.admin.routes import Route
+from graphile_worker.admin.jobs.listing import encode_cursor
 from graphile_worker.admin.table import ROUTES
+from graphile_worker.admin.web.routes import Route
 
 from .callers import client, example_path, same_origin
 

@@ -14,14 +14,15 @@ from admin.conftest import client_of
 from admin.streams import Reader, reading, stream_scope
 from graphile_worker import WorkerUtils
 from graphile_worker.admin import AdminApp, Identity, admin_app
-from graphile_worker.admin.hub import (
+from graphile_worker.admin.live.hub import (
     MAX_SHARED,
     MAX_STREAMS_OF_USER,
     TOPIC_EVERY,
     Hub,
+    Stream,
+    StreamEvent,
     hubs_of,
 )
-from graphile_worker.admin.stream import Stream, StreamEvent
 from support.working import until
 
 

@@ -15,7 +15,7 @@ import pytest
 
 from admin.conftest import client_of
 from graphile_worker.admin import AdminApp, Identity, admin_app
-from graphile_worker.admin.service import counts, search
+from graphile_worker.admin.jobs import listing, search
 from support.working import PATIENCE, SCHEMA, Jobs
 
 JOBS = "/api/v1/jobs"
@@ -140,7 +140,7 @@ async def test_counts_say_their_kind(
     assert await count() == (10, "exact")
     assert await count(task="b") == (1, "exact")
     assert await count(task="a") == (4, "at_least")
-    monkeypatch.setattr(counts, "BOUND", 5)
+    monkeypatch.setattr(listing, "BOUND", 5)
     assert await count() == (10, "estimate")
     assert await count(state="ready") == (5, "at_least")
     exact = await http.get(f"{JOBS}/count", params={"task": "a"})
@@ -224,9 +224,6 @@ async def test_the_page_lists_jobs_and_what_to_do_without_any(http: httpx.AsyncC
     assert f'href="/jobs/{job}"' in page
     assert "&lt;script&gt;" in page
     assert "<script>alert" not in page
-    text = (await http.get("/jobs", headers={"Accept": "text/plain"})).text
-    assert "send_email" in text
-    assert "<" not in text.replace("<script>alert(1)</script>", "")
     completion = (await http.get(f"{JOBS}/completion", params={"q": "task:send"})).json()["items"]
     assert completion == [{"value": "task:send_email", "hint": ""}]
     values = [

@@ -11,12 +11,12 @@ from scripts.lively.addresses import addresses, is_readable, subject_of
 from admin.conftest import client_of
 from graphile_worker import JobSpec, make_worker_utils
 from graphile_worker.admin import Identity, admin_app, everyone_may
-from graphile_worker.admin.permissions import ROLES
+from graphile_worker.admin.security.identity import ROLES
 from graphile_worker.admin.table import ROUTES
 from support.working import SCHEMA, Jobs, Workers
 
 SECRET = "hunter2"
-TYPES = ("text/html", "text/plain", "application/json")
+TYPES = ("text/html", "application/json")
 
 
 async def leaky(payload: Any, helpers: Any) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from starlette.routing import Mount
 
 from graphile_worker import make_worker_utils
 from graphile_worker.admin import AdminApp, Database, admin_app, everyone_may, mount
-from graphile_worker.admin.proxies import BehindProxy
+from graphile_worker.admin.security.proxies import BehindProxy
 from graphile_worker.errors import ConfigError
 
 from .callers import NOWHERE, same_origin

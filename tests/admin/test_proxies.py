@@ -8,8 +8,8 @@ import httpx
 import pytest
 
 from graphile_worker.admin import AdminApp, Database, SignIn
-from graphile_worker.admin.hosts import HostRule
-from graphile_worker.admin.proxies import BehindProxy
+from graphile_worker.admin.security.origins import HostRule
+from graphile_worker.admin.security.proxies import BehindProxy
 from graphile_worker.errors import ConfigError
 
 from .callers import NOWHERE

@@ -9,8 +9,8 @@ import pytest
 
 from admin.conftest import client_of
 from graphile_worker.admin import Identity, admin_app
-from graphile_worker.admin.permissions import ROLES
-from graphile_worker.admin.redact import Redactor
+from graphile_worker.admin.security.identity import ROLES
+from graphile_worker.admin.security.redact import Redactor
 from support.working import Jobs
 
 WITHIN = 10.0  # seconds of the processor; each takes milliseconds, and minutes if work grows with the square

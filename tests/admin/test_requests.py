@@ -12,10 +12,9 @@ from starlette.responses import PlainTextResponse, Response
 
 from graphile_worker.admin import AdminApp, Identity, admin_app, everyone_may
 from graphile_worker.admin.app import MAX_QUERY
-from graphile_worker.admin.call import MAX_BODY
-from graphile_worker.admin.hosts import HostRule
-from graphile_worker.admin.routes import Route
-from graphile_worker.admin.security import is_own_origin
+from graphile_worker.admin.security.origins import HostRule, is_own_origin
+from graphile_worker.admin.web.call import MAX_BODY
+from graphile_worker.admin.web.routes import Route
 from graphile_worker.errors import ConfigError
 
 from .callers import NOWHERE, client, same_origin
@@ -203,9 +202,9 @@ async def test_head_is_get_without_a_body(app: AdminApp) -> None:
 
 async def test_a_slash_too_many_leads_to_the_page(app: AdminApp) -> None:
     async with same_origin(app) as http:
-        answer = await http.get("/api/?a=b")
+        answer = await http.get("/queues/?a=b")
         foreign = await http.get("http://localhost//evil.example/")
-    assert answer.headers["Location"] == "/api?a=b"
+    assert answer.headers["Location"] == "/queues?a=b"
     assert foreign.status_code == 404
 
 

@@ -9,9 +9,9 @@ import httpx
 import pytest
 
 from graphile_worker.admin import AdminApp, admin_app
-from graphile_worker.admin.permissions import READING, ROLES
-from graphile_worker.admin.routes import Route
+from graphile_worker.admin.security.identity import READING, ROLES
 from graphile_worker.admin.table import ROUTES
+from graphile_worker.admin.web.routes import Route
 
 from .callers import ROLE, by_role, call_route, same_origin
 

@@ -11,18 +11,22 @@ import httpx
 import pytest
 
 from graphile_worker.admin import AdminApp, SignIn
-from graphile_worker.admin.auth import FailedSignIn
 from graphile_worker.admin.database import Database
-from graphile_worker.admin.limits import MAX_ENTRIES, SignInAttempts, address_key
-from graphile_worker.admin.login import safe_path
-from graphile_worker.admin.passwords import (
+from graphile_worker.admin.security.passwords import (
     check_password_hash,
     hash_password,
     hash_token,
     matches,
     new_token,
 )
-from graphile_worker.admin.sessions import LASTS
+from graphile_worker.admin.security.sessions import LASTS
+from graphile_worker.admin.security.sign_in import (
+    MAX_ENTRIES,
+    FailedSignIn,
+    SignInAttempts,
+    address_key,
+    safe_path,
+)
 from graphile_worker.admin.settings import AppSettings
 from graphile_worker.errors import ConfigError
 from graphile_worker.testing.fake_clock import FakeClock
@@ -359,7 +363,7 @@ async def test_many_attempts_at_once_do_not_all_get_through(sign_in: SignIn) -> 
 async def test_two_passwords_are_checked_at_a_time(sign_in: SignIn, monkeypatch: pytest.MonkeyPatch) -> None:
     import threading
 
-    from graphile_worker.admin import login
+    from graphile_worker.admin.security import sign_in as module
 
     begun: list[str] = []
     go_on = threading.Event()
@@ -369,7 +373,7 @@ async def test_two_passwords_are_checked_at_a_time(sign_in: SignIn, monkeypatch:
         go_on.wait(2 * PATIENCE)
         return False
 
-    monkeypatch.setattr(login, "matches", watched)
+    monkeypatch.setattr(module, "matches", watched)
     async with same_origin(app_with(sign_in)) as http, asyncio.TaskGroup() as group:
         for number in range(4):
             group.create_task(log_in(http, user=f"user {number}"))
@@ -428,6 +432,6 @@ def test_a_wrong_user_is_named_without_the_secret(users: dict[str, str], message
 @pytest.fixture(autouse=True)
 def _cheap_hashes(monkeypatch: pytest.MonkeyPatch) -> None:
     """The cost of scrypt is not what these tests are about."""
-    from graphile_worker.admin import passwords
+    from graphile_worker.admin.security import passwords
 
     monkeypatch.setattr(passwords, "COST", (2**10, 8, 1))

@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from graphile_worker import task
-from graphile_worker.admin.service.expected import notes_of, problems_of
+from graphile_worker.admin.tasks.expected import notes_of, problems_of
 from graphile_worker.database.statements.inspection import MAX_SCHEMA_LENGTH, TaskDescription
 from graphile_worker.errors import TaskLoadError
 from graphile_worker.tasks.payload_schema import description_of

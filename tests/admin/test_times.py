@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from graphile_worker.admin import times
+from graphile_worker.admin.web import times
 
 NOW = datetime(2026, 11, 16, 3, 14, 7, tzinfo=UTC)
 

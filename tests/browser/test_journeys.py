@@ -15,7 +15,7 @@ from browser.site import Site, Visitor, database, served
 from browser.watched import PATIENCE, expect
 from graphile_worker import Runner, parse_crontab, run
 from graphile_worker.admin import admin_app
-from graphile_worker.admin.auth import SignIn
+from graphile_worker.admin.security.sign_in import SignIn
 from support.server import DatabaseServer
 
 pytestmark = pytest.mark.timeout(900)

@@ -15,7 +15,7 @@ from browser.conftest import Visit
 from browser.site import Site, served
 from browser.watched import PATIENCE, expect
 from graphile_worker.admin import admin_app, everyone_may
-from graphile_worker.admin.hub import hubs_of
+from graphile_worker.admin.live.hub import hubs_of
 from graphile_worker.database.embedded import EmbeddedPostgres
 from graphile_worker.testing.scratch import SETTINGS, scratch_folder
 from support.server import chosen_programs

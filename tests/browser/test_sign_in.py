@@ -16,7 +16,7 @@ from starlette.routing import Route
 from browser.conftest import Visit
 from browser.site import Site, Visitor, database, served
 from graphile_worker.admin import admin_app
-from graphile_worker.admin.auth import SignIn
+from graphile_worker.admin.security.sign_in import SignIn
 from graphile_worker.admin.table import ROUTES
 from support.server import DatabaseServer
 

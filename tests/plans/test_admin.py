@@ -9,8 +9,7 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
-from graphile_worker.admin.models.jobs import ListOrder
-from graphile_worker.admin.service import counts, search
+from graphile_worker.admin.jobs import ListOrder, listing, search
 from graphile_worker.database.sql import load
 from graphile_worker.database.statements.inspection import JobFilter
 from plans.backlogs import LATER, SIZE, jobs, queues
@@ -82,9 +81,9 @@ async def test_waiting_jobs_are_read_priority_by_priority(desk: Desk, state: str
 
 
 async def test_counts_read_no_more_than_their_bound(desk: Desk) -> None:
-    found = await counts.estimates(desk.explaining, desk.schema)
+    found = await listing.estimates(desk.explaining, desk.schema)
     assert found.failed is not None
     assert (found.failed.value, found.failed.kind) == (FAILED, "exact")
-    assert (found.ready.value, found.ready.kind) == (counts.BOUND, "at_least")
+    assert (found.ready.value, found.ready.kind) == (listing.BOUND, "at_least")
     (plan,) = desk.explaining.plans
-    assert_bounded(plan, 3 * counts.BOUND + 20)
+    assert_bounded(plan, 3 * listing.BOUND + 20)

@@ -3,10 +3,14 @@
     admin = admin_app(connection_string=..., authorize=who)
     app.mount("/jobs", admin)
 
-A request takes one path: `app` → `security` (host, origin, sign-in) → the table of routes → a handler in
-`pages/` or `api/` → `service/` → PostgreSQL. Handlers are thin. Everything that can be asked or done is a
-function in `service/`, one module per subject, which takes a `Database` and returns structs of `models/`;
-nothing in there knows HTTP. Only `cli` and `contrib` may import this package. Start in `app`.
+A request takes one path: `app` → `security/` (host, origin, sign-in) → the table of routes → a handler in the
+`views` of its subject → the `queries` of that subject → PostgreSQL. One handler serves a page and the API.
+
+One package per subject: `jobs`, `failures`, `tasks`, `queues`, `workers`, `schedules`, `operations`, `audit`,
+`overview` and `doctor`. Each has its values in `__init__`, `queries` that take a `Database` and know nothing
+of HTTP, and `views`. Below them are `web/` (calls, routes, templates), `live/` (the sampler and its streams),
+`charts/`, `security/`, and `answers`, `database` and `settings`. Only `cli` and `contrib` may import this
+package. Start in `app`.
 """
 
 from typing import TYPE_CHECKING
@@ -16,22 +20,20 @@ from ..values.imports import export_lazily
 if TYPE_CHECKING:
     from .app import AdminApp as AdminApp
     from .app import admin_app as admin_app
-    from .auth import SignIn as SignIn
+    from .app import mount as mount
     from .database import Database as Database
-    from .identity import Authorize as Authorize
-    from .identity import Identity as Identity
-    from .identity import everyone_may as everyone_may
-    from .mount import mount as mount
-    from .permissions import Permission as Permission
+    from .security.identity import Authorize as Authorize
+    from .security.identity import Identity as Identity
+    from .security.identity import Permission as Permission
+    from .security.identity import everyone_may as everyone_may
+    from .security.sign_in import SignIn as SignIn
 
 export_lazily(
     __name__,
     {
-        "app": "AdminApp admin_app",
-        "auth": "SignIn",
+        "app": "AdminApp admin_app mount",
         "database": "Database",
-        "identity": "Authorize Identity everyone_may",
-        "mount": "mount",
-        "permissions": "Permission",
+        "security.identity": "Authorize Identity Permission everyone_may",
+        "security.sign_in": "SignIn",
     },
 )

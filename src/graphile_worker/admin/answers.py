@@ -1,10 +1,17 @@
-"""What handlers return: a page, JSON, a redirect, or a problem that the person can act on."""
+"""What handlers return: a page, a redirect after a change, a file, or a problem that the person can act on.
+
+A handler serves a page and the API: a `Page` and a `Redirect` have the `answer` that is sent as JSON. Counts,
+lists and values over time are those that several subjects use.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from datetime import datetime
+from typing import Annotated, Any, Generic, Literal, TypeVar
+
+import msgspec
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,8 +26,8 @@ class Page:
     title: str
     here: str = ""
     values: Mapping[str, Any] = field(default_factory=dict)
-    text: Callable[[], str] | None = None
-    """The page as plain text, for `Accept: text/plain`."""
+    answer: Any = None
+    """What the API sends instead of the page."""
     status: int = 200
 
 
@@ -35,6 +42,8 @@ class Redirect:
     notice: str = ""
     undo: str = ""
     """The id of the audit entry that can be undone; the notice offers it."""
+    answer: Any = None
+    """What the API sends instead."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,3 +82,106 @@ def not_found(what: str) -> Problem:
 
 def not_allowed(permission: str) -> Problem:
     return Problem(403, "You may not do this", f"It needs the permission {permission}.")
+
+
+# -- questions ----------------------------------------------------------------------------------------------
+
+
+def confirmation(
+    title: str,
+    detail: str = "",
+    *,
+    path: str,
+    fields: Mapping[str, object] | Sequence[tuple[str, object]] = (),
+    submit: str,
+    back: str,
+    tone: str = "danger",
+    typed: str = "",
+    points: Sequence[str] = (),
+    asks_reason: bool = False,
+    here: str = "",
+) -> Page:
+    """Ask before `path` is called with `fields`.
+
+    `typed` is what must be typed first, such as the number of jobs: the field `typed` of the form.
+    `points` are listed below the detail. `asks_reason` adds a field `reason`.
+    `back` is the path that Cancel leads to.
+    """
+    pairs = list(fields.items()) if isinstance(fields, Mapping) else list(fields)
+    values = {
+        "detail": detail, "path": path, "fields": pairs, "submit": submit, "back": back, "tone": tone,
+        "typed": typed, "points": list(points), "asks_reason": asks_reason,
+    }  # fmt: skip
+    return Page("confirm.html", title, here=here, values=values)
+
+
+# -- counts and lists ---------------------------------------------------------------------------------------
+
+T = TypeVar("T")
+
+CountKind = Literal["exact", "estimate", "at_least"]
+
+
+class Count(msgspec.Struct, frozen=True):
+    """A number, and how far it can be trusted."""
+
+    value: int
+    kind: CountKind = "exact"
+
+    def __str__(self) -> str:
+        if self.kind == "exact":
+            return f"{self.value:,}"
+        if self.kind == "at_least":
+            return f"{self.value:,}+" if self.value else "–"
+        return f"≈ {abbreviated(self.value)}"
+
+
+class Listing(msgspec.Struct, Generic[T], frozen=True):
+    """One page of a list."""
+
+    items: list[T]
+    next: str | None = None
+    """The cursor of the next page (`after=`); None on the last."""
+    count: Count | None = None
+
+
+def abbreviated(value: float) -> str:
+    """1.2 M, 34 k, 812."""
+    for unit, size in (("M", 1_000_000), ("k", 1_000)):
+        if value >= 10 * size:
+            return f"{value / size:,.0f} {unit}"
+        if value >= size:
+            return f"{value / size:,.1f} {unit}"
+    return f"{value:,.0f}"
+
+
+Period = Annotated[int, msgspec.Meta(ge=1, le=366 * 86_400)]
+"""Seconds, up to a year: how long a pause lasts."""
+
+
+# -- values over time ---------------------------------------------------------------------------------------
+
+RangeName = Literal["15m", "1h", "6h", "24h", "48h", "7d", "30d", "90d"]
+MarkerKind = Literal["deploy", "pause", "action", "restart"]
+Points = list[float | None]
+
+
+class Marker(msgspec.Struct, frozen=True):
+    """Something that happened at one moment: a deploy, a pause, an action of a person, a restart."""
+
+    at: datetime
+    kind: MarkerKind
+    text: str
+
+
+class Series(msgspec.Struct, frozen=True, kw_only=True):
+    """Values every `step` seconds since `start`."""
+
+    start: datetime = msgspec.field(name="from")
+    step: int
+    """Seconds."""
+    points: dict[str, dict[str, Points]]
+    """By task, or `all`, and then by metric. Rates are per minute, times in seconds; null if unknown."""
+    markers: list[Marker] = []
+    is_recorded: bool = True
+    """False if no worker records statistics: the tables are missing."""

@@ -17,42 +17,35 @@ from typing import Any, TypeVar, cast
 
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
-from starlette.types import Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ..database.connections.connection import AnyPool
 from ..errors import ConfigError
 from ..errors.text import message_of
 from .answers import Page, Problem, not_allowed
-from .auth import FailedSignIn, SignIn
-from .call import ROOT, Call
+from .audit.recording import SignInAudit
 from .database import Database
-from .hosts import HostRule
-from .idempotency import HEADER as IDEMPOTENCY_KEY
-from .idempotency import KeptAnswers
-from .identity import NO_ONE, Authorize, Identity
-from .layout_context import layout_context
-from .login import safe_path
-from .operations import OperationRunner
-from .permissions import READING, ROLES
-from .problems import problem_of
-from .proxies import HOST_CHECKED
-from .respond import (
+from .operations.runner import OperationRunner
+from .security.identity import NO_ONE, READING, ROLES, Authorize, Identity
+from .security.origins import HostRule, answer_headers, check_frame_ancestors, check_origin
+from .security.proxies import HOST_CHECKED
+from .security.sessions import Signer
+from .security.sign_in import FailedSignIn, SignIn, safe_path
+from .settings import AppSettings, FormatPayload
+from .table import ROUTES
+from .web.call import ROOT, Call
+from .web.frame import layout_context
+from .web.respond import (
     page_response,
     preferred_type,
     problem_document,
+    problem_of,
     problem_response,
     read_notice,
     response_of,
     with_problem_headers,
 )
-from .routes import Route
-from .routing import RouteTable
-from .security import answer_headers, check_frame_ancestors, check_origin
-from .settings import AppSettings, FormatPayload
-from .sign_in_audit import SignInAudit
-from .signing import Signer
-from .static_files import StaticFiles
-from .table import ROUTES
+from .web.routes import Route, RouteTable, StaticFiles
 
 T = TypeVar("T")
 
@@ -142,7 +135,6 @@ class AdminApp:
             read_only: RouteTable([*ROUTES, self._static.route], read_only=read_only)
             for read_only in {database.is_read_only for database in self.databases}
         }
-        self._kept = KeptAnswers(self.databases[0].clock)
         self._shared: dict[Hashable, Any] = {}
         if isinstance(authorize, SignIn):
             authorize.on_failure = self._record_failure
@@ -256,19 +248,16 @@ class AdminApp:
         if found is None or route is None:
             return self._no_route(call, table, path), True
         request.scope["path_params"] = dict(found.values)
+        call.is_api = route.is_api
         _check_request(call, route)
         if route.permissions and not any(call.identity.may(each) for each in route.permissions):
             raise not_allowed(route.permissions[0])
-        key = request.headers.get(IDEMPOTENCY_KEY) if route.is_api and route.method == "POST" else None
-        if key is None:
-            return await self._handle(call, route), True
-        who = (call.identity.name, call.identity.how, call.database.name, path, key)
-        return await self._kept.once(who, await call.body(), lambda: self._handle(call, route)), True
+        return await self._handle(call, route), True
 
     async def _handle(self, call: Call, route: Route) -> Response:
         call.notice = read_notice(call)
         answer = await route.handler(call)
-        if isinstance(answer, Page):
+        if isinstance(answer, Page) and not call.is_api:
             call.layout = await layout_context(call.hub)
         return response_of(call, route, answer)
 
@@ -414,3 +403,21 @@ def _log(problem: Problem, error: Exception, request: Request) -> None:
             message_of(error),
             problem.more["id"],
         )
+
+
+# -- mounting -----------------------------------------------------------------------------------------------
+
+
+def mount(prefix: str, admin: ASGIApp, application: ASGIApp) -> ASGIApp:
+    """Send what is below `prefix` to the dashboard, and all else to the application: Django, or any other."""
+    prefix = "/" + prefix.strip("/")
+
+    async def dispatch(scope: Scope, receive: Receive, send: Send) -> None:
+        path = scope.get("path", "")
+        if scope["type"] != "http" or not (path == prefix or path.startswith(prefix + "/")):
+            await application(scope, receive, send)
+            return
+        root_path = scope.get("root_path", "")
+        await admin({**scope, "root_path": root_path + prefix}, receive, send)
+
+    return dispatch

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from typing import Any, Protocol
 
+import msgspec
 from msgspec.structs import replace
 
 from ..client import WorkerUtils
@@ -15,13 +17,12 @@ from ..client.connections import ClientConnections
 from ..database.connections.connection import AnyPool, Connection, Pool
 from ..database.connections.dsn import Dsn
 from ..database.connections.encoding import teach_arrays
-from ..database.connections.errors import is_dead_session
+from ..database.connections.errors import is_dead_session, sqlstate_of
 from ..database.connections.open import close_pool, open_pool, resolve_connection
 from ..database.sql import load
 from ..errors import ConnectionFailedError, SchemaMissingError
 from ..values.clock import Clock, SystemClock
 from ..values.schema_name import SchemaName
-from .service.meter import Meter
 
 MAX_CONNECTIONS = 4
 CONNECT_WITHIN = 5.0  # seconds, unless the connection string has connect_timeout
@@ -212,3 +213,103 @@ class Database:
         if self._utils is not None and isinstance(self._source, Dsn):
             await close_pool(self._utils.pool, within=CLOSE_WITHIN)
         self._utils = None
+
+
+# -- cost ---------------------------------------------------------------------------------------------------
+
+PERIOD = 60.0  # seconds
+
+
+class Cost(msgspec.Struct, frozen=True):
+    """Statements of the dashboard in the last minute, and the time until their results were here.
+
+    The server itself took less: the network and this process are part of it.
+    """
+
+    statements: int
+    milliseconds: float
+
+    def __str__(self) -> str:
+        noun = "statement" if self.statements == 1 else "statements"
+        sent = f"{self.statements:,} {noun} in the last minute"
+        return f"{sent}, at most {self.milliseconds:,.0f} ms of database time"
+
+
+class Meter:
+    """Counts the statements of the last minute, by second."""
+
+    def __init__(self, uptime: Callable[[], float] = time.monotonic) -> None:
+        self._uptime = uptime
+        self._seconds: deque[tuple[int, int, float]] = deque()
+        self.total = 0
+        """Statements since the start."""
+
+    def add(self, seconds: float) -> None:
+        """Count one statement that took so long."""
+        self.total += 1
+        now = int(self._uptime())
+        if self._seconds and self._seconds[-1][0] == now:
+            _, count, before = self._seconds.pop()
+            self._seconds.append((now, count + 1, before + seconds))
+        else:
+            self._seconds.append((now, 1, seconds))
+            self._forget()
+
+    @property
+    def cost(self) -> Cost:
+        """The statements of the last minute."""
+        self._forget()
+        return Cost(
+            sum(count for _, count, _ in self._seconds), sum(spent for *_, spent in self._seconds) * 1000
+        )
+
+    @contextmanager
+    def counting(self, connection: Connection) -> Iterator[None]:
+        """Count what is sent on this connection, if its driver can tell."""
+        add_logger: Callable[[Any], None] | None = getattr(connection, "add_query_logger", None)
+        if add_logger is None:
+            yield
+            return
+        add_logger(self._note)
+        try:
+            yield
+        finally:
+            with suppress(Exception):  # a connection that was lost refuses, and needs no removing
+                connection.remove_query_logger(self._note)  # type: ignore[attr-defined]
+
+    def _note(self, query: Any) -> None:
+        self.add(query.elapsed)
+
+    def _forget(self) -> None:
+        oldest = self._uptime() - PERIOD
+        while self._seconds and self._seconds[0][0] < oldest:
+            self._seconds.popleft()
+
+
+# -- tables -------------------------------------------------------------------------------------------------
+
+WORKERS = "_private_py_workers"
+STATISTICS = frozenset({"_private_py_minutes", "_private_py_hours", "_private_py_samples"})
+DAYS = "_private_py_days"
+ERRORS = frozenset({"_private_py_errors", "_private_py_error_groups", "_private_py_task_names"})
+HISTORY = frozenset({"_private_py_history", "_private_py_task_names"})
+PAUSES = frozenset({"_private_py_pauses", "_private_py_queue_holds"})
+
+
+async def own_tables(connection: Connection, schema: SchemaName) -> frozenset[str]:
+    """The names of those that this role may read."""
+    rows = await connection.fetch(load("admin/own_tables", schema), schema.name)
+    return frozenset(row["name"] for row in rows)
+
+
+# -- outages ------------------------------------------------------------------------------------------------
+
+_CLASSES = ("08", "57P", "53300")
+"""SQLSTATEs: lost connections, a server that stops or starts, too many connections."""
+
+
+def is_outage(error: BaseException) -> bool:
+    """True for lost and refused connections and for timeouts of the network."""
+    if isinstance(error, OSError | ConnectionFailedError) or is_dead_session(error):
+        return True  # TimeoutError is an OSError
+    return (sqlstate_of(error) or "").startswith(_CLASSES)

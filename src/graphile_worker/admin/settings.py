@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import asyncio
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol, TypeVar
+
+from starlette.requests import Request
+
+from .database import Database
+from .security.identity import Authorize
+from .security.sessions import Signer
 
 FormatPayload = Callable[[str, Any], Any]
 """Gets the task identifier and the payload; returns what is shown in its place."""
@@ -34,3 +41,39 @@ class AppSettings:
     """A bearer token that may read `/metrics` and nothing else."""
     metrics_queues: tuple[str, ...] = ()
     """Names of queues with a value of their own in `/metrics`; if empty, all queues if they are few."""
+
+
+# -- the application ----------------------------------------------------------------------------------------
+
+T = TypeVar("T")
+
+
+class Dashboard(Protocol):
+    """The application behind a call."""
+
+    settings: AppSettings
+    databases: list[Database]
+    authorize: Authorize
+    signer: Signer
+    stopping: asyncio.Event
+    """Set when the server stops: streams end then."""
+
+    @property
+    def environment(self) -> str:
+        """The name of the environment, shown on every page."""
+
+    @property
+    def routes(self) -> Sequence[Any]:
+        """The table: of `Route`, which knows calls and cannot be named here."""
+
+    def prefix_of(self, database: Database) -> str:
+        """The path below which a database is shown."""
+
+    def static_url(self, name: str) -> str:
+        """The path of a static file below the root."""
+
+    def shared(self, key: Hashable, make: Callable[[], T]) -> T:
+        """One object for all calls; its `aclose` is called at the end."""
+
+    def still_knows(self, request: Request) -> bool:
+        """Whether the session behind a request has not been signed out."""

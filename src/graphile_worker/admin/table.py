@@ -2,49 +2,46 @@
 
 from __future__ import annotations
 
-from .api import actions as actions_api
-from .api import audit as audit_api
-from .api import doctor as doctor_api
-from .api import events as events_api
-from .api import failures as failures_api
-from .api import job as job_api
-from .api import jobs as jobs_api
-from .api import openapi as openapi_api
-from .api import operations as operations_api
-from .api import overview as overview_api
-from .api import queues as queues_api
-from .api import schedules as schedules_api
-from .api import session as session_api
-from .api import tasks as tasks_api
-from .api import workers as workers_api
-from .pages import actions as actions_pages
-from .pages import api as api_pages
-from .pages import audit as audit_pages
-from .pages import doctor as doctor_pages
-from .pages import failures as failures_pages
-from .pages import health as health_pages
-from .pages import job as job_pages
-from .pages import jobs as jobs_pages
-from .pages import login as login_pages
-from .pages import metrics as metrics_pages
-from .pages import new_job as new_job_pages
-from .pages import operations as operations_pages
-from .pages import overview as overview_pages
-from .pages import queues as queues_pages
-from .pages import schedules as schedules_pages
-from .pages import summary as summary_pages
-from .pages import tasks as tasks_pages
-from .pages import workers as workers_pages
-from .routes import Route
+from .audit import api as audit_api
+from .audit import views as audit_pages
+from .doctor import api as doctor_api
+from .doctor import health as health_pages
+from .doctor import health as metrics_pages
+from .doctor import views as doctor_pages
+from .failures import api as failures_api
+from .failures import views as failures_pages
+from .jobs import action_api as actions_api
+from .jobs import action_views as actions_pages
+from .jobs import add_views as new_job_pages
+from .jobs import api as jobs_api
+from .jobs import job_api as job_api
+from .jobs import job_views as job_pages
+from .jobs import views as jobs_pages
+from .operations import api as operations_api
+from .operations import views as operations_pages
+from .overview import api as overview_api
+from .overview import summary_views as summary_pages
+from .overview import views as overview_pages
+from .queues import views as queues_pages
+from .schedules import api as schedules_api
+from .schedules import views as schedules_pages
+from .tasks import api as tasks_api
+from .tasks import views as tasks_pages
+from .web import events as events_api
+from .web import openapi as openapi_api
+from .web import sign_in_views as login_pages
+from .web import sign_in_views as session_api
+from .web.routes import Route, with_api
+from .workers import api as workers_api
+from .workers import views as workers_pages
 
-ROUTES: tuple[Route, ...] = (
+_SUBJECTS: tuple[Route, ...] = (
     *overview_pages.ROUTES,
     *overview_api.ROUTES,
     *summary_pages.ROUTES,
     *tasks_pages.ROUTES,
     *tasks_api.ROUTES,
     *queues_pages.ROUTES,
-    *queues_api.ROUTES,
     *workers_pages.ROUTES,
     *workers_api.ROUTES,
     *schedules_pages.ROUTES,
@@ -65,10 +62,10 @@ ROUTES: tuple[Route, ...] = (
     *login_pages.ROUTES,
     *health_pages.ROUTES,
     *openapi_api.ROUTES,
-    *api_pages.ROUTES,
     *metrics_pages.ROUTES,
     *operations_api.ROUTES,
     *audit_api.ROUTES,
     *failures_pages.ROUTES,
     *failures_api.ROUTES,
 )
+ROUTES: tuple[Route, ...] = tuple(with_api(_SUBJECTS))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Literal
 
@@ -28,3 +28,132 @@ class ChartMarker:
     at: datetime
     text: str
     kind: MarkerKind = "action"
+
+
+# -- labels of markers --------------------------------------------------------------------------------------
+
+NARROWEST = 600  # pixels; CSS hides the texts where a chart is narrower
+ROWS = 3
+CHARACTER = 6.3  # pixels, a little more than the average
+LENGTHS = (30, 18, 12)  # characters; the first that fits
+GAP = 8  # pixels between the line of a marker and its text
+EDGE = 3  # pixels between a text and the line of another marker
+CLOSE = 14 / NARROWEST  # markers closer than this share a line
+IMPORTANCE: tuple[MarkerKind, ...] = ("deploy", "pause", "restart", "action")
+MOST_STEPS = 400  # of the search for places, in all; what has none by then gets no text
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedMarker:
+    """One line: where it is, and its text unless there is no room for one."""
+
+    share: float
+    """From 0 at the left to 1 at the right."""
+    kind: MarkerKind
+    texts: tuple[str, ...]
+    """Everything that happened here."""
+    label: str = ""
+    row: int = ROWS
+    """The line begins here; below all texts if it has none of its own."""
+    is_left: bool = False
+    """Whether the text is left of the line."""
+
+    @property
+    def at(self) -> float:
+        return self.share * NARROWEST
+
+    @property
+    def span(self) -> tuple[float, float]:
+        """From where to where the text goes, in pixels."""
+        width = len(self.label) * CHARACTER
+        begin = self.at - GAP - width if self.is_left else self.at + GAP
+        return begin, begin + width
+
+
+def place(markers: Sequence[ChartMarker], start: float, period: float) -> list[PlacedMarker]:
+    """Lines for markers within the period, with texts in rows above the plot."""
+    lines: list[PlacedMarker] = []
+    for marker in sorted(markers, key=lambda marker: marker.at):
+        share = (marker.at.timestamp() - start) / period
+        if not 0 <= share <= 1:
+            continue
+        if lines and share - lines[-1].share < CLOSE:
+            lines[-1] = _joined(lines[-1], marker)
+        else:
+            lines.append(PlacedMarker(share, marker.kind, (marker.text,)))
+    return _labelled(lines)
+
+
+def _joined(line: PlacedMarker, marker: ChartMarker) -> PlacedMarker:
+    """The most important text first."""
+    if IMPORTANCE.index(marker.kind) < IMPORTANCE.index(line.kind):
+        return PlacedMarker(line.share, marker.kind, (marker.text, *line.texts))
+    return PlacedMarker(line.share, line.kind, (*line.texts, marker.text))
+
+
+def _labelled(lines: list[PlacedMarker]) -> list[PlacedMarker]:
+    """Texts for as many as there is room for, the most important first."""
+    wanted = sorted(lines, key=lambda line: (IMPORTANCE.index(line.kind), -line.share))
+    placed: list[PlacedMarker] = []
+    search = _Search(MOST_STEPS)
+    for line in wanted:
+        found = search.places([line], placed)
+        if found is None:
+            found = search.places([*(_bare(each) for each in placed), line], [])
+        if found is not None:
+            placed = found
+    by_share = {each.share: each for each in placed}
+    return [by_share.get(line.share, line) for line in lines]
+
+
+def _bare(line: PlacedMarker) -> PlacedMarker:
+    return PlacedMarker(line.share, line.kind, line.texts)
+
+
+class _Search:
+    """Tries places one after the other, and goes back where one leads nowhere."""
+
+    def __init__(self, steps: int) -> None:
+        self.steps = steps
+
+    def places(self, rest: list[PlacedMarker], placed: list[PlacedMarker]) -> list[PlacedMarker] | None:
+        """All of them with places, or None."""
+        if not rest:
+            return placed
+        for choice in _choices(rest[0]):
+            self.steps -= 1
+            if self.steps < 0:
+                return None
+            if all(_is_apart(choice, other) for other in placed):
+                found = self.places(rest[1:], [*placed, choice])
+                if found is not None:
+                    return found
+        return None
+
+
+def _choices(line: PlacedMarker) -> Iterator[PlacedMarker]:
+    """Where its text could go, the best place first."""
+    for label in dict.fromkeys(_label(line.texts, length) for length in LENGTHS):
+        for row in range(ROWS):
+            for is_left in (False, True):
+                choice = replace(line, label=label, row=row, is_left=is_left)
+                begin, end = choice.span
+                if begin >= 0 and end <= NARROWEST:
+                    yield choice
+
+
+def _is_apart(one: PlacedMarker, other: PlacedMarker) -> bool:
+    """Whether neither text covers the other one or its line, which goes down from its row."""
+    (begin, end), (other_begin, other_end) = one.span, other.span
+    if one.row == other.row and begin - GAP < other_end and other_begin < end + GAP:
+        return False
+    if one.row >= other.row and begin - EDGE < other.at < end + EDGE:
+        return False
+    return not (other.row >= one.row and other_begin - EDGE < one.at < other_end + EDGE)
+
+
+def _label(texts: tuple[str, ...], length: int) -> str:
+    more = f" +{len(texts) - 1}" if len(texts) > 1 else ""
+    room = length - len(more)
+    first = texts[0] if len(texts[0]) <= room else texts[0][: room - 1].rstrip() + "…"
+    return first + more

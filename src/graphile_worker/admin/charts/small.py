@@ -6,8 +6,10 @@ from collections.abc import Iterable, Sequence
 
 from markupsafe import Markup
 
-from .paths import WIDTH, line
+from ...history.statistics import limits_of
+from ...values.text import duration
 from .series import Colour
+from .time_chart import WIDTH, line
 
 HEIGHT = 28
 
@@ -68,3 +70,96 @@ def _largest(values: Sequence[float | None]) -> float:
 
 def _height(value: float, top: float) -> float:
     return max(min(value / top, 1.0) * HEIGHT, 1.0)
+
+
+# -- histogram ----------------------------------------------------------------------------------------------
+
+COLUMNS = 120  # pixels of the highest column
+AXIS = 18  # pixels below the columns
+
+
+def histogram(counts: Sequence[int], *, label: str, colour: Colour = "c1") -> Markup:
+    """Columns for the buckets of `history.statistics` that are in use, with times below them."""
+    used = [bucket for bucket, count in enumerate(counts) if count]
+    if not used:
+        return Markup("")
+    shown = range(used[0], used[-1] + 1)
+    top, width = max(counts), 100 / len(shown)
+    step = -(-len(shown) // 6)
+    columns = Markup("").join(
+        _column(bucket, counts[bucket], top, number * width, width) for number, bucket in enumerate(shown)
+    )
+    edges = Markup("").join(
+        Markup('<text x="{:.2f}%" y="{}">{}</text>').format(number * width, COLUMNS + 14, edge(bucket))
+        for number, bucket in enumerate(shown)
+        if number % step == 0
+    )
+    return Markup(
+        '<figure class="chart flush"><svg class="histogram" width="100%" height="{}" role="img"'
+        ' aria-label="{}"><g class="fill {}">{}</g><g class="axis">{}</g></svg>{}</figure>'
+    ).format(COLUMNS + AXIS, label, colour, columns, edges, _table(counts, shown))
+
+
+def edge(bucket: int) -> str:
+    """The lower limit of a bucket: `8 ms`, `2 s`, `17 min`."""
+    return duration(limits_of(bucket)[0], units=1)
+
+
+def _column(bucket: int, count: int, top: int, x: float, width: float) -> Markup:
+    height = max(count / top * COLUMNS, 1.0) if count else 0.0
+    return Markup(
+        '<rect x="{:.2f}%" y="{:.1f}" width="{:.2f}%" height="{:.1f}" rx="2"><title>{}</title></rect>'
+    ).format(x, COLUMNS - height, width * 0.92, height, f"{_range(bucket)}: {count:,}")
+
+
+def _range(bucket: int) -> str:
+    return f"{edge(bucket)} to {edge(bucket + 1)}"
+
+
+def _table(counts: Sequence[int], shown: range) -> Markup:
+    rows = Markup("").join(
+        Markup('<tr><td>{}</td><td class="num">{:,}</td></tr>').format(_range(bucket), counts[bucket])
+        for bucket in shown
+    )
+    return Markup(
+        '<details class="values"><summary>Values as a table</summary><table><thead><tr><th>Time</th>'
+        '<th class="num">Attempts</th></tr></thead><tbody>{}</tbody></table></details>'
+    ).format(rows)
+
+
+# -- outcomes -----------------------------------------------------------------------------------------------
+
+BAR_WIDTH = 6
+BAR_HEIGHT = 20
+_BAD = ("failed", "permanently_failed", "retry")
+_KINDS: dict[str, tuple[str, Colour, int]] = {
+    "completed": ("completed", "c1", BAR_HEIGHT),
+    "gone": ("ended", "c-idle", BAR_HEIGHT // 2),
+    "cancelled": ("cancelled", "c-idle", BAR_HEIGHT // 2),
+}
+
+
+def outcomes(states: Sequence[str], *, most: int = 20) -> Markup:
+    """Bars for the states of runs, which come with the latest first; drawn with the latest at the right."""
+    kinds = [_kind(state) for state in reversed(states[:most])]
+    bars = Markup("").join(
+        Markup('<rect class="fill {}" x="{}" y="{}" width="{}" height="{}"/>').format(
+            colour, number * BAR_WIDTH, BAR_HEIGHT - height, BAR_WIDTH - 2, height
+        )
+        for number, (_, colour, height) in enumerate(kinds)
+    )
+    words = [word for word, _, _ in kinds]
+    label = ", ".join(f"{words.count(word)} {word}" for word in dict.fromkeys(words))
+    noun = "run" if len(kinds) == 1 else "runs"
+    return Markup(
+        '<svg class="outcomes" width="{}" height="{}" role="img" aria-label="{}"><title>{}</title>{}</svg>'
+    ).format(
+        max(len(kinds), 1) * BAR_WIDTH, BAR_HEIGHT, f"Last {len(kinds)} {noun}: {label}",
+        f"Last {len(kinds)} {noun}: {label}", bars,
+    )  # fmt: skip
+
+
+def _kind(state: str) -> tuple[str, Colour, int]:
+    if state in _BAD:
+        return "failed", "c-fail", BAR_HEIGHT
+    return _KINDS.get(state, ("not ended", "c3", BAR_HEIGHT // 3))

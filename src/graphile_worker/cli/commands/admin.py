@@ -154,7 +154,7 @@ def admin_group(
 @JSON_OPTION
 def hash_command(user: str, role: str, *, as_json: bool) -> int:
     """Print the line for a USER in [admin.users]; asks for the password."""
-    from ...admin.passwords import hash_password
+    from ...admin.security.passwords import hash_password
 
     password = click.prompt("Password", hide_input=True, confirmation_prompt=True, err=True)
     _print_line(user, f"{role}:{hash_password(password)}", as_json=as_json)
@@ -170,7 +170,7 @@ def hash_command(user: str, role: str, *, as_json: bool) -> int:
 @JSON_OPTION
 def token_command(name: str, role: str, *, as_json: bool) -> int:
     """Make an API token, and print the line for it in [admin.tokens]; the token is shown only now."""
-    from ...admin.passwords import hash_token, new_token
+    from ...admin.security.passwords import hash_token, new_token
 
     token = new_token()
     if not as_json:
@@ -190,8 +190,7 @@ def _print_line(name: str, value: str, *, as_json: bool, **more: str) -> None:
 def _prepare(ctx: click.Context, settings: Settings) -> tuple[socket.socket, Standalone]:
     """The socket, and the dashboard for its port."""
     try:
-        from ...admin.server import listen
-        from ...admin.standalone import RefusedError, standalone
+        from ...admin.standalone import RefusedError, listen, standalone
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in PACKAGES:
             raise
@@ -216,7 +215,7 @@ async def _serve(
     settings: Settings, dashboard: Standalone, endpoint: socket.socket, *, migrate: bool, opens: bool
 ) -> int | None:
     """Serve until a signal arrives; returns it."""
-    from ...admin.server import DashboardServer
+    from ...admin.standalone import DashboardServer
 
     if migrate:
         async with utils_for(settings) as utils:

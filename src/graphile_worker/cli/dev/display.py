@@ -271,13 +271,12 @@ async def dev_dashboard(url: str, schema: str, display: Display) -> AsyncIterato
 
 async def _serve(url: str, schema: str, display: Display) -> None:
     try:
-        await asyncio.to_thread(import_module, "graphile_worker.admin.server")
+        await asyncio.to_thread(import_module, "graphile_worker.admin.standalone")
         await asyncio.to_thread(import_module, "graphile_worker.admin.standalone")
     except ModuleNotFoundError as error:
         logger.debug("no dashboard: %s", message_of(error))
         return
-    from ...admin.server import DashboardServer
-    from ...admin.standalone import standalone
+    from ...admin.standalone import DashboardServer, standalone
 
     options = AdminOptions(environment="development", auth="token")
     try:
@@ -294,7 +293,7 @@ async def _serve(url: str, schema: str, display: Display) -> None:
 
 def _listen(options: AdminOptions) -> tuple[str, socket.socket]:
     """A socket on the usual port, or on a free one if another dashboard has it."""
-    from ...admin.server import listen
+    from ...admin.standalone import listen
 
     host, port = split_address(options.listen)
     try:

@@ -1,0 +1,147 @@
+"""Error groups where our tables are missing, as in a schema of Node: by the last errors of failed jobs."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from ...database.connections.connection import Connection, Row
+from ...database.sql import load
+from ...database.statements.bulk_changes import FAILED_INDEX
+from ...history.error_groups import fingerprint, place_in
+from ...values.job import instant
+from ...values.payload import without_trace
+from ...values.schema_name import SchemaName
+from ..answers import Count
+from ..security.redact import HIDDEN, Redactor
+from . import FailureGroup, SharedMember
+
+MOST_JOBS = 5_000
+_TYPE = re.compile(
+    r"^([A-Za-z_][\w.]{0,99}(?:Error|Exception|Warning|Exit|Interrupt|Fault)?): (.*)", re.DOTALL
+)
+
+
+class PlainGroups(msgspec.Struct, frozen=True):
+    """Groups, with the ids of the jobs of each."""
+
+    groups: list[FailureGroup]
+    job_ids: dict[str, list[int]]
+    errors: dict[str, str]
+    """The latest error of each group."""
+    note: str
+
+
+async def plain_groups(connection: Connection, schema: SchemaName, redactor: Redactor) -> PlainGroups:
+    """Groups of permanently failed jobs, 5,000 at most, the one with the latest job first."""
+    await connection.fetchrow(load("manage/read_by_indexes", schema))
+    bounds: Any = await connection.fetchrow(
+        load("manage/bulk_bounds", schema), f"{schema.quoted}.{FAILED_INDEX}"
+    )
+    name = "failed_errors" if bounds["has_failed_index"] else "failed_errors_of_newest"
+    rows = await connection.fetch(load(f"admin/{name}", schema), MOST_JOBS)
+    by_group: defaultdict[str, list[Row]] = defaultdict(list)
+    for row in rows:
+        by_group[_fingerprint(row)].append(row)
+    is_cut = len(rows) >= MOST_JOBS
+    what = "permanently failed jobs" if bounds["has_failed_index"] else "jobs"
+    note = (
+        "This schema has no history of errors, so these are groups of the last errors of permanently failed "
+        f"jobs. At most the newest {MOST_JOBS:,} {what} are read."
+    )
+    return PlainGroups(
+        [_group(key, found, redactor, is_cut) for key, found in by_group.items()],
+        {key: [row["id"] for row in found] for key, found in by_group.items()},
+        {key: redactor.text(found[0]["last_error"] or "") for key, found in by_group.items()},
+        note,
+    )
+
+
+def _fingerprint(row: Row) -> str:
+    kind, message = split_error(row["last_error"] or "")
+    return fingerprint(row["task_identifier"], kind, message, row["last_error"] or "")
+
+
+def split_error(text: str) -> tuple[str, str]:
+    """`KeyError: 'sku'` as its type and its message."""
+    found = _TYPE.match(text.strip())
+    return (found[1], found[2]) if found else ("", text.strip())
+
+
+def _group(key: str, rows: list[Row], redactor: Redactor, is_cut: bool) -> FailureGroup:
+    kind, message = split_error(redactor.text(rows[0]["last_error"] or ""))
+    times = [_time(row["failed_at"]) for row in rows]
+    known = [time for time in times if time is not None]
+    return FailureGroup(
+        fingerprint=key,
+        task_identifier=rows[0]["task_identifier"],
+        error_type=kind,
+        message=message.partition("\n")[0][:500],
+        place=place_in(rows[0]["last_error"] or ""),
+        first_at=min(known, default=None),
+        last_at=max(known, default=None),
+        errors=len(rows),
+        attempts=Count(len(rows), "at_least"),
+        failed=Count(len(rows), "at_least" if is_cut else "exact"),
+        retrying=Count(0, "at_least"),
+        bars=[],
+        last_job_id=rows[0]["id"],
+    )
+
+
+def _time(seconds: float | None) -> datetime | None:
+    if seconds is None:
+        return None
+    try:
+        return instant(seconds)
+    except (OverflowError, ValueError):
+        return datetime.max.replace(tzinfo=UTC)
+
+
+# -- shared members -----------------------------------------------------------------------------------------
+
+LEAST_JOBS = 3
+LEAST_SHARE = 0.8
+DEEPEST = 4
+MOST_MEMBERS = 200
+MOST_SHOWN = 8
+LONGEST = 80
+
+
+def shared_members(payloads: Sequence[str]) -> list[SharedMember]:
+    """Members with the same value in at least four of five payloads, which have been redacted before."""
+    decoded = [value for value in map(_decoded, payloads) if value is not None]
+    if len(decoded) < LEAST_JOBS:
+        return []
+    found: Counter[tuple[str, str]] = Counter()
+    for value in decoded:
+        found.update(dict.fromkeys(_members(value), 1))
+    common = [
+        SharedMember(path, text, number, len(decoded))
+        for (path, text), number in found.most_common(MOST_MEMBERS)
+        if number >= LEAST_SHARE * len(decoded)
+    ]
+    return common[:MOST_SHOWN]
+
+
+def _decoded(raw: str) -> Any:
+    try:
+        return msgspec.json.decode(without_trace(raw))
+    except (msgspec.DecodeError, RecursionError):
+        return None
+
+
+def _members(value: Any, path: str = "", depth: int = 0) -> Iterator[tuple[str, str]]:
+    """Paths and plain values, as JSON texts; redacted ones are left out."""
+    if isinstance(value, dict) and depth < DEEPEST:
+        for name, each in list(value.items())[:MOST_MEMBERS]:
+            yield from _members(each, f"{path}.{name}" if path else str(name), depth + 1)
+    elif path and not isinstance(value, dict | list) and not (isinstance(value, str) and HIDDEN in value):
+        text = msgspec.json.encode(value).decode()
+        if len(text) <= LONGEST and len(path) <= LONGEST:
+            yield path, text

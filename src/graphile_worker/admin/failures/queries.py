@@ -1,0 +1,446 @@
+"""Failures: error groups with what is known of them, bounded however many errors there are."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+
+import msgspec
+
+from ...database.connections.connection import Connection, Row
+from ...database.sql import load
+from ...database.statements.attempts import attempts_made
+from ...history.audit import Actor, audit_tables, record
+from ...history.error_groups import ErrorGroup, list_error_groups
+from ...history.records import list_errors
+from ...values.schema_name import SchemaName
+from ..answers import Count, Problem, not_found
+from ..database import ERRORS, WORKERS, Database, own_tables
+from ..jobs import ActionName, ActionValues
+from ..operations import CarefulRequest, Chosen, DryRun, Example, Operation, queries
+from ..operations.choosing import Position, choose
+from ..security.redact import Redactor
+from . import (
+    PERIODS,
+    FailureDetails,
+    FailureGroup,
+    FailureList,
+    FailuresQuery,
+    GroupJob,
+    Muted,
+    Period,
+    SharedMember,
+)
+from .plain_groups import plain_groups, shared_members
+
+READ_ERRORS = 1_000
+"""Errors of a list that are looked at, the latest ones."""
+READ_OF_GROUP = 200
+LOOK_UP = 100
+"""Jobs of a list whose states are looked up."""
+SEEN_ERRORS = 100
+"""Errors of a group that are looked at to say how many jobs an action would change."""
+BARS = 24
+MAX_PAYLOAD = 20_000
+"""Bytes of a payload that is compared."""
+SHOWN_JOBS = 20
+NEW_FOR = timedelta(days=1)
+MUTED_FOR = timedelta(days=1)
+"""How long a group is muted if the application has no version."""
+
+
+class _Sample(msgspec.Struct):
+    """The latest errors, by group."""
+
+    errors: dict[str, list[Row]]
+    is_cut: bool
+    hosts: dict[str, str]
+    """Pools to hosts."""
+    states: dict[int, Row]
+    """Jobs that were looked up."""
+    looked: set[int]
+    latest: dict[int, str]
+    """Jobs to the groups of their latest errors."""
+
+    def states_of(self, fingerprint: str) -> Counter[str]:
+        ids = {row["job_id"] for row in self.errors.get(fingerprint, ())}
+        return Counter(
+            self.states[job_id]["state"]
+            for job_id in ids
+            if job_id in self.states and self.latest[job_id] == fingerprint
+        )
+
+
+async def list_failures(database: Database, query: FailuresQuery, redactor: Redactor) -> FailureList:
+    """One page of error groups."""
+    async with database.read() as connection:
+        if not (await own_tables(connection, database.schema)) >= ERRORS:
+            found = await plain_groups(connection, database.schema, redactor)
+            groups = [group for group in found.groups if query.task in ("", group.task_identifier)]
+            return FailureList(
+                items=groups[: query.limit], period=query.period, note=found.note, has_tables=False
+            )
+        return await _list_failures(connection, database, query, redactor)
+
+
+async def _list_failures(
+    connection: Connection, database: Database, query: FailuresQuery, redactor: Redactor
+) -> FailureList:
+    schema, now = database.schema, datetime.now(UTC)
+    since = now - timedelta(seconds=PERIODS[query.period])
+    groups = await list_error_groups(
+        connection, schema, since=since, task_identifier=query.task or None, limit=query.limit + 1,
+        before=_cursor(query.after),
+    )  # fmt: skip
+    page = groups[: query.limit]
+    rows = await connection.fetch(load("admin/recent_errors", schema), since, READ_ERRORS)
+    sample = await _sample(connection, schema, rows, READ_ERRORS, LOOK_UP)
+    muted = await _muted(connection, schema)
+    newest = _newest_version(page)
+    items = [_group(group, sample, muted, newest, query.period, now, redactor) for group in page]
+    return FailureList(
+        items=[group for group in items if group.muted_by is None],
+        muted=[group for group in items if group.muted_by is not None],
+        next=page[-1].last_at.isoformat() if len(groups) > query.limit else None,
+        period=query.period,
+    )
+
+
+def _cursor(text: str) -> datetime | None:
+    if not text:
+        return None
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        raise Problem(400, "A value is not valid", "after: not a cursor of this list") from None
+    return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
+
+
+async def _sample(
+    connection: Connection, schema: SchemaName, rows: Sequence[Row], most: int, look_up: int
+) -> _Sample:
+    errors: defaultdict[str, list[Row]] = defaultdict(list)
+    for row in rows:
+        errors[row["fingerprint"]].append(row)
+    ids = _fair_choice([[row["job_id"] for row in found] for found in errors.values()], look_up)
+    states = await connection.fetch(load("admin/current_states", schema), sorted(ids))
+    hosts: dict[str, str] = {}
+    if WORKERS in await own_tables(connection, schema):
+        pools = await connection.fetch(load("admin/hosts_of_pools", schema))
+        hosts = {row["id"]: row["host"] for row in pools}
+    latest = {row["job_id"]: row["fingerprint"] for row in reversed(rows)}
+    known = {row["id"]: row for row in states}
+    return _Sample(dict(errors), len(rows) >= most, hosts, known, ids, latest)
+
+
+def _fair_choice(lists: Sequence[Sequence[int]], most: int) -> set[int]:
+    """Ids from each list in turn, so that a large group does not hide the others."""
+    found: set[int] = set()
+    longest = max(map(len, lists), default=0)
+    for place in range(longest):
+        for ids in lists:
+            if place < len(ids):
+                found.add(ids[place])
+                if len(found) >= most:
+                    return found
+    return found
+
+
+def _group(
+    group: ErrorGroup,
+    sample: _Sample,
+    muted: Mapping[str, Row],
+    newest: str | None,
+    period: Period,
+    now: datetime,
+    redactor: Redactor,
+) -> FailureGroup:
+    errors = sample.errors.get(group.fingerprint, [])
+    states = sample.states_of(group.fingerprint)
+    is_exact = not sample.is_cut and {row["job_id"] for row in errors} <= sample.looked
+    kind = "exact" if is_exact and len(errors) >= group.errors else "at_least"
+    hosts = sorted({sample.hosts[row["pool_id"]] for row in errors if row["pool_id"] in sample.hosts})
+    versions = sorted({row["version"] for row in errors if row["version"]})
+    muting = muted.get(group.fingerprint)
+    new_since = group.first_version if newest is not None and group.first_version == newest else None
+    return FailureGroup(
+        fingerprint=group.fingerprint,
+        task_identifier=group.task_identifier,
+        error_type=group.error_type,
+        message=redactor.text(group.message),
+        place=group.place,
+        first_at=group.first_at,
+        last_at=group.last_at,
+        errors=group.errors,
+        attempts=_attempts(group, len(errors), sample, now - timedelta(seconds=PERIODS[period])),
+        failed=Count(states["failed"], kind),  # type: ignore[arg-type]
+        retrying=Count(states["retrying"], kind),  # type: ignore[arg-type]
+        bars=_bars(errors, period, now),
+        last_job_id=group.last_job_id,
+        is_new=new_since is not None or group.first_at >= now - NEW_FOR,
+        new_since=new_since,
+        first_version=group.first_version,
+        last_version=group.last_version,
+        versions=versions,
+        hosts=hosts,
+        only_on=_only_on(errors, hosts, versions, sample),
+        muted_by=muting["who"] if muting is not None and _is_muted(muting, group, now) else None,
+    )
+
+
+def _attempts(group: ErrorGroup, kept: int, sample: _Sample, since: datetime) -> Count:
+    """Failed attempts since a time. Not every error is kept, but the group counts all of them."""
+    if group.first_at >= since:
+        return Count(max(group.errors, kept), "exact")
+    return Count(kept, "at_least" if sample.is_cut else "exact")
+
+
+def _newest_version(groups: Iterable[ErrorGroup]) -> str | None:
+    """The version of the latest error, if others were seen before it."""
+    versions = [group.last_version for group in groups if group.last_version]
+    earlier = {group.first_version for group in groups if group.first_version}
+    return versions[0] if versions and earlier - {versions[0]} else None
+
+
+def _only_on(
+    errors: Sequence[Row], hosts: Sequence[str], versions: Sequence[str], sample: _Sample
+) -> str | None:
+    """A host or a version that all errors of a group share, although there are others."""
+    if len(errors) < 3:
+        return None
+    is_known = all(row["pool_id"] in sample.hosts for row in errors)
+    if is_known and len(hosts) == 1 and len(set(sample.hosts.values())) > 1:
+        return f"only on host {hosts[0]}"
+    others = {row["version"] for found in sample.errors.values() for row in found if row["version"]}
+    if len(versions) == 1 and len(others) > 1 and all(row["version"] for row in errors):
+        return f"only in version {versions[0]}"
+    return None
+
+
+def _bars(errors: Sequence[Row], period: Period, now: datetime) -> list[int]:
+    bars, step = [0] * BARS, PERIODS[period] / BARS
+    for row in errors:
+        age = (now - row["failed_at"]).total_seconds()
+        place = BARS - 1 - int(max(0.0, age) / step)
+        if 0 <= place < BARS:
+            bars[place] += 1
+    return bars
+
+
+# -- one group ---------------------------------------------------------------------------------------------
+
+
+async def get_failure(database: Database, fingerprint: str, redactor: Redactor) -> FailureDetails:
+    """One group: the latest error, what its jobs share, and the jobs."""
+    async with database.read() as connection:
+        if not (await own_tables(connection, database.schema)) >= ERRORS:
+            return await _plain_details(connection, database, fingerprint, redactor)
+        return await _details(connection, database, fingerprint, redactor)
+
+
+async def _details(
+    connection: Connection, database: Database, fingerprint: str, redactor: Redactor
+) -> FailureDetails:
+    schema, now = database.schema, datetime.now(UTC)
+    group = await _error_group(connection, schema, fingerprint)
+    since = now - timedelta(seconds=PERIODS["7d"])
+    rows = await connection.fetch(
+        load("admin/recent_errors_of_group", schema), since, READ_OF_GROUP, fingerprint
+    )
+    sample = await _sample(connection, schema, rows, READ_OF_GROUP, LOOK_UP)
+    muted = await _muted(connection, schema)
+    found = _group(group, sample, muted, None, "7d", now, redactor)
+    latest = await list_errors(connection, schema, fingerprint=fingerprint, limit=1)
+    error = latest[0] if latest else None
+    times = {row["job_id"]: row["failed_at"] for row in reversed(rows)}
+    jobs = [row for row in sample.states.values() if row["state"] in ("failed", "retrying")]
+    jobs.sort(key=lambda row: times[row["id"]], reverse=True)
+    shown = jobs[:SHOWN_JOBS]
+    made = await attempts_made(connection, schema, [row["id"] for row in shown if row["state"] == "failed"])
+    return FailureDetails(
+        group=found,
+        error=redactor.text(error.traceback or error.message) if error else redactor.text(group.message),
+        error_job_id=error.job_id if error else None,
+        shared=await _shared(connection, schema, [row["id"] for row in jobs], group, redactor),
+        jobs=[_job(row, times[row["id"]], made.get(row["id"])) for row in shown],
+        operation_id=await _active_operation(connection, schema, fingerprint),
+    )
+
+
+async def _error_group(connection: Connection, schema: SchemaName, fingerprint: str) -> ErrorGroup:
+    found = await list_error_groups(connection, schema, fingerprint=fingerprint, limit=1)
+    if not found:
+        raise not_found("such error group")
+    return found[0]
+
+
+def _job(row: Row, failed_at: datetime | None, made: int | None) -> GroupJob:
+    return GroupJob(
+        row["id"], row["state"], row["attempts"], row["max_attempts"], row["run_at"], failed_at, made
+    )
+
+
+async def _shared(
+    connection: Connection,
+    schema: SchemaName,
+    ids: Sequence[int],
+    group: ErrorGroup | FailureGroup,
+    redactor: Redactor,
+) -> list[SharedMember]:
+    rows = await connection.fetch(load("admin/payloads_of_jobs", schema), list(ids), MAX_PAYLOAD)
+    return shared_members([redactor.payload(row["payload"], group.task_identifier) for row in rows])
+
+
+async def _active_operation(connection: Connection, schema: SchemaName, fingerprint: str) -> int | None:
+    if not (await audit_tables(connection, schema)).may_read:
+        return None
+    for row in await connection.fetch(load("admin/active_operations", schema)):
+        if msgspec.json.decode(row["chosen"], type=Chosen).fingerprint == fingerprint:
+            found: int = row["id"]
+            return found
+    return None
+
+
+async def _plain_details(
+    connection: Connection, database: Database, fingerprint: str, redactor: Redactor
+) -> FailureDetails:
+    found = await plain_groups(connection, database.schema, redactor)
+    groups = {group.fingerprint: group for group in found.groups}
+    if fingerprint not in groups:
+        raise not_found("such error group")
+    ids = found.job_ids[fingerprint][:LOOK_UP]
+    rows = await connection.fetch(load("admin/current_states", database.schema), ids)
+    group = groups[fingerprint]
+    return FailureDetails(
+        group=group,
+        error=found.errors[fingerprint],
+        error_job_id=group.last_job_id,
+        shared=await _shared(connection, database.schema, ids, group, redactor),
+        jobs=[_job(row, None, None) for row in rows[:SHOWN_JOBS]],
+        has_tables=False,
+    )
+
+
+# -- actions on a group ------------------------------------------------------------------------------------
+
+
+async def dry_run(
+    database: Database, fingerprint: str, action: ActionName, rate: float | None, environment: str
+) -> DryRun:
+    """How many jobs an action on the group would change, as far as one step reads."""
+    async with database.read() as connection:
+        if not (await own_tables(connection, database.schema)) >= ERRORS:
+            raise queries.MISSING
+        group = await _error_group(connection, database.schema, fingerprint)
+        start = Position(0, 0, None, datetime.now(UTC))
+        chosen = Chosen(fingerprint=fingerprint)
+        choice = await choose(
+            connection, database.schema, chosen, action, start, SEEN_ERRORS, errors=SEEN_ERRORS
+        )
+        rows = await connection.fetch(
+            load("admin/current_states", database.schema), choice.ids[: queries.EXAMPLES]
+        )
+    count = Count(len(choice.ids))
+    if not choice.is_last:
+        share = len(choice.ids) / SEEN_ERRORS  # of the errors whose job would be changed
+        count = Count(max(len(choice.ids), group.permanent, round(share * group.errors)), "estimate")
+    return DryRun(
+        action=action,
+        target=target_of(group),
+        count=count,
+        examples=[Example(row["id"], group.task_identifier, row["state"]) for row in rows],
+        seconds=queries.seconds_for(count.value, rate),
+        needs_confirmation=queries.needs_confirmation(count, environment),
+        can_undo=True,
+    )
+
+
+def target_of(group: ErrorGroup) -> str:
+    kind = group.error_type or Redactor().text(group.message)[:60]
+    return f"jobs of {group.task_identifier} with {kind} ({group.fingerprint})"
+
+
+async def retry_carefully(
+    database: Database, actor: Actor, fingerprint: str, request: CarefulRequest, environment: str
+) -> Operation:
+    """Retry some jobs of the group first; when they have succeeded, the others, until one fails."""
+    found = await dry_run(database, fingerprint, "retry", request.rate, environment)
+    await queries.require_tables(database)
+    queries.check_confirmation(found, request.confirm)
+    async with database.read() as connection:
+        active = await _active_operation(connection, database.schema, fingerprint)
+    if active is not None:
+        raise Problem(409, "An operation on this group is under way", f"It is operation {active}.")
+    return await queries.begin(
+        database, actor, "retry", Chosen(fingerprint=fingerprint), ActionValues(),
+        target=found.target, rate=request.rate, expected=found.count, stage="canary",
+        more={"canary": request.canary},
+    )  # fmt: skip
+
+
+async def change_group(
+    database: Database,
+    actor: Actor,
+    fingerprint: str,
+    action: ActionName,
+    values: ActionValues,
+    *,
+    rate: float | None,
+    confirm: int | None,
+    environment: str,
+) -> Operation:
+    """An action on all jobs of the group."""
+    from ..jobs.changing import check_values
+
+    check_values(action, values)
+    await queries.require_tables(database)
+    found = await dry_run(database, fingerprint, action, rate, environment)
+    queries.check_confirmation(found, confirm)
+    return await queries.begin(
+        database, actor, action, Chosen(fingerprint=fingerprint), values,
+        target=found.target, rate=rate, expected=found.count,
+    )  # fmt: skip
+
+
+# -- muting ------------------------------------------------------------------------------------------------
+
+
+async def mute(database: Database, actor: Actor, fingerprint: str, reason: str) -> Muted:
+    """Hide the group until it occurs in another version of the application; without versions, for a day."""
+    await queries.require_tables(database)
+    async with database.write() as connection:
+        group = await _error_group(connection, database.schema, fingerprint)
+        until = None if group.last_version else datetime.now(UTC) + MUTED_FOR
+        await connection.execute(
+            load("admin/mute_error", database.schema),
+            fingerprint, group.last_version, until, actor.name, reason,
+        )  # fmt: skip
+        await record(
+            connection, database.schema, actor, "mute_error", target=target_of(group),
+            details={"reason": reason, "version": group.last_version},
+        )  # fmt: skip
+    return Muted(fingerprint=fingerprint, is_muted=True, version=group.last_version, until=until)
+
+
+async def unmute(database: Database, actor: Actor, fingerprint: str) -> Muted:
+    """Show the group again."""
+    await queries.require_tables(database)
+    async with database.write() as connection:
+        group = await _error_group(connection, database.schema, fingerprint)
+        await connection.fetchval(load("admin/unmute_error", database.schema), fingerprint)
+        await record(connection, database.schema, actor, "unmute_error", target=target_of(group))
+    return Muted(fingerprint=fingerprint, is_muted=False)
+
+
+async def _muted(connection: Connection, schema: SchemaName) -> dict[str, Row]:
+    if not (await audit_tables(connection, schema)).may_read:
+        return {}
+    rows = await connection.fetch(load("admin/muted_errors", schema))
+    return {row["fingerprint"]: row for row in rows}
+
+
+def _is_muted(muting: Row, group: ErrorGroup, now: datetime) -> bool:
+    if muting["until"] is not None:
+        return bool(muting["until"] > now)
+    return bool(muting["version"] == group.last_version)

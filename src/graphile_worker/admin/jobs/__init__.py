@@ -1,0 +1,318 @@
+"""Jobs as the API and the pages show them."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any, Literal, get_args
+
+import msgspec
+
+from ...database.statements.job_filter import JobState
+from ...history.records import FinishedState
+from ...values.attempts import how_it_failed
+from ...values.job_options import Kind, options_on
+from ..answers import Count
+from ..security.identity import Permission
+
+ListOrder = Literal["newest", "oldest", "run_order"]
+
+
+class JobRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A job in a list. Secrets in error and payload are redacted."""
+
+    id: int
+    task: str
+    state: JobState
+    queue: str | None
+    priority: int
+    run_at: datetime
+    attempts: int
+    max_attempts: int
+    last_error: str | None
+    """The first 4,000 characters."""
+    created_at: datetime
+    key: str | None
+    flags: list[str]
+    revision: int
+    locked_by: str | None
+    locked_at: datetime | None
+    failed_at: datetime | None
+    """When it failed permanently."""
+    attempts_made: int | None = None
+    """How many attempts a permanently failed job had; None if that is not known."""
+    queue_locked_by: str | None = None
+    """The pool that has locked the queue of the job; `py:hold` if the queue is paused."""
+    payload: msgspec.Raw | None = None
+    """None if it was not asked for, or is longer than 64 KB."""
+
+    @property
+    def situation(self) -> str:
+        """The state in more detail: a word for the chip."""
+        if self.state == "scheduled" and self.attempts:
+            return "retry"
+        return "permanently_failed" if self.state == "failed" else self.state
+
+    @property
+    def tried(self) -> str:
+        """How many attempts there were."""
+        if self.state == "failed":
+            return how_it_failed(self.attempts_made, self.max_attempts)
+        return f"{self.attempts}/{self.max_attempts}"
+
+    @property
+    def note(self) -> str:
+        """What a list says beside the state."""
+        if self.state == "failed":
+            return how_it_failed(self.attempts_made, self.max_attempts)
+        if self.state == "running":
+            return f"attempt {self.attempts} of {self.max_attempts}"
+        if self.queue_locked_by == "py:hold":
+            return "queue paused"
+        if self.state == "ready" and self.queue_locked_by is not None:
+            return "queue busy"
+        return f"attempt {self.attempts + 1} of {self.max_attempts}" if self.attempts else ""
+
+
+class Searched(msgspec.Struct, frozen=True):
+    """How far a search that no index serves has come."""
+
+    jobs: int
+    """Jobs that were read for this page."""
+    of: Count
+    """Jobs that there are."""
+    is_complete: bool
+
+
+class JobPage(msgspec.Struct, frozen=True, kw_only=True):
+    """One page of jobs."""
+
+    items: list[JobRow]
+    next: str | None = None
+    """The cursor of the next page (`after=`); None on the last."""
+    previous: str | None = None
+    """The cursor of the previous page; None on the first, and in run order."""
+    count: Count | None = None
+    searched: Searched | None = None
+    """Only if no index serves the filter."""
+    order: ListOrder = "newest"
+    is_reported: bool = False
+    """Whether these are the running jobs that workers reported, and not the result of a search."""
+
+
+# -- one job ------------------------------------------------------------------------------------------------
+
+JobViewState = JobState | FinishedState | Literal["gone"]
+
+
+class Attempt(msgspec.Struct, frozen=True, kw_only=True):
+    """A failed attempt, redacted."""
+
+    attempt: int
+    failed_at: datetime
+    duration: float | None
+    is_final: bool
+    error_type: str | None
+    message: str
+    traceback: str | None
+    fingerprint: str
+    worker: str | None
+    version: str | None
+
+
+class FinishedView(msgspec.Struct, frozen=True, kw_only=True):
+    """How the job ended, if that was kept."""
+
+    state: FinishedState
+    finished_at: datetime
+    started_at: datetime | None
+    duration: float | None
+    attempts: int
+    worker: str | None
+    error: str | None
+    result: msgspec.Raw | None
+    """What the task returned, redacted."""
+
+
+class ProgressView(msgspec.Struct, frozen=True, kw_only=True):
+    """What the task reports while it runs."""
+
+    share: float | None
+    note: str | None
+    data: Any
+    updated_at: datetime
+
+
+class JobView(msgspec.Struct, frozen=True, kw_only=True):
+    """A job. What only a row in the queue has is None once the job is gone."""
+
+    id: int
+    state: JobViewState
+    task: str | None
+    queue: str | None = None
+    priority: int | None = None
+    run_at: datetime | None = None
+    attempts: int | None = None
+    max_attempts: int | None = None
+    attempts_made: int | None = None
+    """How many attempts a permanently failed job had; None if that is not known."""
+    last_error: str | None = None
+    created_at: datetime | None = None
+    updated_at: datetime | None = None
+    key: str | None = None
+    flags: list[str] = []
+    revision: int | None = None
+    locked_by: str | None = None
+    locked_at: datetime | None = None
+    lane: str | None = None
+    """In which it runs; None if its worker has one lane only."""
+    failed_at: datetime | None = None
+    payload: msgspec.Raw | None = None
+    """Redacted. None if it is gone, or longer than 1 MB: then it is a download."""
+    is_cancelled: bool = False
+    cancel_reason: str | None = None
+    progress: ProgressView | None = None
+    history: list[FinishedView] = []
+    """The latest first."""
+    failed_attempts: list[Attempt] = []
+    """The latest first."""
+    problem: str | None = None
+    """Why the history could not be read."""
+
+    @property
+    def is_queued(self) -> bool:
+        """Whether it is in the queue, waiting, running or failed."""
+        return self.revision is not None
+
+    @property
+    def tried(self) -> str | None:
+        """How many attempts there were."""
+        if self.state == "failed":
+            return how_it_failed(self.attempts_made, self.max_attempts) or None
+        return None if self.attempts is None else f"{self.attempts} of {self.max_attempts}"
+
+
+class Revealed(msgspec.Struct, frozen=True):
+    """A payload without redaction."""
+
+    id: int
+    payload: msgspec.Raw
+
+
+class JobToAdd(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The part of `NewJob` that is not an option."""
+
+    task: str
+    payload: msgspec.Raw = msgspec.field(default_factory=lambda: msgspec.Raw(b"{}"))
+    """Any JSON value; `{}` by default."""
+    check: bool = True
+    """Refuse a payload that the task cannot take, if workers say what it expects."""
+
+
+JSON_TYPES: dict[Kind, Any] = {
+    "text": str,
+    "number": int,
+    "time": str,
+    "period": float | str,
+    "names": list[str],
+    "switch": bool,
+    "keep": bool | float | str,
+    "unique": bool | list[str],
+}
+
+NewJob: type[JobToAdd] = msgspec.defstruct(  # type: ignore[assignment]
+    "NewJob",
+    [
+        (option.short, (Literal[option.choices] if option.choices else JSON_TYPES[option.kind]) | None, None)
+        for option in options_on("dashboard")
+    ],
+    bases=(JobToAdd,),
+    namespace={"__doc__": "A job to add; the options have their short names, as in JSON lines."},
+    module=__name__,
+    frozen=True,
+    kw_only=True,
+    forbid_unknown_fields=True,
+)
+
+
+class JobEdit(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A new payload for a job that has not changed since it was read."""
+
+    payload: msgspec.Raw
+    revision: int
+    check: bool = True
+    """Refuse a payload that the task cannot take, if workers say what it expects."""
+
+
+# -- actions ------------------------------------------------------------------------------------------------
+
+ActionName = Literal["run_now", "retry", "reschedule", "give_up", "delete", "cancel", "add_again"]
+ACTIONS: tuple[ActionName, ...] = get_args(ActionName)
+PERMISSION_FOR: dict[ActionName, Permission] = {
+    "run_now": "jobs.retry",
+    "retry": "jobs.retry",
+    "reschedule": "jobs.reschedule",
+    "give_up": "jobs.cancel",
+    "delete": "jobs.delete",
+    "cancel": "jobs.cancel",
+    "add_again": "jobs.add",
+}
+MAX_IDS = 200
+"""Jobs of one action; more are an operation."""
+
+Why = Literal["running", "gone", "changed", "busy", "not allowed"]
+"""Why a job was left as it was."""
+Smallint = Annotated[int, msgspec.Meta(ge=-32768, le=32767)]
+Attempts = Annotated[int, msgspec.Meta(ge=0, le=32767)]
+Reason = Annotated[str, msgspec.Meta(max_length=500)]
+
+
+class ActionValues(msgspec.Struct, frozen=True, kw_only=True):
+    """What an action needs besides the jobs; each uses only some of it."""
+
+    run_at: datetime | None = None
+    """reschedule: when to run; without a time zone, UTC."""
+    priority: Smallint | None = None
+    """reschedule."""
+    attempts: Attempts | None = None
+    """reschedule: how many attempts count as used."""
+    max_attempts: Annotated[int, msgspec.Meta(ge=1, le=32767)] | None = None
+    """reschedule."""
+    one_more: bool = False
+    """retry: allow one attempt more, in place of all of them again."""
+    reason: Reason = ""
+    """give_up and cancel: stored with the jobs."""
+
+
+class ActionRequest(ActionValues, frozen=True, kw_only=True):
+    """An action on up to 200 jobs."""
+
+    action: ActionName
+    ids: Annotated[list[int], msgspec.Meta(min_length=1, max_length=MAX_IDS)]
+    state: Literal["ready", "scheduled", "failed"] | None = None
+    """Only jobs that are still in this state; others are skipped as changed."""
+
+
+class Skipped(msgspec.Struct, frozen=True):
+    """A job that was left as it was."""
+
+    id: int
+    why: Why
+    detail: str = ""
+
+
+class ActionAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of each job: every id is in `changed` or in `skipped`."""
+
+    action: ActionName
+    changed: list[int]
+    skipped: list[Skipped] = []
+    retried: list[int] = []
+    """run_now: those of `changed` that had no attempts left, and got all of them again."""
+    asked: list[int] = []
+    """cancel: those of `changed` that are running; their workers were asked to end them."""
+    added: list[int] = []
+    """add_again: the ids of the new jobs."""
+    undo: str | None = None
+    """The id in the audit, for `POST /audit/{id}/undo`; None if it cannot be undone."""
+    message: str = ""
+    """What happened, in one sentence."""

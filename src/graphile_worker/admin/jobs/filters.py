@@ -1,0 +1,345 @@
+"""One filter for jobs: from the text box, from query parameters, from JSON; and back; and to a JobFilter.
+
+    state:failed task:send_email key:abc* priority:<0 attempts:>3 created:>1h run:<now error:"timeout"
+    payload.user_id:42 id:1000-2000
+
+A bare number is an id; other bare words are searched in task, key and error. Times are `now`, ISO 8601, or
+a period: `1h` is an hour ago, `+1h` in an hour; `>` is later, `<` earlier, `a..b` between.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, Literal
+
+import msgspec
+
+from ...database.connections.connection import Connection
+from ...database.sql import load
+from ...database.statements.job_filter import CONDITIONS, JOB_STATES, JobFilter
+from ...errors import InvalidArgumentError
+from ...values.schema_name import SchemaName
+from ...values.text import parse_time_phrase
+from ..answers import Problem
+from ..database import Database
+from ..security.redact import HIDDEN, Redactor
+
+NAMES = (
+    "state", "key", *CONDITIONS, "priority", "attempts", "created", "run", "failed", "error", "id", "text",
+)  # fmt: skip
+"""Conditions by name; besides them there is `payload.PATH`."""
+PAYLOAD = "payload."
+LONGEST = 200
+"""Characters of one condition."""
+MOST = 20
+"""Conditions of one filter."""
+
+_PART = re.compile(r'([A-Za-z_][^\s:"]*):("(?:[^"\\]|\\.)*"|\S*)|("(?:[^"\\]|\\.)*")|(\S+)')
+_PLAIN = re.compile(r'[^\s"]+')
+_NUMBERS = re.compile(r"(>=|<=|>|<)?(-?\d{1,19})|(-?\d{1,19})(?:\.\.|-)(-?\d{1,19})")
+_TIMES = re.compile(r"(>=|<=|>|<)?(.+?)(?:\.\.(.+))?")
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """Conditions as a person wrote them: names and texts, in the order of `NAMES`."""
+
+    conditions: tuple[tuple[str, str], ...] = ()
+
+    @classmethod
+    def parse(cls, text: str) -> Filter:
+        """From the text box."""
+        return cls.of(_parts(text))
+
+    @classmethod
+    def of(cls, pairs: Iterable[tuple[str, str]]) -> Filter:
+        """From names and texts, such as query parameters; empty ones are left out, the last of a name counts.
+
+        A pair `q` is a text as in the box.
+        """
+        found: dict[str, str] = {}
+        for name, text in pairs:
+            value = text.strip()
+            if name == "q":
+                found |= dict(cls.parse(value).conditions)
+            elif value:
+                found[name] = _checked(name, value)
+        if len(found) > MOST:
+            raise Problem(400, "The filter is too long", f"It has more than {MOST} conditions.")
+        order = {name: place for place, name in enumerate(NAMES)}
+        return cls(tuple(sorted(found.items(), key=lambda pair: (order.get(pair[0], len(order)), pair[0]))))
+
+    @classmethod
+    def from_query(cls, pairs: Iterable[tuple[str, str]]) -> Filter:
+        """From the parameters of a URL, of which others may be for something else."""
+        return cls.of(pair for pair in pairs if pair[0] in (*NAMES, "q") or pair[0].startswith(PAYLOAD))
+
+    @property
+    def text(self) -> str:
+        """As in the text box."""
+        return " ".join(f"{name}:{_quoted(value)}" for name, value in self.conditions)
+
+    @property
+    def query(self) -> dict[str, str]:
+        """As parameters of a URL."""
+        return dict(self.conditions)
+
+    def get(self, name: str) -> str:
+        return dict(self.conditions).get(name, "")
+
+    def replaced(self, **values: str | None) -> Filter:
+        """The same with other conditions; None or an empty text removes one."""
+        return Filter.of(
+            (dict(self.conditions) | {name: text or "" for name, text in values.items()}).items()
+        )
+
+    def without(self, name: str) -> Filter:
+        return Filter(tuple(pair for pair in self.conditions if pair[0] != name))
+
+    def redacted(self, redactor: Redactor) -> Filter:
+        """The same for everyone's eyes, without the values of redacted members and other secrets."""
+        return Filter(
+            tuple(
+                (name, HIDDEN if _is_secret(name, redactor) else redactor.text(text))
+                for name, text in self.conditions
+            )
+        )
+
+    def __bool__(self) -> bool:
+        return bool(self.conditions)
+
+    def job_filter(
+        self,
+        *,
+        now: datetime | None = None,
+        redactor: Redactor | None = None,
+        **more: Any,
+    ) -> JobFilter:
+        """The client's filter.
+
+        `redactor` is for a person who may not see secrets: then a search does not find them either.
+        """
+        at = now if now is not None else datetime.now(UTC)
+        values: dict[str, Any] = {}
+        for name, text in self.conditions:
+            values |= _values(name, text, at)
+        payload = {name.removeprefix(PAYLOAD): text for name, text in self.conditions if _is_path(name)}
+        if payload:
+            values["payload"] = payload
+        if redactor is not None:
+            _hide_secrets(values, redactor)
+        try:
+            return JobFilter(**values, **more)
+        except InvalidArgumentError as error:
+            raise Problem(400, "The filter is not valid", str(error)) from None
+
+
+def _hide_secrets(values: dict[str, Any], redactor: Redactor) -> None:
+    """Search as if redacted values were not there."""
+    for path, text in values.get("payload", {}).items():
+        if redactor.hides(path.split(".")) or redactor.text(text) != text:
+            raise Problem(
+                403, "This cannot be searched",
+                f"payload.{path} is redacted. To search it needs the permission payload.read.",
+            )  # fmt: skip
+    if redactor.replaces_payloads and "payload" in values:
+        raise Problem(
+            403, "This cannot be searched", "To search payloads needs the permission payload.read here."
+        )
+    for name in ("error", "text"):
+        if name in values:
+            values[f"redacted_{name}"] = values.pop(name)
+
+
+def _is_secret(name: str, redactor: Redactor) -> bool:
+    return _is_path(name) and (
+        redactor.replaces_payloads or redactor.hides(name.removeprefix(PAYLOAD).split("."))
+    )
+
+
+def _parts(text: str) -> Iterator[tuple[str, str]]:
+    words: list[str] = []
+    for found in _PART.finditer(text):
+        name, value, quoted, word = found.groups()
+        if name is not None and (name in NAMES or _is_path(name)):
+            yield name, _unquoted(value)
+        elif word is not None and word.isdecimal() and len(word) <= 19:
+            yield "id", word
+        else:
+            words.append(_unquoted(quoted) if quoted is not None else found[0])
+    if words:
+        yield "text", " ".join(words)
+
+
+def _is_path(name: str) -> bool:
+    return name.startswith(PAYLOAD) and len(name) > len(PAYLOAD)
+
+
+def _checked(name: str, value: str) -> str:
+    if name not in NAMES and not _is_path(name):
+        raise Problem(
+            400, f"There is no filter {name[:50]!r}", f"There are {', '.join(NAMES)} and payload.PATH."
+        )
+    if len(value) > LONGEST or len(name) > LONGEST:
+        raise Problem(400, "The filter is too long", f"A condition has at most {LONGEST} characters.")
+    if "\0" in value or "\0" in name:
+        raise Problem(400, "The filter is not valid", "It contains a NUL character.")
+    return value
+
+
+def _values(name: str, text: str, now: datetime) -> dict[str, Any]:
+    """The conditions of a JobFilter that one condition stands for."""
+    if name == "state":
+        return {"state": _state(text)}
+    if name == "key":
+        return {"key_prefix": text[:-1]} if text.endswith("*") and len(text) > 1 else {"job_key": text}
+    if name in ("id", "priority", "attempts"):
+        first, last = _numbers(name, text)
+        return _given({f"{name}_from": first, f"{name}_to": last})
+    if name in ("created", "run", "failed"):
+        since, until = _times(name, text, now)
+        return _given({f"{name}_since": since, f"{name}_until": until})
+    if name in ("error", "text"):
+        return {name: text}
+    return {CONDITIONS[name][0]: text} if name in CONDITIONS else {}
+
+
+def _state(text: str) -> str:
+    state = text.lower()
+    if state not in JOB_STATES:
+        raise Problem(400, f"There is no state {text[:50]!r}", f"There are {', '.join(JOB_STATES)}.")
+    return state
+
+
+def _numbers(name: str, text: str) -> tuple[int | None, int | None]:
+    found = _NUMBERS.fullmatch(text)
+    if found is None:
+        raise Problem(400, f"{name} is not a number or a range", f"Write {name}:5, {name}:>5 or {name}:1..5.")
+    sign, number, first, last = found.groups()
+    if number is None:
+        return int(first), int(last)
+    value = int(number)
+    if sign is None:
+        return value, value
+    if sign.startswith(">"):
+        return value + (sign == ">"), None
+    return None, value - (sign == "<")
+
+
+def _times(name: str, text: str, now: datetime) -> tuple[datetime | None, datetime | None]:
+    found = _TIMES.fullmatch(text)
+    if found is None:
+        raise _bad_time(name)
+    sign, first, last = found.groups()
+    since = _instant(name, first, now)
+    if last is not None:
+        return since, _instant(name, last, now)
+    return (None, since) if sign is not None and sign.startswith("<") else (since, None)
+
+
+def _instant(name: str, text: str, now: datetime) -> datetime:
+    """`now`, a period before now (`1h`, `-1h`) or after it (`+1h`), or a date or time; UTC without a zone."""
+    text = text.strip()
+    if text.lower() == "now":
+        return now
+    try:
+        period = timedelta(seconds=parse_time_phrase(text.lstrip("+-").lower()))
+        return now + period if text.startswith("+") else now - period
+    except (ValueError, OverflowError):
+        pass
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError:
+        raise _bad_time(name) from None
+    return at if at.tzinfo is not None else at.replace(tzinfo=UTC)
+
+
+def _bad_time(name: str) -> Problem:
+    return Problem(
+        400, f"{name} is not a time",
+        f"Write {name}:>1h (later than an hour ago), {name}:<2030-01-31T12:00Z or {name}:2d..1d.",
+    )  # fmt: skip
+
+
+def _given(values: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _quoted(value: str) -> str:
+    if _PLAIN.fullmatch(value):
+        return value
+    escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
+
+
+def _unquoted(value: str) -> str:
+    if len(value) >= 2 and value.startswith('"') and value.endswith('"'):
+        return re.sub(r"\\(.)", r"\1", value[1:-1])
+    return value
+
+
+# -- completion ---------------------------------------------------------------------------------------------
+
+MOST_NAMES = 50
+
+NameKind = Literal["task", "queue"]
+HINTS = {
+    "state": "ready, scheduled, running or failed",
+    "task": "the task identifier",
+    "queue": "the named queue",
+    "key": "the job key; abc* for its beginning",
+    "flag": "a flag",
+    "worker": "the pool that has locked the job",
+    "priority": "5, <0 or 1..5",
+    "attempts": ">3",
+    "created": ">1h: in the last hour",
+    "run": "<now: due",
+    "failed": ">1d: failed in the last day",
+    "error": "a part of the error",
+    "id": "12 or 1000-2000",
+    "payload.": "a member: payload.user_id:42",
+}
+
+
+class Suggestion(msgspec.Struct, frozen=True):
+    """What can stand in place of the word that is being typed."""
+
+    value: str
+    hint: str = ""
+
+
+async def complete(database: Database, word: str) -> list[Suggestion]:
+    """Suggestions for the last word of a filter."""
+    name, colon, text = word.partition(":")
+    if not colon:
+        return await _names_and_tasks(database, word)
+    if name == "state":
+        return [Suggestion(f"state:{state}") for state in JOB_STATES if state.startswith(text.lower())]
+    if name in ("task", "queue"):
+        kind: NameKind = "task" if name == "task" else "queue"
+        async with database.read() as connection:
+            found = await names(connection, database.schema, kind, text.strip('"'))
+        return [Suggestion(Filter(((name, value),)).text) for value in found]
+    return []
+
+
+async def _names_and_tasks(database: Database, word: str) -> list[Suggestion]:
+    own = [
+        Suggestion(name if name.endswith(".") else f"{name}:", hint)
+        for name, hint in HINTS.items()
+        if name.startswith(word.lower())
+    ]
+    async with database.read() as connection:
+        found = await names(connection, database.schema, "task", word, most=10)
+    return own + [Suggestion(Filter((("task", value),)).text, "task") for value in found]
+
+
+async def names(
+    connection: Connection, schema: SchemaName, kind: NameKind, text: str = "", most: int = MOST_NAMES
+) -> list[str]:
+    """Names of tasks that contain the text, or of queues that begin with it."""
+    rows = await connection.fetch(load(f"admin/complete_{kind}s", schema), text, most)
+    return [row["name"] for row in rows]

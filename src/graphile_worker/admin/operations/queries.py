@@ -1,0 +1,322 @@
+"""Operations: counting before the start, starting, stopping, listing. `runner` does the work."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from ...database.connections.connection import Connection, Row
+from ...database.sql import load
+from ...database.statements.bulk_changes import READ, BulkChange
+from ...history.audit import MAX_KEPT, Actor, audit_tables, record
+from ...values.schema_name import SchemaName
+from ..answers import Count, Problem, not_found
+from ..database import Database
+from ..jobs import ActionName, ActionValues, changing
+from ..jobs.filters import Filter
+from ..security.redact import Redactor
+from . import Chosen, DryRun, Example, Operation, OperationAction, OperationRequest, Stage
+from .choosing import LONG_AGO, Position, walk_for
+
+EXAMPLES = 5
+CONFIRM_ABOVE = 1_000
+"""Jobs; an operation on more needs the number typed."""
+CONFIRM_WITHIN = 0.1
+"""How far the number of jobs may have changed since it was typed."""
+PER_SECOND = 5_000.0
+"""Jobs that a step changes per second, roughly, without a rate."""
+LEASE = 30.0
+"""Seconds after which another dashboard may take over."""
+MISSING = Problem(
+    409,
+    "Operations need tables of their own",
+    "This schema has none of the tables that keep the progress of an operation. To create them, run as the "
+    "owner of the schema: graphile-worker migrate. Up to 200 jobs can be changed without them.",
+)
+
+
+# -- before the start --------------------------------------------------------------------------------------
+
+
+def chosen_by(request: OperationRequest, redactor: Redactor, *, hides_secrets: bool) -> Chosen:
+    """The jobs that a request names."""
+    filter = Filter.parse(request.filter)
+    shown = filter.redacted(redactor).text
+    return Chosen(
+        filter=filter.text, shown=shown if shown != filter.text else None, hides_secrets=hides_secrets
+    )
+
+
+async def dry_run(database: Database, request: OperationRequest, chosen: Chosen, environment: str) -> DryRun:
+    """Count the jobs that match, as far as one bounded step reads, and name a few."""
+    check_request(request)
+    async with database.read() as connection:
+        return await _dry_run_by_filter(connection, database, request, chosen, environment)
+
+
+async def _dry_run_by_filter(
+    connection: Connection, database: Database, request: OperationRequest, chosen: Chosen, environment: str
+) -> DryRun:
+    schema, text = database.schema, chosen.shown or chosen.filter or ""
+    await connection.fetchrow(load("manage/read_by_indexes", schema))
+    start = Position(0, 2**63 - 1)
+    walk = walk_for(schema, chosen, BulkChange("bulk_look"), start, READ)
+    await walk.begin(connection)
+    ids = [] if walk.report.is_complete else await walk.step(connection)
+    report = walk.report
+    count = Count(report.changed)
+    if not report.is_complete:
+        count = _projected(report.changed, report.last_id, report.up_to)
+    examples = []
+    for job_id in ids[:EXAMPLES]:
+        job = await database.utils.jobs.get(job_id, connection=connection)
+        if job is not None:
+            examples.append(Example(job.id, job.task_identifier, job.state))
+    return DryRun(
+        action=request.action,
+        target=filter_in_words(text),
+        count=count,
+        running=0 if request.action == "cancel" else report.asked,
+        examples=examples,
+        seconds=seconds_for(count.value, request.rate),
+        needs_confirmation=needs_confirmation(count, environment),
+        can_undo=request.action != "add_again" and count.value <= MAX_KEPT,
+        up_to=report.up_to,
+    )
+
+
+def _projected(found: int, last_id: int, up_to: int) -> Count:
+    """What was found in a part of the ids says roughly how many there are."""
+    if found == 0 or last_id <= 0:
+        return Count(found, "at_least")
+    return Count(round(found * up_to / last_id), "estimate")
+
+
+def seconds_for(jobs: int, rate: float | None) -> float:
+    """How long a change to this many jobs takes, roughly."""
+    return jobs / (PER_SECOND if rate is None else min(rate, PER_SECOND))
+
+
+def needs_confirmation(count: Count, environment: str) -> bool:
+    """Whether the number must be typed."""
+    return count.value > CONFIRM_ABOVE or environment.lower() in ("production", "prod", "live")
+
+
+def check_confirmation(found: DryRun, confirm: int | None) -> None:
+    """Refuse unless the number was repeated, or if it is no longer true."""
+    if not found.needs_confirmation:
+        return
+    if confirm is None:
+        raise Problem(
+            409,
+            "Repeat the number of jobs to confirm",
+            f"This would change {found.count} jobs. Send the number as `confirm`.",
+            count=found.count.value,
+        )
+    difference = abs(found.count.value - confirm)
+    if difference > max(CONFIRM_WITHIN * found.count.value, 0):
+        raise Problem(
+            409,
+            "The number of jobs is another one",
+            f"{confirm:,} was confirmed, but {found.count} jobs match now.",
+            count=found.count.value,
+        )
+
+
+def check_request(request: OperationRequest) -> None:
+    changing.check_values(request.action, request)
+    if not request.filter.strip() and not request.everything:
+        raise Problem(
+            400,
+            "The filter is empty",
+            "It matches every job. To change all jobs, set everything; else name a condition.",
+        )
+
+
+def filter_in_words(text: str) -> str:
+    return " ".join(text.split()) or "all jobs"
+
+
+# -- starting and stopping ---------------------------------------------------------------------------------
+
+
+async def start(
+    database: Database, actor: Actor, request: OperationRequest, chosen: Chosen, environment: str
+) -> Operation:
+    """Count again, check the confirmation, and begin. The runner of the dashboard does the rest."""
+    await require_tables(database)
+    found = await dry_run(database, request, chosen, environment)
+    check_confirmation(found, request.confirm)
+    return await begin(
+        database,
+        actor,
+        request.action,
+        chosen,
+        request,
+        target=found.target,
+        rate=request.rate,
+        expected=found.count,
+        up_to=found.up_to,
+    )
+
+
+async def begin(
+    database: Database,
+    actor: Actor,
+    action: OperationAction,
+    chosen: Chosen,
+    values: ActionValues,
+    *,
+    target: str,
+    expected: Count,
+    rate: float | None = None,
+    up_to: int = 0,
+    stage: Stage = "all",
+    more: dict[str, Any] | None = None,
+    undoes: int | None = None,
+) -> Operation:
+    """Add the operation and its row in the audit, and start it in this process."""
+    given = changing.given_values(values) | (more or {})
+    name = "retry_carefully" if stage == "canary" else action
+    runner = database.operations
+    async with database.write() as connection:
+        audit_id = await record(
+            connection, database.schema, actor, name, target=target,
+            details={**given, "rate": rate, "expected": expected.value},
+        )  # fmt: skip
+        if audit_id is None:
+            raise MISSING
+        if undoes is not None:
+            await mark_undone(connection, database.schema, undoes, audit_id)
+        operation_id: int = await connection.fetchval(
+            load("admin/start_operation", database.schema),
+            audit_id, action, msgspec.json.encode(given).decode(), msgspec.json.encode(chosen).decode(),
+            target, rate, stage, expected.value, expected.kind, up_to, runner.name, LEASE,
+        )  # fmt: skip
+    runner.start(operation_id)
+    return await get(database, operation_id)
+
+
+async def mark_undone(connection: Connection, schema: SchemaName, audit_id: int, undo_id: int) -> None:
+    """Raises a Problem if another request was faster."""
+    if await connection.fetchval(load("admin/mark_undone", schema), audit_id, undo_id) is None:
+        raise Problem(409, "It has been undone already", "Another request was faster.")
+
+
+async def stop(database: Database, actor: Actor, operation_id: int) -> Operation:
+    """Stop after the current step."""
+    await require_tables(database)
+    found = await get(database, operation_id)
+    if not found.is_active:
+        raise Problem(409, "The operation has ended", f"Its state is {found.state}.")
+    async with database.write() as connection:
+        await connection.fetchval(load("admin/stop_operation", database.schema), operation_id)
+        await record(
+            connection, database.schema, actor, "stop_operation",
+            target=f"operation {operation_id}", operation_id=operation_id,
+        )  # fmt: skip
+    database.operations.wake(operation_id)
+    await database.operations.adopt()
+    return await get(database, operation_id)
+
+
+# -- reading -----------------------------------------------------------------------------------------------
+
+
+async def get(database: Database, operation_id: int) -> Operation:
+    async with database.read() as connection:
+        if not (await audit_tables(connection, database.schema)).may_read:
+            raise not_found("operation")
+        row = await connection.fetchrow(load("admin/get_operation", database.schema), operation_id)
+    if row is None:
+        raise not_found("operation")
+    return _continued(database, operation_from(row))
+
+
+def _continued(database: Database, found: Operation) -> Operation:
+    """Called when a person looks: if no dashboard carries it out any more, this one goes on."""
+    if found.is_waiting_for_runner:
+        database.operations.adopt_later()
+    return found
+
+
+async def latest(database: Database, *, before: int | None = None, limit: int = 50) -> list[Operation] | None:
+    """The latest operations; None where the table is missing."""
+    async with database.read() as connection:
+        if not (await audit_tables(connection, database.schema)).may_read:
+            return None
+        rows = await connection.fetch(load("admin/list_operations", database.schema), before, limit)
+    return [_continued(database, operation_from(row)) for row in rows]
+
+
+def operation_from(row: Row) -> Operation:
+    return Operation(
+        id=row["id"],
+        action=row["action"],
+        target=row["target"],
+        state=row["state"],
+        stage=row["stage"],
+        expected=Count(row["expected"], row["expected_kind"]),
+        changed=row["changed"],
+        skipped=row["skipped"],
+        succeeded=row["succeeded"],
+        gone=0 if row["stage"] == "all" else row["changed"] - row["succeeded"] - len(row["watched"]),
+        waiting=len(row["watched"]),
+        rate=row["rate"],
+        note=row["note"],
+        values=msgspec.json.decode(row["arguments"]),
+        chosen=_without_secrets(msgspec.json.decode(row["chosen"], type=Chosen)),
+        who=row["who"] or "",
+        created_at=row["created_at"],
+        updated_at=row["updated_at"],
+        finished_at=row["finished_at"],
+        undo=str(row["audit_id"]) if _can_undo(row) else None,
+        is_waiting_for_runner=row["finished_at"] is None
+        and (row["runner"] is None or bool(row["is_orphaned"])),
+    )
+
+
+def _without_secrets(chosen: Chosen) -> Chosen:
+    if chosen.shown is None:
+        return chosen
+    return msgspec.structs.replace(chosen, filter=chosen.shown, shown=None)
+
+
+def _can_undo(row: Row) -> bool:
+    return (
+        row["finished_at"] is not None
+        and row["kept"] > 0
+        and row["undone_by"] is None
+        and row["action"] != "undo"
+    )
+
+
+async def require_tables(database: Database) -> None:
+    async with database.read() as connection:
+        tables = await audit_tables(connection, database.schema)
+    if not tables.exist:
+        raise MISSING
+    if not tables.may_write:
+        raise Problem(
+            403,
+            "The database refuses this",
+            "The role of this dashboard may not write to the tables of operations. Connect as the owner of "
+            "the schema.",
+        )
+
+
+def position_of(row: Row) -> Position:
+    """Where the next step of an operation starts."""
+    return Position(row["last_id"], row["up_to"], row["last_at"] or LONG_AGO, row["created_at"])
+
+
+def values_of(row: Row) -> ActionValues:
+    """The values that the action was given."""
+    given = msgspec.json.decode(row["arguments"])
+    return msgspec.convert(given, ActionValues)
+
+
+def action_of(row: Row) -> ActionName:
+    action: ActionName = row["action"]
+    return action

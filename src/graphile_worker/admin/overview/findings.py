@@ -1,0 +1,317 @@
+"""Findings: what is wrong now, the worst first, each in one sentence. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from math import ceil
+
+from ...diagnostics.explanation.values import title, words
+from ...history.error_groups import ErrorGroup
+from ...values.job import Pause
+from ...values.text import count
+from ..answers import Marker
+from ..live.sampler import Sample
+from ..tasks import RunningLine, TaskRow
+from ..web.times import duration
+from . import Forecast, Level, OverviewFinding, Rates
+from .series import TaskSeries, Timeline
+
+RECENT = 10
+"""Minutes in which failures count as now."""
+FEW_FAILURES = 5
+FAILING = 0.1
+"""Share of failed attempts from which on a task counts as failing."""
+FAILING_BADLY = 0.25
+QUIET = 3
+"""Minutes without a failure that end a series of failures."""
+LONG_WAIT = 60.0
+"""Seconds. A shorter wait is nothing unusual."""
+FAR_ABOVE = 10
+"""Times the usual wait."""
+VERY_LONG_WAIT = 600.0
+BEFORE = timedelta(minutes=30)
+"""How long before failures began a deploy may have caused them."""
+ORDER: dict[Level, int] = {"bad": 0, "warn": 1, "ok": 2}
+
+
+@dataclass(slots=True)
+class OverviewFacts:
+    """What findings are made of."""
+
+    sample: Sample
+    hour: Timeline
+    rates: Rates
+    usual_wait: float | None = None
+    forecast: Forecast | None = None
+    groups: Sequence[ErrorGroup] = ()
+    pauses: Sequence[Pause] = ()
+    tasks: Sequence[TaskRow] = ()
+    running: Sequence[RunningLine] = ()
+    deploys: Sequence[Marker] = field(default_factory=list)
+
+
+def find(facts: OverviewFacts) -> list[OverviewFinding]:
+    """The worst first; one that says that all is well if there is nothing else."""
+    found = [
+        *_no_worker(facts),
+        *_failing(facts),
+        *_paused(facts),
+        *_waiting(facts),
+        *_unknown_tasks(facts),
+        *_unreachable(facts),
+        *_growing(facts),
+        *_long_running(facts),
+    ]
+    found.sort(key=lambda finding: ORDER[finding.level])  # stable
+    return found or [_all_well(facts)]
+
+
+def _no_worker(facts: OverviewFacts) -> list[OverviewFinding]:
+    sample = facts.sample
+    if sample.workers != 0 or not sample.ready.value:
+        return []
+    if sample.running.value or (facts.rates.completed or 0) > 0:  # of other runtimes
+        return []
+    jobs = f"{count(sample.ready.value, 'job')} {_are(sample.ready.value)} ready"
+    reason = title(f"{words('no_worker')}, and {jobs}")
+    detail = f"The oldest has waited for {duration(sample.oldest_wait)}."
+    return [OverviewFinding(level="bad", title=reason, detail=detail, link="Open workers", path="/workers")]
+
+
+def _failing(facts: OverviewFacts) -> list[OverviewFinding]:
+    found = []
+    for name, series in facts.hour.tasks.items():
+        failed, completed = sum(series.failed[-RECENT:]), sum(series.completed[-RECENT:])
+        if failed < FEW_FAILURES or failed < FAILING * (failed + completed):
+            continue
+        found.append((failed, _failing_task(facts, name, series, failed / (failed + completed))))
+    found.sort(key=lambda pair: -pair[0])
+    return [finding for _, finding in found] or _failing_elsewhere(facts)
+
+
+def _failing_task(facts: OverviewFacts, name: str, series: TaskSeries, share: float) -> OverviewFinding:
+    first = _first_failing(series)
+    began = facts.hour.start + timedelta(minutes=first)
+    total, minutes = round(sum(series.failed[first:])), len(series.failed) - first
+    groups = [each for each in facts.groups if each.task_identifier == name and each.last_at >= began]
+    errors = "" if not groups else ", one error" if len(groups) == 1 else f", {len(groups)} errors"
+    group = groups[0] if len(groups) == 1 else None
+    return OverviewFinding(
+        level="bad" if share >= FAILING_BADLY else "warn",
+        title=f"{name}: {count(total, 'failure')} in {count(minutes, 'minute')}{errors}",
+        since=began if first else None,
+        detail=" ".join(_causes(facts, began, group, share)),
+        link="Open the failure" if group else "Open failures",
+        path=f"/failures/{group.fingerprint}" if group else "/failures",
+        query={} if group else {"task": name},
+    )
+
+
+def _causes(facts: OverviewFacts, began: datetime, group: ErrorGroup | None, share: float) -> list[str]:
+    """What happened before it began, and how bad it is."""
+    sentences = []
+    before = [each for each in facts.deploys if began - BEFORE <= each.at <= began + timedelta(minutes=1)]
+    if before:
+        seconds = max((began - before[-1].at).total_seconds(), 0)
+        when = "Right when" if seconds < 60 else f"{duration(seconds)} after"
+        sentences.append(f"{when} {before[-1].text}.")
+    if group is not None and group.first_at >= began - timedelta(minutes=2):
+        sentences.append("This error is new.")
+    sentences.append(f"{share:.0%} of its attempts fail.")
+    return sentences
+
+
+def _first_failing(series: TaskSeries) -> int:
+    """The first minute of the failures that go on now."""
+    first, quiet = len(series.failed) - 1, 0
+    for minute in range(len(series.failed) - 1, -1, -1):
+        if series.failed[minute] > FAILING * series.completed[minute]:
+            first, quiet = minute, 0
+        elif (quiet := quiet + 1) > QUIET and minute < len(series.failed) - RECENT:
+            break
+    return first
+
+
+def _failing_elsewhere(facts: OverviewFacts) -> list[OverviewFinding]:
+    """Failures of runtimes that keep no statistics, from the server's counters."""
+    failed, done = facts.sample.failed_per_minute, facts.sample.deleted_per_minute
+    if facts.hour.is_recorded and facts.hour.tasks:
+        return []
+    if failed is None or done is None or failed < FEW_FAILURES or failed < FAILING * (failed + done):
+        return []
+    text = f"About {failed:,.0f} attempts a minute fail"
+    detail = "This is worked out from the server's counters: these workers record no errors."
+    return [OverviewFinding(level="bad", title=text, detail=detail, link="Open failures", path="/failures")]
+
+
+def _paused(facts: OverviewFacts) -> list[OverviewFinding]:
+    every = next((each for each in facts.pauses if each.name is None), None)
+    if every is not None:
+        because = f" Reason: {every.reason}." if every.reason else ""
+        reason = title(words("paused_everything"))
+        return [OverviewFinding(level="warn", title=reason, detail=f"Python workers start no job.{because}")]
+    if not facts.pauses:
+        return []
+    names = ", ".join(each.what for each in facts.pauses[:3])
+    more = f" and {len(facts.pauses) - 3} more" if len(facts.pauses) > 3 else ""
+    return [OverviewFinding(level="warn", title=f"Paused: {names}{more}")]
+
+
+def _waiting(facts: OverviewFacts) -> list[OverviewFinding]:
+    wait, usual = facts.sample.oldest_wait, facts.usual_wait
+    if wait < LONG_WAIT or (usual is not None and wait < usual * FAR_ABOVE):
+        return []
+    paused = _may_be_paused(facts)
+    compared = "" if usual is None else f" Usually it is under {duration(max(usual, 1))}."
+    outlook = "" if facts.forecast is None else f" Backlog: {facts.forecast.text}."
+    return [
+        OverviewFinding(
+            level="bad" if wait >= VERY_LONG_WAIT else "warn",
+            title=f"A job has been ready for {duration(wait)} and is still waiting",
+            detail=(paused + compared + outlook).strip(),
+            link="Open ready jobs",
+            path="/jobs",
+            query={"q": "state:ready"},
+        )
+    ]
+
+
+def _may_be_paused(facts: OverviewFacts) -> str:
+    """Jobs of what is paused are ready, and wait."""
+    if not facts.pauses or any(each.name is None for each in facts.pauses):
+        return ""
+    if len(facts.pauses) > 1:
+        return "It may belong to something that is paused."
+    return f"It may belong to {facts.pauses[0].what}, which is paused."
+
+
+def _unknown_tasks(facts: OverviewFacts) -> list[OverviewFinding]:
+    unknown = [task for task in facts.tasks if not task.is_known]
+    if not unknown or not facts.sample.workers:
+        return []
+    names = ", ".join(task.name for task in unknown[:3]) + (" and others" if len(unknown) > 3 else "")
+    return [
+        OverviewFinding(
+            level="warn",
+            title=title(words("unknown_task", name=f" {names}")),
+            detail=f"{unknown[0].waiting} of its jobs wait." if len(unknown) == 1 else "Their jobs wait.",
+            link="Open tasks",
+            path="/tasks",
+        )
+    ]
+
+
+def _unreachable(facts: OverviewFacts) -> list[OverviewFinding]:
+    lost = facts.sample.unreachable
+    if not lost:
+        return []
+    verb = "does" if lost == 1 else "do"
+    text = f"{count(lost, 'worker')} {verb} not answer"
+    detail = "Another worker recovers their jobs after a while."
+    return [OverviewFinding(level="warn", title=text, detail=detail, link="Open workers", path="/workers")]
+
+
+def _growing(facts: OverviewFacts) -> list[OverviewFinding]:
+    outlook = facts.forecast
+    if outlook is None or not outlook.missing_slots:
+        return []
+    text = f"The backlog {outlook.text}"
+    detail = f"{facts.sample.ready} jobs are ready."
+    return [OverviewFinding(level="warn", title=text, detail=detail, link="Open tasks", path="/tasks")]
+
+
+def _long_running(facts: OverviewFacts) -> list[OverviewFinding]:
+    long = [line for line in facts.running if line.is_long]
+    if not long:
+        return []
+    first = long[0]
+    seconds = (facts.sample.at - first.started_at).total_seconds()
+    usual = f"; its task usually takes under {duration(first.usual)}" if first.usual else ""
+    text = f"{count(len(long), 'job')} {'runs' if len(long) == 1 else 'run'} much longer than usual"
+    detail = f"Job {first.job_id} of {first.task} has run for {duration(seconds)}{usual}."
+    return [
+        OverviewFinding(
+            level="warn", title=text, detail=detail, link="Open the job", path=f"/jobs/{first.job_id}"
+        )
+    ]
+
+
+def _all_well(facts: OverviewFacts) -> OverviewFinding:
+    sample, rate = facts.sample, facts.rates.completed
+    busy = "" if rate is None else f"{rate:,.0f}/min, " if rate >= 1 or rate == 0 else f"{rate:.1f}/min, "
+    if sample.ready.value:
+        waits = f"nothing waits longer than {duration(max(sample.oldest_wait, 1))}"
+    else:
+        waits = "nothing waits"
+    workers = [] if sample.workers is None else [f"{count(sample.workers, 'worker')} alive."]
+    if sample.failed.value:
+        workers.append(f"{sample.failed} permanently failed {_jobs(sample.failed.value)} in the table.")
+    return OverviewFinding(level="ok", title=f"All well: {busy}{waits}", detail=" ".join(workers))
+
+
+def _jobs(number: int) -> str:
+    return "job is" if number == 1 else "jobs are"
+
+
+def _are(number: int) -> str:
+    return "is" if number == 1 else "are"
+
+
+# -- forecast -----------------------------------------------------------------------------------------------
+
+FEW = 20
+"""Ready jobs that are no backlog."""
+STEADY = 0.05
+"""Share of the arrivals within which a change is no trend."""
+BUSY = 0.8
+"""Share of the slots from which on they are what holds jobs up."""
+FARTHEST = 30 * 86400.0
+"""Seconds; a forecast beyond is none."""
+
+
+def forecast(
+    *,
+    ready: int,
+    added: float | None,
+    completed: float | None,
+    run_time: float | None,
+    busy: float,
+    slots: int | None,
+) -> Forecast | None:
+    """From rates per minute, the mean run time in seconds, and busy slots; None if too little is known."""
+    if added is None or completed is None:
+        return None
+    growth = added - completed
+    if abs(growth) <= max(STEADY * added, 0.5):
+        text = "steady" if ready > FEW else "nothing piles up"
+        return Forecast(growth=growth, text=text)
+    if growth < 0:
+        return _shrinking(ready, growth)
+    if ready <= FEW:
+        return Forecast(growth=growth, text="nothing piles up")
+    return _rising(growth, run_time, busy, slots)
+
+
+def _shrinking(ready: int, growth: float) -> Forecast:
+    empty_in = ready / -growth * 60
+    if ready <= FEW or empty_in > FARTHEST:
+        return Forecast(growth=growth, text="nothing piles up" if ready <= FEW else "shrinks slowly")
+    text = f"empty in {duration(max(empty_in, 1), units=1)}"
+    return Forecast(growth=growth, empty_in=empty_in, text=text)
+
+
+def _rising(growth: float, run_time: float | None, busy: float, slots: int | None) -> Forecast:
+    rate = f"{growth:,.0f}" if growth >= 10 else f"{growth:.1f}"
+    text = f"grows by {rate}/min"
+    if not slots:
+        return Forecast(growth=growth, text=text)
+    if busy < slots * BUSY:
+        return Forecast(growth=growth, text=f"{text}, though slots are free")
+    if not run_time:
+        return Forecast(growth=growth, text=text)
+    missing = max(ceil(growth * run_time / 60), 1)
+    return Forecast(
+        growth=growth, missing_slots=missing, text=f"{text}: {count(missing, 'more slot')} would hold it"
+    )

@@ -1,0 +1,237 @@
+"""Overview: the state of everything, worst first."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from ...database.connections.connection import Connection
+from ...database.sql import load
+from ...history.error_groups import ErrorGroup, list_error_groups
+from ...recovery.registry.workers import WorkerSummary
+from ..answers import Marker, RangeName
+from ..database import ERRORS, PAUSES, STATISTICS, WORKERS
+from ..live.hub import Hub
+from ..live.sampler import Sample
+from ..schedules.queries import next_schedules
+from ..security.redact import Redactor
+from ..tasks import RunningLine
+from ..tasks.queries import TaskFacts, read_tasks
+from . import ErrorLine, Forecast, Overview, Rates, ScheduleLine, WorkerLine
+from .findings import OverviewFacts, find, forecast
+from .series import RANGES, Timeline, read_deploys, read_markers, read_timeline
+
+ERROR_GROUPS = 5
+TASKS = 10
+WORKERS_SHOWN = 8
+LONGEST = 6
+RECENT = 5
+"""Minutes that give the rates."""
+SCHEDULES_FOR = 30.0
+"""Seconds for which recurring jobs are not read again."""
+USUAL_FOR = 300.0
+"""Seconds for which the usual wait is not worked out again."""
+HOURS_FOR = 60.0
+"""Seconds for which a range in hours or days is not read again: it reads many rows, of which one changes."""
+DAY = timedelta(days=1)
+MOST_GROUPS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class OverviewPage:
+    """The overview, and values over time for its charts."""
+
+    overview: Overview
+    hour: Timeline
+    timeline: Timeline
+    markers: list[Marker]
+
+
+async def read_overview(hub: Hub, range: RangeName = "1h") -> OverviewPage:
+    """The overview now; those who ask at once share it."""
+    return await hub.shared(
+        f"overview {range}", lambda: _read(hub, range), max_age=hub.pause * 0.9, topic="overview"
+    )
+
+
+async def _read(hub: Hub, range: RangeName) -> OverviewPage:
+    sample = await hub.current()
+    now, wanted = datetime.now(UTC), RANGES[range]
+    schema, tables = hub.database.schema, hub.sampler.tables
+    async with hub.database.read() as connection:
+        usual = await hub.shared("usual wait", lambda: _usual_wait(connection, hub), max_age=USUAL_FOR)
+        tasks = await read_tasks(connection, hub, now)
+        timeline = tasks.hour
+        if range != "1h":
+            timeline = await hub.shared(
+                f"timeline {range}",
+                lambda: read_timeline(
+                    connection, schema, wanted, now, tables=tables, samples=hub.sampler.samples
+                ),
+                max_age=0.0 if wanted.is_fine else HOURS_FOR,
+            )
+        groups = await _groups(connection, hub, now)
+        markers = await read_markers(connection, schema, timeline.start, tables=tables, pauses=tasks.pauses)
+        deploys = await read_deploys(connection, schema, tasks.hour.start - DAY, tables=tables)
+    schedules = await hub.shared(
+        "next schedules", lambda: _schedules(hub), max_age=SCHEDULES_FOR, topic="schedules"
+    )
+    found = _overview(hub, sample, usual, tasks, groups, deploys, schedules, now)
+    return OverviewPage(found, tasks.hour, timeline, markers)
+
+
+def _overview(
+    hub: Hub,
+    sample: Sample,
+    usual: float | None,
+    tasks: TaskFacts,
+    groups: Sequence[ErrorGroup],
+    deploys: Sequence[Marker],
+    schedules: list[ScheduleLine],
+    now: datetime,
+) -> Overview:
+    rates = _rates(sample, tasks.hour)
+    outlook = _forecast(sample, rates, tasks)
+    findings = find(
+        OverviewFacts(
+            sample, tasks.hour, rates, usual_wait=usual, forecast=outlook, groups=groups,
+            pauses=tasks.pauses, tasks=tasks.rows, running=tasks.running.lines, deploys=deploys,
+        )
+    )  # fmt: skip
+    return Overview(
+        at=sample.at,
+        level=findings[0].level,
+        findings=findings,
+        ready=sample.ready,
+        scheduled=sample.scheduled,
+        running=sample.running,
+        failed=sample.failed,
+        slots=sample.slots,
+        oldest_wait=sample.oldest_wait,
+        usual_wait=usual,
+        rates=rates,
+        forecast=outlook,
+        workers=_workers(tasks.workers, tasks.running.lines),
+        errors=[_error(group, hub.redactor, now) for group in groups[:ERROR_GROUPS]],
+        tasks=tasks.rows[:TASKS],
+        task_count=len(tasks.rows),
+        longest=tasks.running.lines[:LONGEST],
+        schedules=schedules,
+        pauses=tasks.pauses,
+        missing=missing_parts(hub.sampler.tables),
+        cost=hub.database.meter.cost,
+        down_since=None if hub.down_since is None else datetime.fromtimestamp(hub.down_since, UTC),
+    )
+
+
+def missing_parts(tables: frozenset[str]) -> list[str]:
+    """What this database does not record, because only other runtimes use it or this role may not read it."""
+    parts = [
+        (frozenset({WORKERS}), "which Python workers are alive, and what they run"),
+        (STATISTICS, "statistics: rates by task, run times and the backlog over time"),
+        (ERRORS, "errors of attempts, and their groups"),
+        (PAUSES, "pauses of tasks"),
+    ]
+    return [words for needed, words in parts if not tables >= needed]
+
+
+def _rates(sample: Sample, hour: Timeline) -> Rates:
+    """Completed jobs of all runtimes from the samples, failed attempts from the statistics, if any."""
+    backlog = hour.backlog
+    added = deleted = before = None
+    if backlog is not None:
+        added, deleted = _mean(backlog.added[-RECENT:]), _mean(backlog.deleted[-RECENT:])
+        before = _mean(backlog.deleted[:10])
+    has_statistics = hour.is_recorded and bool(hour.tasks)
+    failed = hour.failed
+    return Rates(
+        added=sample.added_per_minute if added is None else added,
+        completed=_first(deleted, sample.deleted_per_minute, _mean(hour.completed[-RECENT:])),
+        failed=_mean(failed[-RECENT:]) if has_statistics else sample.failed_per_minute,
+        completed_before=before,
+        failed_before=_mean(failed[:10]) if has_statistics else None,
+    )
+
+
+def _forecast(sample: Sample, rates: Rates, tasks: TaskFacts) -> Forecast | None:
+    attempts = sum(each.attempts for each in tasks.statistics or ())
+    seconds = sum(each.run_seconds for each in tasks.statistics or ())
+    return forecast(
+        ready=sample.ready.value,
+        added=rates.added,
+        completed=rates.completed,
+        run_time=seconds / attempts if attempts else None,
+        busy=float(sample.running.value),
+        slots=sample.slots,
+    )
+
+
+async def _usual_wait(connection: Connection, hub: Hub) -> float | None:
+    if not hub.sampler.tables >= STATISTICS:
+        return None
+    found: float | None = await connection.fetchval(load("admin/usual_wait", hub.database.schema))
+    return found
+
+
+async def _groups(connection: Connection, hub: Hub, now: datetime) -> list[ErrorGroup]:
+    """Groups with an error in the last day, the one that occurred last first."""
+    if not hub.sampler.tables >= ERRORS:
+        return []
+    return await list_error_groups(connection, hub.database.schema, since=now - DAY, limit=MOST_GROUPS)
+
+
+def _error(group: ErrorGroup, redactor: Redactor, now: datetime) -> ErrorLine:
+    return ErrorLine(
+        fingerprint=group.fingerprint,
+        task=group.task_identifier,
+        title=error_title(group, redactor),
+        errors=group.errors,
+        permanent=group.permanent,
+        first_at=group.first_at,
+        last_at=group.last_at,
+        is_new=group.first_at >= now - DAY,
+        version=group.first_version,
+    )
+
+
+def error_title(group: ErrorGroup, redactor: Redactor) -> str:
+    """The type without its module, and the message without secrets."""
+    kind, message = group.error_type.rpartition(".")[2], redactor.text(group.message)
+    return f"{kind}: {message}" if kind else message
+
+
+def _workers(workers: Sequence[WorkerSummary], running: Sequence[RunningLine]) -> list[WorkerLine]:
+    """Those that do not answer first, then the busiest."""
+    long = [line.worker for line in running if line.is_long]
+    lines = [
+        WorkerLine(
+            id=worker.id,
+            name=f"{worker.host} · {worker.pid}" if worker.host else worker.id,
+            version=getattr(worker, "app_version", None) or worker.version,
+            slots=worker.concurrency,
+            busy=len(worker.running or ()) if worker.running is not None else worker.jobs_held or 0,
+            long=long.count(worker.id),
+            is_alive=worker.is_alive,
+        )
+        for worker in workers
+    ]
+    lines.sort(key=lambda line: (line.is_alive is not False, -line.busy, line.name))
+    return lines[:WORKERS_SHOWN]
+
+
+async def _schedules(hub: Hub) -> list[ScheduleLine]:
+    found = await next_schedules(hub.database, hub.redactor)
+    return [
+        ScheduleLine(identifier=each.identifier, task=each.task or "", next_at=each.next_runs[0])
+        for each in found
+    ]
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None
+
+
+def _first(*values: float | None) -> float | None:
+    return next((value for value in values if value is not None), None)

@@ -1,1 +1,0 @@
-"""Handlers of the pages, one module per subject."""

@@ -1,0 +1,310 @@
+"""Named queues: lists that never read all of them; pause, resume, free, concurrency."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+import msgspec
+
+from ...database.connections.connection import Connection, Row
+from ...database.sql import load
+from ...database.statements.limits import track_names
+from ...database.statements.pauses import pauses_if_readable
+from ...errors import InvalidArgumentError
+from ...history.audit import Actor, record
+from ...values.job import PAUSED_BY, Pause, instant
+from ...values.spec import home_name, is_track_name
+from ..answers import Count, Problem, not_found
+from ..database import WORKERS, Database, own_tables
+from . import QueueAnswer, QueueDetails, QueueJob, QueueListing, QueuePause, QueueState, QueueView
+
+PAGE = 20
+COUNTED_IN_LIST = 100
+COUNTED = 5_000
+READ_NAMES = 200
+"""Names that one search reads: in some collations others lie between those that match."""
+FEW_QUEUES = 30
+"""Pages of the table of queues up to which it is searched for locks."""
+MOST_LOCKED = 20
+MOST_RUNNING = 60
+TRACKS = "_private_py_tracks"
+MISSING = (
+    "This schema lacks the indexes of a Python worker, so the longest queues are found in a sample "
+    "of the jobs table."
+)
+
+
+async def list_queues(
+    database: Database, begin: str = "", after: str = "", limit: int = PAGE
+) -> QueueListing:
+    """One page: queues with locks or waiting jobs, or those whose names begin with `begin`."""
+    async with database.read() as connection:
+        tables = await own_tables(connection, database.schema)
+        if begin:
+            return await _search(database, connection, begin, after, limit)
+        if WORKERS not in tables:
+            return await _longest(database, connection)
+        return await _busy(database, connection, after, limit)
+
+
+async def get_queue(database: Database, name: str) -> QueueDetails:
+    """One queue, with what runs in it."""
+    async with database.read() as connection:
+        tables = await own_tables(connection, database.schema)
+        names = await _with_tracks(database, connection, name, tables)
+        rows = await connection.fetch(load("names/queue_ids", database.schema), names)
+        if not any(row["queue_name"] == name for row in rows):
+            raise not_found(f"queue {name[:200]}")
+        ids = [row["id"] for row in rows]
+        pauses = await _pauses(database, connection)
+        (view,) = await _views(database, connection, ids, COUNTED, pauses)
+        running, stuck = await _inside(database, connection, view, ids, tables)
+    if stuck and view.state == "busy":
+        view = _with_state(view, "stuck")
+    return QueueDetails(queue=view, running=running, stuck=stuck)
+
+
+# -- actions -----------------------------------------------------------------------------------------------
+
+
+async def pause(
+    database: Database,
+    actor: Actor,
+    name: str,
+    *,
+    until: datetime | timedelta | None = None,
+    reason: str = "",
+) -> QueueAnswer:
+    """Let no runtime start a job of the queue."""
+    why = f"{actor.name}: {reason}" if reason else f"by {actor.name}"
+    async with database.write() as connection:
+        found = await database.utils.queues.pause(name, until=until, reason=why[:1000], connection=connection)
+        details: dict[str, Any] = {"reason": reason} if reason else {}
+        if found.until is not None:
+            details["until"] = found.until.isoformat()
+        await record(connection, database.schema, actor, "pause_queue", target=name, details=details or None)
+    return QueueAnswer(name=name, done=f"Paused {found.what}{found.terms}.")
+
+
+async def resume(database: Database, actor: Actor, name: str) -> QueueAnswer:
+    """End the pause of a queue."""
+    async with database.write() as connection:
+        was_paused = await database.utils.queues.resume(name, connection=connection)
+        if was_paused:
+            await record(connection, database.schema, actor, "resume_queue", target=name)
+    return QueueAnswer(name=name, done=f"Resumed queue {name}." if was_paused else f"{name} was not paused.")
+
+
+async def unlock(database: Database, actor: Actor, name: str, typed: str = "") -> QueueAnswer:
+    """Free a queue from dead workers. If one may be alive, the name must be typed."""
+    found = await get_queue(database, name)
+    holders = found.queue.locked_by
+    if not holders:
+        raise Problem(409, "The queue is not locked", "A worker has freed it meanwhile, or it is paused.")
+    living = [holder for holder in holders if holder not in found.stuck]
+    if living and typed != name:
+        raise Problem(
+            409,
+            "The worker that has the queue may be alive",
+            f"{living[0][:200]} has it locked. If it is freed while a job of it runs, two jobs of the queue "
+            "run at the same time. If you are certain that the worker is dead, type the name of the queue.",
+            typed=name,
+        )
+    freed = 0
+    async with database.write() as connection:
+        tables = await own_tables(connection, database.schema)
+        names = await _with_tracks(database, connection, name, tables)
+        rows = await connection.fetch(load("names/queue_ids", database.schema), names)
+        ids = [row["id"] for row in rows]
+        for holder in holders:
+            freed += await connection.fetchval(load("admin/unlock_queues", database.schema), ids, holder)
+        await record(
+            connection, database.schema, actor, "unlock_queue", target=name, details={"workers": holders}
+        )
+    return QueueAnswer(name=name, done="Freed the queue." if freed else "It was freed meanwhile.")
+
+
+async def set_concurrency(
+    database: Database, actor: Actor, name: str, concurrency: int | None
+) -> QueueAnswer:
+    """Let this many jobs of the queue run at once."""
+    async with database.write() as connection:
+        await database.utils.queues.set_concurrency(name, concurrency, connection=connection)
+        await record(
+            connection,
+            database.schema,
+            actor,
+            "set_queue_concurrency",
+            target=name,
+            details={"concurrency": concurrency},
+        )
+    done = (
+        f"Up to {concurrency} jobs may run at once."
+        if concurrency
+        else "Its tasks decide how many run at once."
+    )
+    return QueueAnswer(name=name, done=done)
+
+
+# -- lists -------------------------------------------------------------------------------------------------
+
+
+async def _busy(database: Database, connection: Connection, after: str, limit: int) -> QueueListing:
+    """Locked and paused queues first, on the first page only; then those with waiting jobs, by id."""
+    schema = database.schema
+    locked: list[int] = []
+    if not after:
+        rows = await connection.fetch(
+            load("admin/locked_queues", schema),
+            f"{schema.quoted}._private_job_queues",
+            FEW_QUEUES,
+            MOST_LOCKED,
+        )
+        locked = [row["id"] for row in rows]
+    last = _queue_id(after)
+    rows = await connection.fetch(load("admin/queues_with_jobs", schema), last, limit + 1)
+    waiting = [row["id"] for row in rows]
+    ids = list(dict.fromkeys([*locked, *waiting[:limit]]))
+    pauses = await _pauses(database, connection)
+    views = await _views(database, connection, ids, COUNTED_IN_LIST, pauses)
+    return QueueListing(
+        items=views, next=str(waiting[limit - 1]) if len(waiting) > limit else None, what="busy"
+    )
+
+
+def _queue_id(after: str) -> int:
+    if not after:
+        return 0
+    if not after.isdecimal() or len(after) > 10 or int(after) > 2**31 - 1:
+        raise InvalidArgumentError("after", "is not a cursor of this list")
+    return int(after)
+
+
+async def _search(
+    database: Database, connection: Connection, begin: str, after: str, limit: int
+) -> QueueListing:
+    rows = await connection.fetch(
+        load("admin/queues_by_name", database.schema), begin[:128], after or None, READ_NAMES
+    )
+    matching = [row for row in rows if row["matches"] and not is_track_name(row["queue_name"])]
+    page = matching[:limit]
+    upcoming = None
+    if len(matching) > limit:
+        upcoming = page[-1]["queue_name"]
+    elif len(rows) == READ_NAMES and rows[-1]["matches"]:
+        upcoming = rows[-1]["queue_name"]
+    pauses = await _pauses(database, connection)
+    views = await _views(database, connection, [row["id"] for row in page], COUNTED_IN_LIST, pauses)
+    return QueueListing(items=views, next=upcoming, what="search")
+
+
+async def _longest(database: Database, connection: Connection) -> QueueListing:
+    """Without our indexes: the longest queues of a sample."""
+    found = await database.utils.queues.list(limit=5 * PAGE, connection=connection)
+    views = [
+        QueueView(
+            name=queue.queue_name,
+            state="busy" if queue.locked_by else "waiting" if queue.jobs else "idle",
+            depth=Count(queue.jobs, "estimate" if queue.is_estimate else "exact"),
+            ready=Count(queue.ready, "estimate" if queue.is_estimate else "exact"),
+            oldest=None,
+            locked_by=[queue.locked_by] if queue.locked_by else [],
+            locked_since=queue.locked_at,
+        )
+        for queue in found
+    ]
+    return QueueListing(items=views, what="longest", missing=MISSING)
+
+
+# -- one queue ---------------------------------------------------------------------------------------------
+
+
+async def _pauses(database: Database, connection: Connection) -> Mapping[str, Pause]:
+    found = await pauses_if_readable(connection, database.schema)
+    return {pause.queue_name: pause for pause in found if pause.queue_name is not None}
+
+
+async def _with_tracks(
+    database: Database, connection: Connection, name: str, tables: Collection[str]
+) -> list[str]:
+    tracks = await track_names(connection, database.schema, name) if TRACKS in tables else []
+    return [name, *tracks]
+
+
+async def _views(
+    database: Database,
+    connection: Connection,
+    ids: Sequence[int],
+    counted: int,
+    pauses: Mapping[str, Pause],
+) -> list[QueueView]:
+    """The queues with these ids, each with its tracks as one."""
+    if not ids:
+        return []
+    rows = await connection.fetch(load("admin/queue_rows", database.schema), list(ids), counted)
+    homes: dict[str, list[Row]] = {}
+    for row in rows:
+        homes.setdefault(home_name(row["queue_name"]), []).append(row)
+    return [_view(name, members, counted, pauses.get(name)) for name, members in homes.items()]
+
+
+def _view(name: str, rows: Sequence[Row], counted: int, pause: Pause | None) -> QueueView:
+    jobs = sum(row["jobs"] for row in rows)
+    ready = sum(row["ready"] for row in rows)
+    is_cut = any(row["jobs"] >= counted for row in rows)
+    is_paused = any(row["locked_by"] == PAUSED_BY and row["queue_name"] == name for row in rows)
+    holders = [row["locked_by"] for row in rows if row["locked_by"] not in (None, PAUSED_BY)]
+    since = [row["locked_at"] for row in rows if row["locked_by"] not in (None, PAUSED_BY)]
+    oldest = [row["oldest"] for row in rows if row["oldest"] is not None]
+    if is_paused and pause is None:
+        pause = Pause(queue_name=name)
+    state: QueueState = "idle"
+    if pause is not None:
+        state = "paused"
+    elif holders:
+        state = "busy"
+    elif jobs:
+        state = "waiting"
+    return QueueView(
+        name=name,
+        state=state,
+        depth=Count(jobs, "at_least" if is_cut else "exact"),
+        ready=Count(ready, "at_least" if is_cut else "exact"),
+        oldest=instant(min(oldest)) if oldest else None,
+        locked_by=list(dict.fromkeys(holders)),
+        locked_since=instant(min(since)) if since else None,
+        concurrency=max(1, sum(row["locked_by"] != PAUSED_BY for row in rows)),
+        pause=None if pause is None else QueuePause(
+            paused_at=pause.paused_at, until=pause.until, reason=pause.reason
+        ),
+    )  # fmt: skip
+
+
+def _with_state(view: QueueView, state: QueueState) -> QueueView:
+    return msgspec.structs.replace(view, state=state)
+
+
+async def _inside(
+    database: Database,
+    connection: Connection,
+    view: QueueView,
+    ids: Sequence[int],
+    tables: Collection[str],
+) -> tuple[list[QueueJob], list[str]]:
+    """The jobs that run in a queue, and the dead workers that have it locked."""
+    if not view.locked_by or WORKERS not in tables:
+        return [], []
+    workers = await database.utils.list_workers(connection=connection)
+    holders = [worker for worker in workers if worker.id in view.locked_by]
+    jobs = [job.id for worker in holders for job in worker.running or ()][:MOST_RUNNING]
+    rows = await connection.fetch(load("admin/running_in_queues", database.schema), jobs, list(ids))
+    running = [
+        QueueJob(job_id=row["id"], task=row["task"], worker=row["locked_by"], since=instant(row["locked_at"]))
+        for row in rows
+    ]
+    dead = [worker.id for worker in holders if worker.is_dead]
+    gone = [holder for holder in view.locked_by if holder not in {worker.id for worker in workers}]
+    own = [holder for holder in gone if workers.is_complete and holder.startswith("pool-")]
+    return running, [*dead, *own]

@@ -1,0 +1,266 @@
+"""Recurring jobs: what they are, when they run next, what became of their runs; pause, resume, run now."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from itertools import islice
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import msgspec
+
+from ...cron.fields import FieldError, parse_pattern
+from ...cron.matcher import PatternMatcher, find_zone
+from ...cron.preview import clock_changes, describe_pattern
+from ...database.connections.connection import Connection
+from ...database.sql import load
+from ...database.statements.schedules import RegisteredSchedule, Schedule, ScheduleRun
+from ...errors import CrontabError
+from ...history.audit import Actor, record
+from ...values.job import instant
+from ..answers import not_found
+from ..database import HISTORY, Database, own_tables
+from ..security.redact import Redactor
+from . import ScheduleAnswer, ScheduledRun, ScheduleListing, SchedulePause, ScheduleView, ScheduleWorker
+
+PAGE = 25
+RUNS_IN_LIST = 50
+"""Runs whose outcomes a list looks up, of all its schedules together: at least one of each."""
+RUNS = 20
+"""Runs of one schedule that are known."""
+NEXT_RUNS = 3
+LATE_AFTER = timedelta(seconds=90)
+"""Workers add jobs at the beginning of a minute, a little late at most."""
+HORIZON = timedelta(days=366 * 9)
+"""How far ahead runs are looked for: 29 February may be eight years away."""
+TABLE = "_private_py_schedules"
+MISSING = (
+    "Workers register their recurring jobs in tables that this schema lacks, or that this role may not read. "
+    "What is known is when a job was last added."
+)
+FUNCTION = "when a function in the code says so"
+UNKNOWN = "not known: no running Python worker has it"
+
+
+async def list_schedules(
+    database: Database, redactor: Redactor, after: str | None = None, limit: int = PAGE
+) -> ScheduleListing:
+    """One page of recurring jobs, by identifier."""
+    async with database.read() as connection:
+        found = await database.utils.schedules.list(after=after, limit=limit + 1, connection=connection)
+        tables = await own_tables(connection, database.schema)
+        page = found[:limit]
+        each = max(1, min(RUNS, RUNS_IN_LIST // max(1, len(page))))
+        ids = [run.job_id for schedule in page for run in schedule.runs[:each]]
+        outcomes = await _outcomes(database, connection, ids, has_history=tables >= HISTORY)
+    now = database.clock.now()
+    return ScheduleListing(
+        items=[_view(schedule, outcomes, now, redactor) for schedule in page],
+        next=page[-1].identifier if len(found) > limit else None,
+        missing=None if TABLE in tables else MISSING,
+    )
+
+
+async def get_schedule(database: Database, redactor: Redactor, identifier: str) -> ScheduleView:
+    """One recurring job, with its last runs."""
+    async with database.read() as connection:
+        found = await database.utils.schedules.list(identifier, connection=connection)
+        if not found:
+            raise not_found(f"recurring job {identifier[:200]}")
+        tables = await own_tables(connection, database.schema)
+        ids = [run.job_id for run in found[0].runs]
+        outcomes = await _outcomes(database, connection, ids, has_history=tables >= HISTORY)
+    return _view(found[0], outcomes, database.clock.now(), redactor)
+
+
+async def next_schedules(database: Database, redactor: Redactor, count: int = 5) -> list[ScheduleView]:
+    """Those that run next, for the overview; of the first page only."""
+    listing = await list_schedules(database, redactor)
+    upcoming = [view for view in listing.items if view.next_runs and view.pause is None]
+    return sorted(upcoming, key=lambda view: view.next_runs[0])[:count]
+
+
+# -- actions -----------------------------------------------------------------------------------------------
+
+
+async def pause(
+    database: Database,
+    actor: Actor,
+    identifier: str,
+    *,
+    until: datetime | timedelta | None = None,
+    reason: str = "",
+) -> ScheduleAnswer:
+    """Add no more jobs of a recurring job, until a time or until it is resumed."""
+    await _check_known(database, identifier)
+    why = f"{actor.name}: {reason}" if reason else f"by {actor.name}"
+    async with database.write() as connection:
+        found = await database.utils.schedules.pause(
+            identifier, until=until, reason=why[:1000], connection=connection
+        )
+        details: dict[str, Any] = {"reason": reason} if reason else {}
+        if found.until is not None:
+            details["until"] = found.until.isoformat()
+        await record(
+            connection, database.schema, actor, "pause_schedule", target=identifier, details=details or None
+        )
+    return ScheduleAnswer(identifier=identifier, done=f"Paused {identifier}{found.terms}.")
+
+
+async def resume(database: Database, actor: Actor, identifier: str) -> ScheduleAnswer:
+    """End the pause of a recurring job."""
+    async with database.write() as connection:
+        was_paused = await database.utils.schedules.resume(identifier, connection=connection)
+        if was_paused:
+            await record(connection, database.schema, actor, "resume_schedule", target=identifier)
+    done = f"Resumed {identifier}." if was_paused else f"{identifier} was not paused."
+    return ScheduleAnswer(identifier=identifier, done=done)
+
+
+async def run_now(database: Database, actor: Actor, identifier: str) -> ScheduleAnswer:
+    """Add the job of a recurring job now."""
+    async with database.write() as connection:
+        job = await database.utils.schedules.run_now(identifier, connection=connection)
+        await record(
+            connection, database.schema, actor, "run_schedule", target=identifier, jobs=1, job_ids=[job.id]
+        )
+    return ScheduleAnswer(identifier=identifier, done=f"Added job {job.id}.", job_id=job.id)
+
+
+async def _check_known(database: Database, identifier: str) -> None:
+    async with database.read() as connection:
+        if not await database.utils.schedules.list(identifier, connection=connection):
+            raise not_found(f"recurring job {identifier[:200]}")
+
+
+# -- reading -----------------------------------------------------------------------------------------------
+
+
+async def _outcomes(
+    database: Database, connection: Connection, ids: Sequence[int], *, has_history: bool
+) -> Mapping[int, dict[str, Any]]:
+    """What became of these jobs, by id."""
+    if not ids:
+        return {}
+    name = "admin/run_outcomes" if has_history else "admin/run_outcomes@unkept"
+    rows = await connection.fetch(load(name, database.schema), list(ids))
+    return {
+        row["job_id"]: {
+            "state": row["state"],
+            "finished_at": None if row["finished_at"] is None else instant(row["finished_at"]),
+            "duration": row["duration"],
+            "error": row["error"],
+        }
+        for row in rows
+    }
+
+
+def _view(
+    schedule: Schedule, outcomes: Mapping[int, dict[str, Any]], now: datetime, redactor: Redactor
+) -> ScheduleView:
+    current = schedule.current
+    matcher = _matcher(current)
+    zone = None if matcher is None else matcher.zone
+    pause = schedule.pause
+    return ScheduleView(
+        identifier=schedule.identifier,
+        task=None if current is None else current.task_identifier,
+        pattern=None if current is None else current.pattern,
+        words=_words(current),
+        zone=None if current is None else current.zone or "UTC",
+        payload=None if current is None else _redacted(redactor, current),
+        options={} if current is None else current.options,
+        source=None if current is None else current.source,
+        known_since=schedule.known_since,
+        last_execution=schedule.last_execution,
+        next_runs=_next_runs(matcher, now),
+        runs=[
+            _run(run, outcomes[run.job_id], redactor)
+            for run in schedule.runs
+            if run.job_id in outcomes
+        ],
+        pause=None if pause is None else SchedulePause(
+            paused_at=pause.paused_at, until=pause.until, reason=pause.reason
+        ),
+        late=_late(schedule, matcher, now),
+        workers=_workers(schedule, redactor),
+        differs=schedule.differs,
+        warnings=(
+            [change.text for change in clock_changes(current.pattern, zone, now.date())]
+            if current is not None and current.pattern is not None and matcher is not None
+            else []
+        ),
+    )  # fmt: skip
+
+
+def _workers(schedule: Schedule, redactor: Redactor) -> list[ScheduleWorker]:
+    first = schedule.current
+    return [
+        ScheduleWorker(
+            id=worker.pool_id,
+            name=worker.pool_id if worker.host is None else f"{worker.host} · {worker.pid}",
+            app_version=worker.app_version,
+            task=worker.task_identifier,
+            pattern=worker.pattern,
+            zone=worker.zone,
+            payload=_redacted(redactor, worker),
+            options=worker.options,
+            source=worker.source,
+            differs=first is not None and worker.definition != first.definition,
+        )
+        for worker in schedule.workers
+    ]
+
+
+def _redacted(redactor: Redactor, worker: RegisteredSchedule) -> Any:
+    if worker.payload is None:
+        return None
+    raw = msgspec.json.encode(worker.payload).decode()
+    return msgspec.json.decode(redactor.payload(raw, worker.task_identifier))
+
+
+def _run(run: ScheduleRun, outcome: Mapping[str, Any], redactor: Redactor) -> ScheduledRun:
+    return ScheduledRun(
+        job_id=run.job_id,
+        due_at=run.due_at,
+        state=outcome["state"],
+        finished_at=outcome["finished_at"],
+        duration=outcome["duration"],
+        error=redactor.optional_text(outcome["error"]),
+    )
+
+
+def _words(current: RegisteredSchedule | None) -> str:
+    if current is None:
+        return UNKNOWN
+    if current.pattern is None:
+        return FUNCTION
+    return describe_pattern(current.pattern)
+
+
+def _matcher(current: RegisteredSchedule | None) -> PatternMatcher | None:
+    """None if nothing is known, or if the database holds what our parser refuses."""
+    if current is None or current.pattern is None:
+        return None
+    try:
+        zone: ZoneInfo | None = None if current.zone is None else find_zone(current.zone)
+        return PatternMatcher(parse_pattern(current.pattern), zone)
+    except (FieldError, CrontabError):
+        return None
+
+
+def _next_runs(matcher: PatternMatcher | None, now: datetime) -> list[datetime]:
+    if matcher is None:
+        return []
+    start = now.astimezone(UTC) + timedelta(seconds=1)
+    return list(islice(matcher.minutes_between(start, start + HORIZON), NEXT_RUNS))
+
+
+def _late(schedule: Schedule, matcher: PatternMatcher | None, now: datetime) -> datetime | None:
+    """The first run since the last one that should have been added by now."""
+    last = schedule.last_execution or schedule.known_since
+    if matcher is None or last is None or schedule.pause is not None:
+        return None
+    due = next(matcher.minutes_between(last + timedelta(seconds=1), now), None)
+    return due if due is not None and now - due > LATE_AFTER else None

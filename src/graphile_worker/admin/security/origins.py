@@ -1,0 +1,144 @@
+"""Which names the Host header may have: a page on another name that resolves to us must not reach us."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from ipaddress import ip_address
+from urllib.parse import urlsplit
+
+from ...errors import ConfigError
+from ..answers import Problem
+
+LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
+DEFAULT_PORTS = {"http": 80, "https": 443}
+_HOST = re.compile(r"(?P<name>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::(?P<port>[0-9]{1,5}))?")
+
+
+def split_host(text: str) -> tuple[str, int | None] | None:
+    """The name in lower case and the port of a Host header; None if it is not one."""
+    found = _HOST.fullmatch(text)
+    if found is None:
+        return None
+    port = found["port"]
+    return found["name"].lower().rstrip("."), int(port) if port else None
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach the address."""
+    if host.lower() == "localhost":
+        return True
+    try:
+        return ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+@dataclass(frozen=True, slots=True)
+class HostRule:
+    """Names with a port accept that port only; names without one accept every port. `*` accepts all."""
+
+    names: frozenset[tuple[str, int | None]] | None
+
+    @classmethod
+    def of(cls, names: Iterable[str] | None) -> HostRule:
+        """A rule of the names as people write them; None accepts every name."""
+        if names is None:
+            return cls(None)
+        given = list(names)
+        if "*" in given:
+            return cls(None)
+        found = [split_host(name) for name in given]
+        return cls(frozenset(each for each in found if each is not None))
+
+    @classmethod
+    def of_loopback(cls, port: int, names: Iterable[str] = ()) -> HostRule:
+        """For a server on loopback: its own names with its port, and the names given."""
+        return cls.of([*(f"{name}:{port}" for name in LOOPBACK_NAMES), *names])
+
+    def accepts(self, header: str | None, scheme: str = "http") -> bool:
+        """Whether a request with this Host header is meant for us."""
+        if self.names is None:
+            return True
+        found = split_host(header) if header else None
+        if found is None:
+            return False
+        name, port = found
+        port = port or DEFAULT_PORTS.get(scheme)
+        return (name, None) in self.names or (name, port) in self.names
+
+
+# -- headers and origins ------------------------------------------------------------------------------------
+
+_FIXED = {
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+_ORIGIN = re.compile(r"'self'|https?://(\*\.)?[A-Za-z0-9.-]+(:[0-9]{1,5})?")
+
+
+def check_frame_ancestors(origins: Sequence[str]) -> None:
+    """Refuse what would end the directive early or mean something else."""
+    for origin in origins:
+        if not _ORIGIN.fullmatch(origin):
+            raise ConfigError(
+                f"frame_ancestors: expected 'self' or origins such as https://example.com, got {origin!r}"
+            )
+
+
+def answer_headers(nonce: str, frame_ancestors: Sequence[str] = ()) -> dict[str, str]:
+    """The headers of every answer. Scripts need the nonce: the origin may serve files of other people."""
+    headers = {
+        "Content-Security-Policy": (
+            f"default-src 'none'; script-src 'nonce-{nonce}'; style-src 'self'; img-src 'self'; "
+            "connect-src 'self'; form-action 'self'; base-uri 'none'; "
+            f"frame-ancestors {' '.join(frame_ancestors) or chr(39) + 'none' + chr(39)}"
+        ),
+        **_FIXED,
+        "Cache-Control": "no-store",
+    }
+    if not frame_ancestors:
+        headers["X-Frame-Options"] = "DENY"
+    return headers
+
+
+def check_origin(headers: Mapping[str, str], scheme: str, *, is_token: bool) -> None:
+    """Refuse a request that a page of another site may have sent with this person's cookie.
+
+    A request with a bearer token cannot be one: browsers do not add it by themselves.
+    """
+    if is_token:
+        return
+    site = headers.get("sec-fetch-site")
+    if site is not None:
+        allowed = site == "same-origin"
+    else:
+        allowed = is_own_origin(headers.get("origin"), headers.get("host"), scheme)
+    if not allowed:
+        raise Problem(
+            403, "The request did not come from the dashboard",
+            "It would change something, so it must come from one of its own pages. Programs use the API with "
+            "a bearer token.",
+        )  # fmt: skip
+
+
+def is_own_origin(origin: str | None, host: str | None, scheme: str) -> bool:
+    """Whether the origin is ours. TLS may end at a proxy, so https counts as ours where we see http."""
+    if origin is None or host is None:
+        return False
+    try:
+        parts = urlsplit(origin)
+        theirs = (parts.hostname or "", parts.port or DEFAULT_PORTS.get(parts.scheme))
+    except ValueError:
+        return False
+    ours = split_host(host)
+    if (
+        ours is None
+        or parts.scheme not in ("http", "https")
+        or (scheme == "https") > (parts.scheme == "https")
+    ):
+        return False
+    return theirs == (ours[0].strip("[]"), ours[1] or DEFAULT_PORTS[parts.scheme])

@@ -1,0 +1,337 @@
+"""SignIn: the dashboard's own way to know people, by password, one-time link, bearer token or proxy header.
+
+It is an `authorize` like any other, and brings the pages `/login` and `/logout`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import re
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import cache
+from ipaddress import IPv6Address, ip_address
+
+from starlette.requests import Request
+
+from ...errors import ConfigError
+from ...values.clock import Clock, SystemClock
+from ...values.text import duration
+from ..answers import Problem
+from .identity import ROLES, Identity
+from .passwords import check_password_hash, check_token_hash, hash_password, hash_token, matches, new_token
+from .sessions import Signer, SignInSession, SignInSessions
+
+SIMPLE_USER = "admin"
+"""The user of a password that was given without a name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Credential:
+    """Someone who can sign in: a user with a password, or a program with a token."""
+
+    name: str
+    role: str
+    hash: str = ""
+    fingerprint: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class FailedSignIn:
+    """What the audit gets of an attempt that failed."""
+
+    user: str
+    how: str
+    address: str
+
+
+class SignIn:
+    """Users and tokens are written as `role:hash`, such as `operator:scrypt$…`.
+
+    For people whom a proxy's header names, the role alone is enough.
+    """
+
+    def __init__(
+        self,
+        *,
+        users: Mapping[str, str] | None = None,
+        tokens: Mapping[str, str] | None = None,
+        password: str = "",
+        header: str = "",
+        header_role: str = "viewer",
+        secret: str = "",
+        clock: Clock | None = None,
+    ) -> None:
+        """`password` is that of the user `admin`. `header` names the user; only a trusted proxy may set it.
+
+        `secret` signs the sessions; without one they end with the process.
+        """
+        self.clock: Clock = clock if clock is not None else SystemClock()
+        self.signer = Signer(secret)
+        self.sessions = SignInSessions(self.signer, self.clock)
+        self.attempts = SignInAttempts(self.clock)
+        self.computations = Computations()
+        self.header = header.lower()
+        self.on_failure: Callable[[FailedSignIn], None] | None = None  # set by the dashboard, for its audit
+        self._header_role = _checked_role(header_role, "header_role")
+        self._roles: dict[str, str] = {}
+        self._users: dict[str, Credential] = {}
+        self._tokens: dict[str, Credential] = {}
+        self._link: tuple[str, Credential] | None = None
+        self._linked: Credential | None = None
+        for name, text in (users or {}).items():
+            self._add_user(name, text)
+        for name, text in (tokens or {}).items():
+            self._add_token(name, text)
+        if password:
+            print_ = self.signer.fingerprint("password", SIMPLE_USER, password)
+            self._users[SIMPLE_USER] = Credential(SIMPLE_USER, "admin", hash_password(password), print_)
+
+    # -- configuration -------------------------------------------------------------------------------------
+
+    @property
+    def has_passwords(self) -> bool:
+        return bool(self._users)
+
+    @property
+    def only_user(self) -> str:
+        """The name of the user if there is one only, whom the sign-in page need not ask for."""
+        return next(iter(self._users)) if len(self._users) == 1 else ""
+
+    @property
+    def has_page(self) -> bool:
+        """Whether people sign in here, and not at a proxy."""
+        return self.has_passwords or self._link is not None or self._linked is not None
+
+    def make_link(self, user: str = "local", role: str = "admin") -> str:
+        """A secret that signs in once."""
+        secret = new_token()
+        self._link = (hash_token(secret), Credential(user, role, "", self.signer.fingerprint("link", secret)))
+        return secret
+
+    def _add_user(self, name: str, text: str) -> None:
+        role, _, hashed = text.partition(":")
+        place = f"users: {name}"
+        _checked_role(role, place)
+        self._roles[name] = role
+        if not hashed:
+            return
+        try:
+            check_password_hash(hashed)
+        except ConfigError as error:
+            raise ConfigError(f"{place}: {error}") from None
+        print_ = self.signer.fingerprint("password", name, role, hashed)
+        self._users[name] = Credential(name, role, hashed, print_)
+
+    def _add_token(self, name: str, text: str) -> None:
+        role, _, hashed = text.partition(":")
+        place = f"tokens: {name}"
+        _checked_role(role, place)
+        try:
+            check_token_hash(hashed)
+        except ConfigError as error:
+            raise ConfigError(f"{place}: {error}") from None
+        self._tokens[hashed] = Credential(name, role, hashed)
+
+    # -- requests ------------------------------------------------------------------------------------------
+
+    def __call__(self, request: Request) -> Identity | None:
+        """Who makes the request, by bearer token, proxy header or session; None if it is not known."""
+        authorization = request.headers.get("authorization")
+        if authorization is not None and authorization.partition(" ")[0].lower() == "bearer":
+            return self._by_token(authorization)
+        if self.header:
+            return self._by_header(request)
+        return self._by_session(request)
+
+    def user(self, name: str) -> Credential | None:
+        """The user of this name with a password."""
+        return self._users.get(name)
+
+    def use_link(self, secret: str) -> Credential | None:
+        """The credential of the one-time link, once."""
+        if self._link is None or not hmac.compare_digest(hash_token(secret), self._link[0]):
+            return None
+        self._linked = self._link[1]
+        self._link = None
+        return self._linked
+
+    def begin_session(self, credential: Credential, how: str) -> SignInSession:
+        return self.sessions.begin(credential.name, how, credential.fingerprint)
+
+    def _by_token(self, authorization: str) -> Identity | None:
+        token = authorization.partition(" ")[2]
+        found = self._tokens.get(hash_token(token.strip()))
+        return None if found is None else Identity.with_role(found.name, found.role, "token")
+
+    def _by_header(self, request: Request) -> Identity | None:
+        given = request.headers.getlist(self.header)
+        name = given[0].strip() if len(given) == 1 else ""  # of two, one may be the client's own
+        if not name:
+            return None
+        return Identity.with_role(name, self._roles.get(name, self._header_role), "header")
+
+    def _by_session(self, request: Request) -> Identity | None:
+        session = self.sessions.read(request)
+        if session is None:
+            return None
+        credential = self._linked if session.how == "link" else self._users.get(session.user)
+        if credential is None or not hmac.compare_digest(credential.fingerprint, session.fingerprint):
+            return None
+        identity = Identity.with_role(credential.name, credential.role, session.how)
+        return replace(identity, expires_at=datetime.fromtimestamp(session.expires, UTC), session=session.id)
+
+
+def _checked_role(role: str, place: str) -> str:
+    if role not in ROLES:
+        raise ConfigError(f"{place}: expected a role ({', '.join(ROLES)}), got {role!r}")
+    return role
+
+
+# -- signing in ---------------------------------------------------------------------------------------------
+
+LONGEST_NAME = 200
+_PATH = re.compile(r"/(?![/\\])[!-\[\]-~]*")
+
+
+async def check_password(sign_in: SignIn, user: str, password: str, address: str) -> Credential:
+    """The user, if the password is right. The answer is the same for a wrong user and a wrong password."""
+    name = user or sign_in.only_user or SIMPLE_USER
+    keys = [address_key(address), f"user {name[:LONGEST_NAME]}"]
+    sign_in.attempts.begin(keys)
+    found = sign_in.user(name)
+    async with sign_in.computations.slot():
+        hashed = found.hash if found is not None else _hash_of_no_one()
+        is_right = await asyncio.to_thread(matches, password, hashed)
+    if found is None or not is_right:
+        _report(sign_in, name, "password", address)
+        raise Problem(401, "The user or the password is wrong")
+    sign_in.attempts.succeeded(keys)
+    return found
+
+
+def check_link(sign_in: SignIn, secret: str, address: str) -> Credential:
+    """The credential of the one-time link, if it has not been used."""
+    keys = [address_key(address)]
+    sign_in.attempts.begin(keys)
+    found = sign_in.use_link(secret)
+    if found is None:
+        _report(sign_in, "", "link", address)
+        raise Problem(
+            401, "This link has been used, or is not valid",
+            "Each link signs in once. Restart `graphile-worker admin` to get another one.",
+        )  # fmt: skip
+    sign_in.attempts.succeeded(keys)
+    return found
+
+
+def safe_path(path: str) -> str:
+    """A path of this dashboard to go to after signing in; `/` in place of anything else."""
+    return path if _PATH.fullmatch(path) else "/"
+
+
+def _report(sign_in: SignIn, user: str, how: str, address: str) -> None:
+    if sign_in.on_failure is not None:
+        sign_in.on_failure(FailedSignIn(user[:LONGEST_NAME], how, address))
+
+
+@cache
+def _hash_of_no_one() -> str:
+    """What an unknown user's password is compared with, so that it takes as long as for a known one."""
+    return hash_password("no one has this password")
+
+
+# -- limits -------------------------------------------------------------------------------------------------
+
+FREE_ATTEMPTS = 5
+"""Failures of an address or a user before the first pause."""
+LONGEST_PAUSE = 60.0
+FORGOTTEN_AFTER = 900.0
+"""Seconds after the last failure."""
+MAX_ENTRIES = 10_000
+COMPUTED_AT_ONCE = 2
+MAX_WAITING = 20
+"""Attempts that wait for a computation; more are refused."""
+
+
+@dataclass(slots=True)
+class _Failures:
+    count: int = 0
+    last: float = 0.0
+    until: float = 0.0
+
+
+class SignInAttempts:
+    """Failures by address and by user, in memory. The oldest entries are dropped when there are too many."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._failures: OrderedDict[str, _Failures] = OrderedDict()
+
+    def begin(self, keys: Sequence[str]) -> None:
+        """Count an attempt as failed before it is checked, so that many at once do not all get through.
+
+        Raises a problem while one of the keys is paused.
+        """
+        now = self._clock.monotonic()
+        wait = max((self._failures[key].until - now for key in keys if key in self._failures), default=0.0)
+        if wait > 0:
+            seconds = int(wait) + 1
+            again = f"Try again in {duration(seconds)}."
+            raise Problem(429, "Too many attempts to sign in", again, retry_after=seconds)
+        for key in keys:
+            self._count(key, now)
+
+    def succeeded(self, keys: Sequence[str]) -> None:
+        """Forget the failures of these keys."""
+        for key in keys:
+            self._failures.pop(key, None)
+
+    def _count(self, key: str, now: float) -> None:
+        entry = self._failures.pop(key, None)
+        if entry is None or now - entry.last > FORGOTTEN_AFTER:
+            entry = _Failures()
+        entry.count += 1
+        entry.last = now
+        if entry.count >= FREE_ATTEMPTS:
+            entry.until = now + min(LONGEST_PAUSE, 2.0 ** (entry.count - FREE_ATTEMPTS))
+        self._failures[key] = entry
+        while len(self._failures) > MAX_ENTRIES:
+            self._failures.popitem(last=False)
+
+
+class Computations:
+    """A password takes memory and time to check, so only a few are checked at a time."""
+
+    def __init__(self) -> None:
+        self._slots = asyncio.Semaphore(COMPUTED_AT_ONCE)
+        self.waiting = 0
+
+    @asynccontextmanager
+    async def slot(self) -> AsyncIterator[None]:
+        if self.waiting >= MAX_WAITING:
+            raise Problem(503, "Too many people sign in at the moment", "Try again.", retry_after=2)
+        self.waiting += 1
+        try:
+            await self._slots.acquire()
+        finally:
+            self.waiting -= 1
+        try:
+            yield
+        finally:
+            self._slots.release()
+
+
+def address_key(address: str) -> str:
+    """The key of an address. One person has a whole /64 of IPv6, so that counts as one."""
+    try:
+        found = ip_address(address)
+    except ValueError:
+        return f"address {address}"
+    if isinstance(found, IPv6Address) and found.ipv4_mapped is None:
+        return f"address {int(found) >> 64:x}/64"
+    return f"address {getattr(found, 'ipv4_mapped', None) or found}"

@@ -1,0 +1,307 @@
+"""Tasks: every one that has jobs, ran lately, or that a running worker has."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from ...cron.preview import describe_pattern
+from ...database.connections.connection import Connection
+from ...database.sql import load
+from ...database.statements.inspection import count_by_task
+from ...database.statements.pauses import list_pauses
+from ...history import audit
+from ...history.audit import Actor
+from ...history.records import HistoryFilter
+from ...history.statistics import StatisticsList, TaskStatistics, read_statistics
+from ...metrics.database_reader import COUNTED_PAGES
+from ...recovery.registry.workers import RunningTasks, WorkerList, WorkerSummary, list_workers, running_tasks
+from ...values.job import Pause, instant
+from ...values.schema_name import SchemaName
+from ..answers import Count
+from ..database import HISTORY, PAUSES, STATISTICS, WORKERS, Database
+from ..live.hub import Hub
+from ..overview.series import RANGES, TaskSeries, Timeline, read_timeline
+from ..schedules.queries import FUNCTION
+from ..schedules.queries import TABLE as SCHEDULES
+from . import Percentiles, RunningLine, SlowRun, TaskDetails, TaskRow, TaskSchedule
+from .expected import read_notes
+
+HOUR = timedelta(hours=1)
+MOST_TASKS = 500
+FAILING = 0.1
+"""Share of failed attempts from which on a task is listed first."""
+SLOWEST = 10
+SCHEDULES_SHOWN = 20
+SEARCHED_RUNS = 200
+"""Kept jobs among which the slowest are searched."""
+
+
+@dataclass(slots=True)
+class TaskFacts:
+    """What the database knows about tasks now."""
+
+    rows: list[TaskRow]
+    workers: WorkerList
+    running: RunningJobs
+    pauses: list[Pause]
+    hour: Timeline
+    statistics: StatisticsList | None = None
+    by_task: dict[str, TaskStatistics] = field(default_factory=dict)
+
+
+async def read_tasks(connection: Connection, hub: Hub, now: datetime) -> TaskFacts:
+    """All tasks, the busiest first."""
+    schema, tables = hub.database.schema, hub.sampler.tables
+    workers = await _workers(connection, schema, tables)
+    known = await running_tasks(connection, schema, workers)
+    hour = await read_timeline(
+        connection, schema, RANGES["1h"], now, tables=tables, samples=hub.sampler.samples
+    )
+    statistics = await _statistics(connection, schema, tables, now)
+    by_task = {each.task_identifier or "": each for each in statistics or ()}
+    usual = {name: each.run_percentile(0.95) for name, each in by_task.items()}
+    running = await read_running(connection, schema, workers, now, usual)
+    pauses = await list_pauses(connection, schema) if tables >= PAUSES else []
+    counts, kind = await count_by_task(connection, schema, COUNTED_PAGES)
+    sources = _Sources(counts, kind, by_task, hour.tasks, running, known, pauses, WORKERS in tables)
+    return TaskFacts(sources.rows(), workers, running, pauses, hour, statistics, by_task)
+
+
+async def read_task(connection: Connection, hub: Hub, name: str, now: datetime) -> TaskDetails | None:
+    """One task; None if nothing is known about it."""
+    facts = await read_tasks(connection, hub, now)
+    row = next((row for row in facts.rows if row.name == name), None)
+    if row is None and not await connection.fetchval(load("admin/is_task", hub.database.schema), name):
+        return None
+    statistics = facts.by_task.get(name)
+    return TaskDetails(
+        task=row or TaskRow(name=name, ready=Count(0), scheduled=Count(0), failed=Count(0)),
+        worker_ids=[pool.id for pool in facts.workers if pool.can_run(name)],
+        run_times=list(statistics.run_times) if statistics else [],
+        wait_times=list(statistics.wait_times) if statistics else [],
+        slowest=await _slowest(connection, hub, name),
+        running=[line for line in facts.running.lines if line.task == name][:SLOWEST],
+        is_recorded=facts.hour.is_recorded,
+        notes=await read_notes(connection, hub.database.schema, name),
+        schedules=await _schedules(connection, hub, name),
+    )
+
+
+@dataclass(slots=True)
+class _Sources:
+    """Where the values of rows come from."""
+
+    counts: Mapping[str, Mapping[str, int]]
+    is_estimate: bool
+    statistics: Mapping[str, TaskStatistics]
+    series: Mapping[str, TaskSeries]
+    running: RunningJobs
+    known: RunningTasks
+    pauses: Sequence[Pause]
+    reports: bool
+    """Whether pools report what they run."""
+
+    def rows(self) -> list[TaskRow]:
+        names = {*self.counts, *self.statistics, *self.known.tasks} - {""}
+        rows = sorted((self.row(name) for name in names), key=_busiest)
+        return rows[:MOST_TASKS]
+
+    def row(self, name: str) -> TaskRow:
+        counts, statistics = self.counts.get(name, {}), self.statistics.get(name)
+        pools = [pool for pool in self.known.pools if name in (pool.tasks or ())]
+        trend = self.series.get(name)
+        has_jobs = bool(counts.get("ready") or counts.get("scheduled"))
+        return TaskRow(
+            name=name,
+            ready=self._count(counts.get("ready", 0)),
+            scheduled=self._count(counts.get("scheduled", 0)),
+            failed=self._count(counts.get("failed", 0)),
+            running=self.running.by_task.get(name, 0) if self.reports else counts.get("running", 0),
+            workers=len(pools),
+            slots=sum(pool.concurrency or 0 for pool in pools),
+            is_known=bool(pools) or not has_jobs or self.known.has_others,
+            pause=next((each for each in self.pauses if each.task_identifier == name), None),
+            trend=[a + b for a, b in zip(trend.completed, trend.failed, strict=True)] if trend else [],
+            **_of_statistics(statistics),
+        )
+
+    def _count(self, value: int) -> Count:
+        return Count(value, "estimate" if self.is_estimate else "exact")
+
+
+def _of_statistics(statistics: TaskStatistics | None) -> dict[str, Any]:
+    if statistics is None or not statistics.attempts:
+        return {}
+    failed = statistics.failed + statistics.permanently_failed
+    return {
+        "completed_per_minute": statistics.completed / 60,
+        "failed_per_minute": failed / 60,
+        "failure_share": failed / statistics.attempts,
+        "run_time": Percentiles(*(statistics.run_percentile(share) for share in (0.5, 0.95, 0.99))),
+        "wait_time": Percentiles(*(statistics.wait_percentile(share) for share in (0.5, 0.95, 0.99))),
+        "longest": statistics.longest,
+    }
+
+
+def _busiest(row: TaskRow) -> tuple[object, ...]:
+    is_failing = (row.failure_share or 0.0) >= FAILING
+    return row.is_known, not is_failing, -row.ready.value, -row.completed_per_minute, row.name
+
+
+async def _workers(connection: Connection, schema: SchemaName, tables: frozenset[str]) -> WorkerList:
+    if WORKERS not in tables:
+        return WorkerList([], is_complete=False)
+    return await list_workers(connection, schema)
+
+
+async def _statistics(
+    connection: Connection, schema: SchemaName, tables: frozenset[str], now: datetime
+) -> StatisticsList | None:
+    """Of the last hour, by task."""
+    if not tables >= STATISTICS:
+        return None
+    return await read_statistics(connection, schema, since=now - HOUR, until=None, now=now, by="task")
+
+
+async def _schedules(connection: Connection, hub: Hub, name: str) -> list[TaskSchedule]:
+    """The recurring jobs of the task."""
+    if not {WORKERS, SCHEDULES} <= hub.sampler.tables:
+        return []
+    rows = await connection.fetch(load("schedules/list_of_task", hub.database.schema), name, SCHEDULES_SHOWN)
+    return [
+        TaskSchedule(
+            identifier=row["identifier"],
+            words=FUNCTION if row["pattern"] is None else describe_pattern(row["pattern"]),
+            zone=row["zone"] or "UTC",
+        )
+        for row in rows
+    ]
+
+
+async def _slowest(connection: Connection, hub: Hub, name: str) -> list[SlowRun]:
+    """The slowest of the latest kept jobs."""
+    if not hub.sampler.tables >= HISTORY:
+        return []
+    finished = await hub.database.utils.history.list_finished(
+        HistoryFilter(task_identifier=name, limit=SEARCHED_RUNS), connection=connection
+    )
+    runs = [
+        SlowRun(
+            job_id=each.job_id, seconds=each.duration, finished_at=each.finished_at, state=each.state,
+            worker=each.pool_id,
+        )
+        for each in finished
+        if each.duration is not None
+    ]  # fmt: skip
+    return sorted(runs, key=lambda run: -run.seconds)[:SLOWEST]
+
+
+# -- running jobs -------------------------------------------------------------------------------------------
+
+MOST_JOBS = 30
+"""Jobs that are looked up by id: those that run longest."""
+LONG = 60.0
+"""Seconds. A job that runs for less is not unusual."""
+MUCH_LONGER = 3
+"""Times the p95 of its task."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunningJobs:
+    """The jobs that run, those that run longest first."""
+
+    lines: list[RunningLine]
+    by_task: Mapping[str, int]
+
+
+async def read_running(
+    connection: Connection,
+    schema: SchemaName,
+    workers: Sequence[WorkerSummary],
+    now: datetime,
+    usual: Mapping[str, float | None],
+) -> RunningJobs:
+    """What these workers run; `usual` has the p95 of tasks."""
+    started = _started(workers)
+    if not started:
+        return RunningJobs([], {})
+    oldest = sorted(started, key=lambda id: started[id] or now)[:MOST_JOBS]
+    rows = await connection.fetch(load("admin/running_jobs", schema), oldest)
+    lines = [
+        _line(row["id"], row["task_identifier"], started[row["id"]] or instant(row["locked_at"]),
+              row["locked_by"] or "", now, usual)
+        for row in rows
+    ]  # fmt: skip
+    return RunningJobs(sorted(lines, key=lambda line: line.started_at), _by_task(lines, len(started)))
+
+
+def _by_task(lines: Sequence[RunningLine], total: int) -> dict[str, int]:
+    """How many jobs of each task run. If not all were looked up, the others are taken to be like them."""
+    scale = total / len(lines) if total > MOST_JOBS and lines else 1
+    return {task: round(count * scale) for task, count in Counter(line.task for line in lines).items()}
+
+
+def _started(workers: Sequence[WorkerSummary]) -> dict[int, datetime | None]:
+    """The ids of jobs that run, and since when; None if only the time of the lock is known."""
+    found: dict[int, datetime | None] = {}
+    for worker in workers:
+        if worker.running is not None:
+            found |= {job.id: job.started_at for job in worker.running}
+        elif not worker.is_registered:  # another runtime
+            found |= dict.fromkeys(worker.job_ids)
+    return found
+
+
+def _line(
+    job_id: int,
+    task: str,
+    started_at: datetime,
+    worker: str,
+    now: datetime,
+    usual: Mapping[str, float | None],
+) -> RunningLine:
+    p95, seconds = usual.get(task), (now - started_at).total_seconds()
+    is_long = p95 is not None and seconds > max(LONG, MUCH_LONGER * p95)
+    return RunningLine(
+        job_id=job_id, task=task, started_at=started_at, worker=worker, usual=p95, is_long=is_long
+    )
+
+
+# -- pausing ------------------------------------------------------------------------------------------------
+
+
+async def pause(
+    database: Database, actor: Actor, name: str, until: datetime | timedelta | None, reason: str
+) -> Pause:
+    """Start no more jobs of a task in Python workers; of every task if the name is empty."""
+    async with database.write() as connection:
+        if name:
+            found = await database.utils.pause(
+                task=name, until=until, reason=reason or None, connection=connection
+            )
+        else:
+            found = await database.utils.pause(
+                all=True, until=until, reason=reason or None, connection=connection
+            )
+        await audit.record(
+            connection, database.schema, actor, "pause_task", target=found.what,
+            details={"until": found.until, "reason": reason},
+        )  # fmt: skip
+    return found
+
+
+async def resume(database: Database, actor: Actor, name: str) -> bool:
+    """End the pause of a task, or of every task; returns whether there was one."""
+    async with database.write() as connection:
+        if name:
+            was_paused = await database.utils.resume(task=name, connection=connection)
+        else:
+            was_paused = await database.utils.resume(all=True, connection=connection)
+        if was_paused:
+            what = f"task {name}" if name else "every task"
+            await audit.record(connection, database.schema, actor, "resume_task", target=what)
+    return was_paused

@@ -1,0 +1,216 @@
+"""Route: one row of the table from which requests are served and the OpenAPI document is made.
+
+A subject has its routes in a list `ROUTES` of its `views`; `table.py` has them all.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from importlib.resources import files
+from typing import Any, Literal
+
+from starlette.convertors import Convertor
+from starlette.responses import Response
+from starlette.routing import compile_path
+
+from ...errors import ConfigError
+from ..security.identity import PERMISSIONS, Access, Permission
+from .call import Call
+
+Handler = Callable[[Call], Awaitable[Any]]
+"""Returns a `Page`, `Redirect` or `Download`, a Starlette response, or a struct that is sent as JSON."""
+Method = Literal["GET", "POST", "PATCH", "DELETE"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Route:
+    """`permission` is needed to call it; of several, one is needed and the handler requires the right one.
+
+    A route that lacks one is refused when the module is imported. `signed_in` stands for any identity, and
+    `open` for no sign-in at all.
+    """
+
+    method: Method
+    path: str
+    handler: Handler
+    permission: Permission | tuple[Permission, ...] | Access
+    summary: str
+    """One line for the API documentation."""
+    query: type[Any] | None = None
+    """The struct that the handler makes of the query string."""
+    body: type[Any] | None = None
+    """The struct that the handler makes of the body."""
+    answer: Any = None
+    """The type of the JSON answer; None for pages."""
+    media_type: str = "application/json"
+    """Of the answer of an API route, if it is not JSON."""
+    status: int = 200
+    api: str | None = None
+    """Of a page or a form: the path below `/api/v1` where the same handler serves JSON.
+
+    A page is also JSON at `PATH.json`, and with `Accept: application/json`.
+    """
+    json_of: str | None = None
+    """Of a page: the API path with the same content."""
+    streams: bool = False
+    """The answer does not end by itself, so there is no HEAD."""
+    changes_nothing: bool = False
+    """Of a POST: it only asks the database, or does not touch it, so a read-only dashboard has it too."""
+
+    def __post_init__(self) -> None:
+        known = PERMISSIONS.issuperset(self.permissions)
+        if not known or not (self.permissions or self.access):
+            raise ConfigError(f"{self.method} {self.path}: a route needs a known permission")
+
+    @property
+    def is_write(self) -> bool:
+        """Whether it may change something; such routes do not exist in a read-only dashboard."""
+        return self.method != "GET" and not self.changes_nothing
+
+    @property
+    def is_api(self) -> bool:
+        return self.path.startswith("/api/")
+
+    @property
+    def access(self) -> Access | None:
+        """`open` or `signed_in`, for a route that needs no permission."""
+        return self.permission if self.permission == "open" or self.permission == "signed_in" else None
+
+    @property
+    def permissions(self) -> tuple[Permission, ...]:
+        if self.permission == "open" or self.permission == "signed_in":
+            return ()
+        return (self.permission,) if isinstance(self.permission, str) else self.permission
+
+
+API = "/api/v1"
+
+
+def with_api(routes: Iterable[Route]) -> Iterator[Route]:
+    """These routes, and for each that has an `api` another one, where its handler serves JSON."""
+    for route in routes:
+        if route.api is None:
+            yield route
+            continue
+        path = API + route.api
+        yield replace(route, answer=None, json_of=path if route.method == "GET" else None)
+        yield replace(route, path=path, api=None)
+
+
+# -- finding a route ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class FoundRoute:
+    """A route, and the values in its path."""
+
+    route: Route
+    values: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    route: Route
+    pattern: re.Pattern[str]
+    convertors: Mapping[str, Convertor[Any]]
+
+    def values(self, path: str) -> dict[str, Any] | None:
+        found = self.pattern.match(path)
+        if found is None:
+            return None
+        try:
+            return {name: self.convertors[name].convert(text) for name, text in found.groupdict().items()}
+        except ValueError:  # a number of thousands of digits
+            return None
+
+
+class RouteTable:
+    """The routes of one dashboard; those that write are left out of a read-only one."""
+
+    def __init__(self, routes: Iterable[Route], *, read_only: bool = False) -> None:
+        everything = list(routes)
+        kept = [route for route in everything if not (read_only and route.is_write)]
+        self._by_path = {route.path: route for route in kept if route.method == "GET"}
+        self._json = {route.path: self._api_route(route) for route in kept if route.json_of is not None}
+        documents = [_entry(api, json_path(page)) for page, api in self._json.items()]
+        self._entries = [*documents, *(_entry(route, route.path) for route in kept)]
+        # A path whose routes all write is known, so that the answer is 405 and not 404.
+        self._removed = [_entry(route, route.path) for route in everything if route not in kept]
+
+    def find(self, method: str, path: str) -> FoundRoute | None:
+        """The route of this method and path. HEAD is served as GET."""
+        wanted = "GET" if method == "HEAD" else method
+        for entry in self._entries:
+            if entry.route.method != wanted or (method == "HEAD" and entry.route.streams):
+                continue
+            if (values := entry.values(path)) is not None:
+                return FoundRoute(entry.route, values)
+        return None
+
+    def methods(self, path: str) -> list[str] | None:
+        """What the path can be called with; None if there is no such path."""
+        found = [entry.route for entry in self._entries if entry.values(path) is not None]
+        if found:
+            heads = {"HEAD" for route in found if route.method == "GET" and not route.streams}
+            return sorted({route.method for route in found} | heads)
+        return [] if any(entry.values(path) is not None for entry in self._removed) else None
+
+    def json_route(self, page: Route) -> Route | None:
+        """The API route with the content of a page."""
+        return self._json.get(page.path)
+
+    def _api_route(self, page: Route) -> Route:
+        api = self._by_path.get(page.json_of or "")
+        if api is None:
+            raise ConfigError(f"{page.path}: there is no API route {page.json_of}")
+        return api
+
+
+def json_path(page: str) -> str:
+    """The path of a page's JSON: `/jobs.json`; that of the overview is `/overview.json`."""
+    return "/overview.json" if page == "/" else f"{page}.json"
+
+
+def _entry(route: Route, path: str) -> _Entry:
+    pattern, _, convertors = compile_path(path)
+    return _Entry(route, pattern, convertors)
+
+
+# -- static files -------------------------------------------------------------------------------------------
+
+TYPES = {"css": "text/css; charset=utf-8", "js": "text/javascript; charset=utf-8", "svg": "image/svg+xml"}
+KEPT = "public, max-age=31536000, immutable"
+
+
+class StaticFiles:
+    """All files of `static/`, in memory. Modules import each other by relative paths: one hash covers all."""
+
+    def __init__(self) -> None:
+        folder = files("graphile_worker.admin").joinpath("static")
+        self._content = {
+            file.name: file.read_bytes() for file in folder.iterdir() if file.name.rpartition(".")[2] in TYPES
+        }
+        together = b"".join(name.encode() + body for name, body in sorted(self._content.items()))
+        self._hash = hashlib.sha256(together).hexdigest()[:12]
+
+    def url(self, name: str) -> str:
+        """The path of a file below the dashboard's root."""
+        return f"/static/{self._hash}/{name}"
+
+    @property
+    def route(self) -> Route:
+        """Static files need no sign-in: the sign-in page uses them."""
+        return Route(
+            method="GET", path="/static/{hash}/{name}", handler=self.serve, permission="open",
+            summary="Static files",
+        )  # fmt: skip
+
+    async def serve(self, call: Call) -> Response:
+        name, hash = call.path_values["name"], call.path_values["hash"]
+        body = self._content.get(name)
+        if body is None or hash != self._hash:
+            return Response("Not found\n", 404, media_type="text/plain")
+        return Response(body, headers={"Cache-Control": KEPT, "Content-Type": TYPES[name.rpartition(".")[2]]})

@@ -1,0 +1,194 @@
+"""Laying out what jobs carry: payloads, errors and tracebacks, as plain data that templates escape.
+
+Everything here may be hostile. Control characters become pictures, ANSI sequences are removed, and characters
+that change the direction of text are shown by their numbers.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from ..security import redact
+from ..security.redact import HIDDEN
+
+SHOWN = 64 * 1024
+"""Characters of a payload or an error that a page shows; the rest is a download."""
+FOLDED = 60
+"""Lines of a payload that are shown at first; the others are in a fold."""
+MAX_DEPTH = 24
+"""Levels that are laid out with an indent; deeper ones stay on one line."""
+INDENT = "  "
+
+_ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-_])")
+_PICTURES = {code: chr(0x2400 + code) for code in range(0x20) if chr(code) not in "\n\t"} | {0x7F: "\u2421"}
+_NUMBERED = {
+    code: f"[U+{code:04X}]"
+    for code in (
+        *range(0x80, 0xA0), 0xAD, 0x061C, 0x180E, *range(0x200B, 0x2010), 0x2028, 0x2029,
+        *range(0x202A, 0x202F), *range(0x2060, 0x2070), 0xFEFF, *range(0xFFF9, 0xFFFC),
+        *range(0xE0000, 0xE0080),
+    )
+}  # fmt: skip
+_VISIBLE = {0x0D: "\u240d", **_PICTURES, **_NUMBERED}
+_HALVES = re.compile("[\ud800-\udfff]")
+
+Kind = Literal["", "name", "text", "number", "word", "hidden"]
+
+
+def visible(text: str) -> str:
+    """The text with everything that is not shown made visible."""
+    plain = _ANSI.sub("", text.replace("\r\n", "\n")).translate(_VISIBLE)
+    return _HALVES.sub(lambda found: f"[U+{ord(found[0]):04X}]", plain)
+
+
+def one_line(text: str | None, longest: int = 200) -> str:
+    """The first line that says something."""
+    line = next((line for line in visible((text or "")[: longest * 8]).splitlines() if line.strip()), "")
+    return line if len(line) <= longest else line[: longest - 1] + "…"
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Some characters of a laid-out text, of one kind."""
+
+    text: str
+    kind: Kind = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """A JSON text, laid out in lines."""
+
+    lines: list[list[Piece]]
+    text: str
+    """The same as one text, to copy."""
+    is_cut: bool
+    """Whether it is longer than a page shows."""
+    size: int
+    """Characters of the whole."""
+
+    @property
+    def first(self) -> list[list[Piece]]:
+        return self.lines[:FOLDED]
+
+    @property
+    def rest(self) -> list[list[Piece]]:
+        return self.lines[FOLDED:]
+
+
+def lay_out(raw: str) -> Layout:
+    """A JSON text with one member per line, as its tokens were written."""
+    lines: list[list[Piece]] = [[]]
+    length, is_cut = 0, False
+    for piece in _pieces(raw):
+        text = visible(piece.text)
+        if length + len(text) > SHOWN:
+            text, is_cut = text[: max(0, SHOWN - length)] + "…", True
+        length += len(text)
+        lines[-1].append(Piece(text, piece.kind))
+        if is_cut:
+            break
+        if piece.text.startswith("\n"):
+            lines[-1].pop()
+            lines.append([Piece(piece.text[1:])])
+    text = "\n".join("".join(piece.text for piece in line) for line in lines)
+    return Layout(lines, text, is_cut, len(raw))
+
+
+def _pieces(raw: str) -> Iterator[Piece]:
+    """Tokens with their kinds; a piece that starts with a line break is the indent of the next line."""
+    depth = 0
+    previous = ""
+    for kind, symbol, _ in redact.walk(raw):
+        if kind == "close":
+            depth -= 1
+            if previous not in ("{", "["):
+                yield _break(depth)
+        elif previous in ("{", "[") or (previous == "," and kind != "mark"):
+            yield _break(depth)
+        if kind == "open":
+            depth += 1
+        has_space = symbol == ":" or (symbol == "," and depth > MAX_DEPTH)
+        yield Piece(symbol + " " if has_space else symbol, _kind(kind, symbol))
+        previous = symbol
+
+
+def _break(depth: int) -> Piece:
+    return Piece("\n" + INDENT * depth) if depth <= MAX_DEPTH else Piece("")
+
+
+def _kind(kind: redact.Kind, symbol: str) -> Kind:
+    if kind == "name":
+        return "name"
+    if kind != "value":
+        return ""
+    if redact.is_text(symbol):
+        return "hidden" if HIDDEN in symbol else "text"
+    return "word" if symbol in ("true", "false", "null") else "number"
+
+
+@dataclass(frozen=True, slots=True)
+class Frames:
+    """Lines of a traceback that belong together; those of libraries are folded."""
+
+    lines: list[str]
+    is_folded: bool = False
+    summary: str = ""
+    is_last: bool = False
+    """Whether these are the lines of the error itself."""
+
+
+def lay_out_error(text: str) -> list[Frames]:
+    """An error: frames of the application and the message open, frames of libraries folded."""
+    shown = visible(text[:SHOWN])
+    found: list[Frames] = []
+    for library, lines in _grouped(shown.split("\n")):
+        if library:
+            count = sum(line.lstrip().startswith("File ") for line in lines)
+            word = "frame" if count == 1 else "frames"
+            found.append(Frames(lines, True, f"… {count} {word} of {library}"))
+        else:
+            found.append(Frames(lines))
+    return found
+
+
+def _grouped(lines: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
+    """Runs of lines by the library they belong to; an empty name is one's own code."""
+    current, kept = "", list[str]()
+    for line in lines:
+        place = _FRAME.match(line)
+        library = _library(place[1]) if place else (current if line.startswith("    ") else "")
+        if library != current and kept:
+            yield current, kept
+            kept = []
+        current = library
+        kept.append(line)
+    if kept:
+        yield current, kept
+
+
+_FRAME = re.compile(r'\s*File "([^"]+)", line \d+')
+_PACKAGE = re.compile(r"(?:site-packages|dist-packages)[/\\]([\w.-]+)")
+_STANDARD = re.compile(r"[/\\]lib(?:64)?[/\\]python[\d.]+[/\\]|[/\\]Python\d*[/\\]Lib[/\\]|^<frozen")
+
+
+def _library(path: str) -> str:
+    """The name of the library that a file belongs to; empty for the application's own."""
+    packages = _PACKAGE.findall(path)
+    if packages:
+        return str(packages[-1]).removesuffix(".py")
+    return "the standard library" if _STANDARD.search(path) else ""
+
+
+def csv_cell(value: object) -> str:
+    """A value for a CSV file: spreadsheets must not take it for a formula."""
+    text = "" if value is None else str(value)
+    return (
+        f"'{text}" if text[:1] in ("=", "+", "-", "@", "\t", "\r") and not _NUMBER.fullmatch(text) else text
+    )
+
+
+_NUMBER = re.compile(r"-?\d+(?:\.\d+)?")

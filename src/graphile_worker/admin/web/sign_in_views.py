@@ -1,0 +1,122 @@
+"""`/login` and `/logout`."""
+
+from __future__ import annotations
+
+import msgspec
+from starlette.responses import RedirectResponse, Response
+
+from ...values import __version__
+from ..answers import Page, Problem
+from ..security.sessions import set_cookie
+from ..security.sign_in import Credential, SignIn, check_link, check_password, safe_path
+from .call import Call
+from .respond import page_response
+from .routes import API, Route
+
+
+class LoginQuery(msgspec.Struct, frozen=True):
+    next: str = "/"
+
+
+class LoginForm(msgspec.Struct, frozen=True):
+    user: str = ""
+    password: str = ""
+    token: str = ""
+    """The secret of a one-time link."""
+    next: str = "/"
+
+
+async def login_page(call: Call) -> Response:
+    sign_in = _sign_in(call)
+    target = safe_path(call.query(LoginQuery).next)
+    if call.app.authorize(call.request) is not None:
+        return RedirectResponse(call.app_url(target), 303)
+    return _page(call, sign_in, target)
+
+
+async def login(call: Call) -> Response:
+    sign_in = _sign_in(call)
+    form = await call.form(LoginForm)
+    target = safe_path(form.next)
+    try:
+        credential, how = await _check(call, sign_in, form)
+    except Problem as problem:
+        return _page(call, sign_in, target, problem)
+    response = RedirectResponse(call.app_url(target), 303)
+    sign_in.sessions.set_cookie(call.request, response, sign_in.begin_session(credential, how))
+    return response
+
+
+async def logout(call: Call) -> Response:
+    sign_in = _sign_in(call)
+    session = sign_in.sessions.read(call.request)
+    if session is not None:
+        sign_in.sessions.end(session)
+    response = RedirectResponse(call.app_url("/login"), 303)
+    set_cookie(call.request, response, "session", "", max_age=0)
+    return response
+
+
+async def _check(call: Call, sign_in: SignIn, form: LoginForm) -> tuple[Credential, str]:
+    if form.token:
+        return check_link(sign_in, form.token, call.address), "link"
+    return await check_password(sign_in, form.user, form.password, call.address), "password"
+
+
+def _sign_in(call: Call) -> SignIn:
+    found = call.app.authorize
+    if not isinstance(found, SignIn) or not found.has_page:
+        raise Problem(404, "There is no such page")
+    return found
+
+
+def _page(call: Call, sign_in: SignIn, target: str, problem: Problem | None = None) -> Response:
+    values = {
+        "sign_in": sign_in,
+        "next": target,
+        "problem": problem,
+    }
+    status = problem.status if problem is not None else 200
+    response = page_response(call, Page("login.html", "Sign in", values=values, status=status))
+    if problem is not None and "retry_after" in problem.more:
+        response.headers["Retry-After"] = str(problem.more["retry_after"])
+    return response
+
+
+class SessionInfo(msgspec.Struct, frozen=True):
+    """The identity behind a request."""
+
+    user: str
+    permissions: list[str]
+    read_only: bool
+    databases: list[str]
+    schema: str
+    version: str
+
+
+async def session(call: Call) -> SessionInfo:
+    return SessionInfo(
+        user=call.identity.name,
+        permissions=sorted(call.identity.permissions),
+        read_only=call.database.is_read_only,
+        databases=[database.name for database in call.app.databases],
+        schema=call.database.schema.name,
+        version=__version__,
+    )
+
+
+ROUTES = [
+    Route(method="GET", path="/login", handler=login_page, permission="open", summary="Sign in"),
+    Route(
+        method="POST", path="/login", handler=login, permission="open", summary="Sign in",
+        changes_nothing=True,
+    ),
+    Route(
+        method="POST", path="/logout", handler=logout, permission="open", summary="Sign out",
+        changes_nothing=True,
+    ),
+    Route(
+        method="GET", path=f"{API}/session", handler=session, permission="signed_in", answer=SessionInfo,
+        summary="Who is signed in, and what they may do",
+    ),
+]  # fmt: skip
