@@ -156,14 +156,18 @@ def test_a_missing_schema(call: Call, empty_database_url: str) -> None:
 def test_no_rights(spawn: Call, guarded: GuardedServer) -> None:
     newcomer = guarded.url("right", user="newcomer")
     advises(
-        spawn("migrate", "-c", newcomer),
+        spawn("migrate", "--schema", "closed", "-c", newcomer),
         "the role may not install or upgrade the schema",
         "let an administrator run: create schema",
     )
-    spawn("migrate", "-c", guarded.url()).check()
-    advises(spawn("add", "hello", "-c", newcomer), "the connected role may not do this", "SECURITY DEFINER")
+    spawn("migrate", "--schema", "closed", "-c", guarded.url()).check()
+    advises(
+        spawn("add", "hello", "--schema", "closed", "-c", newcomer),
+        "the connected role may not do this",
+        "SECURITY DEFINER",
+    )
     installed = advises(
-        spawn("migrate", "-c", newcomer),
+        spawn("migrate", "--schema", "closed", "-c", newcomer),
         "connect as its owner guarded, or let an administrator run: grant guarded to newcomer",
     )
     assert "create schema" not in installed

@@ -34,9 +34,9 @@ async def failing(error: Exception) -> None:
 @task(on_failure="alert", retry=Retry.fixed(LATER))
 async def end(payload: dict[str, Any], helpers: JobHelpers) -> object:
     job = helpers.job
-    await helpers.query(NOTE, job.id, "async")
     if payload.get("replace"):
         await helpers.add_job("nothing_runs_this", {}, job_key=job.key)
+    await helpers.query(NOTE, job.id, "async")
     chosen = directive(payload["how"])
     if chosen is None or payload.get("return"):
         return chosen
