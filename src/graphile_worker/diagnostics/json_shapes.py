@@ -255,6 +255,7 @@ def queue_as_json(queue: QueueSummary) -> dict[str, Any]:
 def worker_as_json(worker: WorkerSummary) -> dict[str, Any]:
     return {
         "id": worker.id,
+        "runtime": worker.runtime,
         "host": worker.host,
         "pid": worker.pid,
         "version": worker.version,
