@@ -199,7 +199,7 @@ def _locked_by_foreign(facts: JobFacts, pool: WorkerSummary, locked_for: float, 
 
 
 def _by_hand(worker_id: str) -> str:
-    return f"If you know that it is dead: `graphile-worker sweep --worker {shlex.quote(worker_id)}`"
+    return f"If you know that it is dead, run: `graphile-worker sweep --worker {shlex.quote(worker_id)}`."
 
 
 def _failed(facts: JobFacts) -> Explanation:

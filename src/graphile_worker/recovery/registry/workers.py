@@ -494,6 +494,6 @@ async def has_other_runtimes(connection: Connection, schema: SchemaName, workers
     """Whether workers of other runtimes may be running beside these."""
     return (
         not workers.is_complete
-        or not all(worker.is_registered for worker in workers)
+        or any(worker.runtime != "Python" for worker in workers)
         or await has_rust_workers(connection, schema)
     )
