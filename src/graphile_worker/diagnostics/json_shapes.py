@@ -369,6 +369,7 @@ def migration_as_json(report: MigrationReport) -> dict[str, Any]:
         "found_revision": report.found_revision,
         "revision": report.revision,
         "applied_revisions": report.applied_revisions,
+        "rust_revisions": report.rust_revisions,
         "applied_extensions": report.applied_own_objects,
         "has_extensions": report.has_own_objects,
     }
