@@ -99,6 +99,7 @@ def test_a_migration_says_what_was_applied() -> None:
         "found_revision": None,
         "revision": 20,
         "applied_revisions": (1, 20),
+        "rust_revisions": (),
         "applied_extensions": (1,),
         "has_extensions": True,
     }

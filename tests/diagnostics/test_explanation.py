@@ -358,7 +358,7 @@ def test_fresh_jobs_outside_of_a_locked_queue_do_not_count() -> None:
     ("values", "words"),
     [
         ({}, ("alive", "alive")),
-        ({"is_alive": None}, ("unknown", "unknown runtime")),
+        ({"is_alive": None, "last_seen_at": None}, ("unknown", "sends no heartbeats")),
         ({"is_alive": False, "dead_in": 0.0}, ("dead", "dead; its jobs will be recovered")),
         ({"is_alive": False, "dead_in": 5.0}, ("late", "missed heartbeats, dead in 5 s")),
         ({"blocked": BLOCKED}, ("late", "blocked for 1 min by task b (job 77)")),

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from graphile_worker.cli.commands.cleanup import describe_report
 from graphile_worker.database.migrations import migrate
 from graphile_worker.database.migrations.refusals import check_server
 from graphile_worker.database.migrations.state import SchemaState, read_state
@@ -77,7 +78,9 @@ async def test_revisions_of_rust_are_known_by_what_they_install(
     connection: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     await RustPort(connection).migrate()
-    assert (await migrate(connection, SCHEMA)).revision == 22
+    report = await migrate(connection, SCHEMA)
+    assert (report.revision, report.rust_revisions) == (22, (21, 22))
+    assert describe_report(report).endswith("(revision 22; 21 and 22 of Rust).")
     assert caplog.records == []
     await connection.execute("drop table graphile_worker._private_job_retirements cascade")
     await migrate(connection, SCHEMA)

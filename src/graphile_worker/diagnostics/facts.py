@@ -276,7 +276,7 @@ async def locks(connection: Connection, schema: SchemaName, *, has_workers: bool
             is_alive=worker.is_alive,
         )
         for worker in workers
-        if worker.jobs_held != 0
+        if worker.jobs_held != 0 and (worker.is_registered or worker.job_ids)
     ]
     return Locks(holders, workers, await _jobs_of_silent(connection, schema, workers))
 

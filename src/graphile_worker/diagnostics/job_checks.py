@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from ..recovery.registry.workers import WorkerSummary
@@ -132,14 +133,24 @@ def check_workers(locks: Locks) -> Iterator[Finding]:
     if locks.workers is None:
         return
     alive = [worker for worker in locks.workers if worker.is_alive]
+    others = _others([worker for worker in locks.workers if not worker.is_registered])
     found = [finding for worker in alive for finding in _hindered(worker, locks)]
     if found:
         yield from found
     elif alive:
         verb = "is" if len(alive) == 1 else "are"
-        yield well("workers", f"{count(len(alive), 'worker pool')} {verb} running")
+        yield well("workers", f"{count(len(alive), 'worker pool')} {verb} running{others}")
     else:
-        yield well("workers", "no Python worker is running")
+        yield well("workers", f"no Python worker is running{others}")
+
+
+def _others(workers: Sequence[WorkerSummary]) -> str:
+    """Workers that are not registered here, by runtime."""
+    runtimes = Counter(worker.runtime for worker in workers)
+    silent = sum(worker.silent_for is not None for worker in workers)
+    listed = ", ".join(f"{count(number, f'{name} worker')}" for name, number in sorted(runtimes.items()))
+    missing = f", of which {silent} missed heartbeats" if silent else ""
+    return f"; besides {listed}{missing}" if listed else ""
 
 
 def _hindered(worker: WorkerSummary, locks: Locks) -> Iterator[Finding]:

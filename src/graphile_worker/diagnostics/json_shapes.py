@@ -255,6 +255,7 @@ def queue_as_json(queue: QueueSummary) -> dict[str, Any]:
 def worker_as_json(worker: WorkerSummary) -> dict[str, Any]:
     return {
         "id": worker.id,
+        "runtime": worker.runtime,
         "host": worker.host,
         "pid": worker.pid,
         "version": worker.version,
@@ -368,6 +369,7 @@ def migration_as_json(report: MigrationReport) -> dict[str, Any]:
         "found_revision": report.found_revision,
         "revision": report.revision,
         "applied_revisions": report.applied_revisions,
+        "rust_revisions": report.rust_revisions,
         "applied_extensions": report.applied_own_objects,
         "has_extensions": report.has_own_objects,
     }

@@ -90,7 +90,7 @@ def check_schema(state: SchemaState, schema: SchemaName) -> Iterator[Finding]:
             migrate,
         )  # fmt: skip
     else:
-        later = range(SUPPORTED_REVISION + 1, state.revision + 1)
+        later = state.rust_revisions
         whose = f" ({' and '.join(map(str, later))} of Rust)" if later else ""
         yield well("schema", f"schema {schema.quoted} at revision {state.revision}{whose}")
 

@@ -6,6 +6,7 @@ interceptors called in between, so that no lock is held while user code runs.
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -54,6 +55,9 @@ from .registry.workers import (
 )
 
 DEFAULT_MAX_RECOVERIES = 5
+RESILIENT_FLAG = "infrastructure_resilient"
+PATIENCE = 3
+"""Times its grace for which a silent pool keeps jobs with the resilient flag; Rust has the same factor."""
 SILENT_FOR = 5.0  # seconds for which a client may be silent in the middle of a statement of a sweep
 MOST_LOOKS = 50  # for the end of terminated sessions, 20 ms each
 
@@ -110,12 +114,15 @@ class Sweep:
         handlers: Mapping[str, FailureHandler] | None = None,
         retention_policy: RetentionPolicy | None = None,
         error_retention: float = 0.0,
+        resilient_flag: str = RESILIENT_FLAG,
     ) -> None:
         """`handlers`: what tasks have added when a job has failed permanently.
 
         `retention_policy`: which failed and cancelled jobs to keep; None if there is no history.
         `error_retention`: seconds to keep the errors of failed jobs, 0 not to keep them.
+        `resilient_flag`: jobs with this flag are left to a silent pool for longer.
         """
+        self._resilient_flag = resilient_flag
         self._retention_policy = retention_policy
         self._error_retention = error_retention
         self._handlers = handlers or {}
@@ -157,6 +164,41 @@ class Sweep:
         if found is None or found != silent:
             self._silent = None if found is None else (found, time.monotonic())
 
+    # -- one worker, by hand -------------------------------------------------------------------------------
+
+    async def recover(self, worker_id: str, *, dry_run: bool = False) -> SweepReport:
+        """Recover the jobs of one worker of another runtime. The caller knows that it is dead."""
+        orphans = await self._run(lambda connection: orphaned_jobs(connection, self._schema, [worker_id]))
+        if dry_run:
+            returned = [orphan.job.id for orphan in orphans]
+            return SweepReport(recovered=[RecoveredWorker(id=worker_id, returned=returned)], is_dry_run=True)
+        decisions, left = await self._decide(orphans)
+        jobs = [orphan.job for orphan in orphans]
+        done = await self._run(
+            lambda connection: self._recover_foreign(connection, worker_id, decisions, left, jobs)
+        )
+        if done is None:
+            return SweepReport(is_busy=True)
+        return SweepReport(recovered=self._report(({worker_id}, done), orphans, decisions, left))
+
+    async def _recover_foreign(
+        self,
+        connection: Connection,
+        worker_id: str,
+        decisions: Sequence[Decision],
+        left: Sequence[Job],
+        jobs: Sequence[Job],
+    ) -> dict[int, Recovered] | None:
+        async with _transaction(connection):
+            if not await sweep_lock(connection, self._schema, within="5min"):
+                return None
+            recovered = await self._recover_jobs(connection, [worker_id], decisions, left, jobs)
+            if not left and await may_use_rust_workers(connection, self._schema):
+                await deregister_rust_workers(connection, self._schema, [worker_id])
+            return recovered
+
+    # -- dry runs ------------------------------------------------------------------------------------------
+
     async def dry(self) -> SweepReport:
         """What a sweep would do now with all unreachable pools; interceptors are not called."""
         return await self._run(self._dry)
@@ -184,7 +226,22 @@ class Sweep:
             if any(pool.is_new for pool in unreachable):
                 await self._announce(connection)
             dead = [pool.id for pool in unreachable if pool.dead_in <= 0]
-            return unreachable, await orphaned_jobs(connection, self._schema, dead) if dead else []
+            orphans = await orphaned_jobs(connection, self._schema, dead) if dead else []
+            return self._with_patience(unreachable, orphans)
+
+    def _with_patience(
+        self, unreachable: Sequence[UnreachablePool], orphans: Sequence[OrphanedJob]
+    ) -> tuple[list[UnreachablePool], list[OrphanedJob]]:
+        """Give silent pools with resilient jobs more time: what is lost may only be the way to them."""
+        resilient = {each.job.locked_by for each in orphans if self._resilient_flag in (each.job.flags or ())}
+        pools = [
+            dataclasses.replace(pool, dead_in=pool.dead_in + (PATIENCE - 1) * pool.grace)
+            if pool.dead_in <= 0 and pool.is_silent and pool.id in resilient
+            else pool
+            for pool in unreachable
+        ]
+        dead = {pool.id for pool in pools if pool.dead_in <= 0}
+        return pools, [each for each in orphans if each.job.locked_by in dead]
 
     async def _recover(
         self,
@@ -208,15 +265,26 @@ class Sweep:
             if not pools:
                 return set(), {}
             await self._end_held_batches(connection, pools)
-            queues = [job.job_queue_id for job in left if job.job_queue_id is not None]
-            recovered = await self._apply(connection, pools, decisions, queues)
-            await self._end_cancelled(connection, recovered, jobs)
-            await self._keep_failed(connection, recovered, jobs)
-            await self._tell_handlers(connection, recovered, jobs)
-            await purge_recoveries(connection, schema)
+            recovered = await self._recover_jobs(connection, pools, decisions, left, jobs)
             if deleted and await may_use_rust_workers(connection, schema):
                 await deregister_rust_workers(connection, schema, sorted(deleted))
             return deleted, recovered
+
+    async def _recover_jobs(
+        self,
+        connection: Connection,
+        pools: Sequence[str],
+        decisions: Sequence[Decision],
+        left: Sequence[Job],
+        jobs: Sequence[Job],
+    ) -> dict[int, Recovered]:
+        queues = [job.job_queue_id for job in left if job.job_queue_id is not None]
+        recovered = await self._apply(connection, pools, decisions, queues)
+        await self._end_cancelled(connection, recovered, jobs)
+        await self._keep_failed(connection, recovered, jobs)
+        await self._tell_handlers(connection, recovered, jobs)
+        await purge_recoveries(connection, self._schema)
+        return recovered
 
     async def _end_held_batches(self, connection: Connection, pools: Sequence[str]) -> None:
         """Free the rows that workers which are cut off keep locked."""

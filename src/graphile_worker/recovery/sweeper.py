@@ -135,6 +135,7 @@ class Sweeper:
             own_id=pool_id,
             delay=options.recovery.delay,
             max_recoveries=options.recovery.max_recoveries,
+            resilient_flag=options.recovery.resilient_flag,
             handlers=handlers,
             retention_policy=retention_policy,
             error_retention=options.history.error_retention,

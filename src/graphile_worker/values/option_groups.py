@@ -150,6 +150,11 @@ class RecoveryOptions(msgspec.Struct, frozen=True, kw_only=True):
     """How long a recovered job waits before it may run again."""
     max_recoveries: int = 5
     """Fail a job whose worker has died more than this many times; a poison job must not kill all workers."""
+    resilient_flag: str = "infrastructure_resilient"
+    """The flag of jobs that are left to a silent worker for three times its `recovery_grace`, as in Rust.
+
+    It applies where only heartbeats show that a worker is alive, as behind a pooler. Empty for no such flag.
+    """
 
     _names: ClassVar[Mapping[str, str]] = {
         "enabled": "recovery",
@@ -168,6 +173,7 @@ class RecoveryOptions(msgspec.Struct, frozen=True, kw_only=True):
             sweep_interval: Duration = ...,
             delay: Duration = ...,
             max_recoveries: int = ...,
+            resilient_flag: str = ...,
         ) -> None: ...
 
     def __post_init__(self) -> None:

@@ -149,11 +149,13 @@ async def migrate_schema(settings: Settings) -> MigrationReport:
 
 def describe_report(report: MigrationReport) -> str:
     """What was done, on one line."""
-    schema = report.schema.quoted
+    schema, revision = report.schema.quoted, str(report.revision)
+    if report.rust_revisions:
+        revision += f"; {' and '.join(map(str, report.rust_revisions))} of Rust"
     if report.found_revision is None:
         return f"Schema {schema} installed (revision {report.revision})."
     if report.applied_revisions:
         return f"Schema {schema} upgraded from revision {report.found_revision} to {report.revision}."
     if report.changed:
-        return f"Schema {schema} (revision {report.revision}): Python-only objects added."
-    return f"Schema {schema} is up to date (revision {report.revision})."
+        return f"Schema {schema} (revision {revision}): Python-only objects added."
+    return f"Schema {schema} is up to date (revision {revision})."

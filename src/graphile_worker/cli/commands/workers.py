@@ -39,7 +39,8 @@ RETRY_AFTER = 0.2  # seconds to leave another sweep to finish
 async def workers_command(utils: WorkerUtils, scan: bool) -> Output:
     """Show workers, whether they are alive, the jobs they have, and what is paused.
 
-    Workers of other runtimes are listed while they have jobs; their state is unknown.
+    Rust workers with recovery send heartbeats. Other workers of other runtimes are listed while they have
+    jobs.
 
     \b
     graphile-worker workers
@@ -58,20 +59,44 @@ async def workers_command(utils: WorkerUtils, scan: bool) -> Output:
 @command("sweep", database=True)
 @click.option("--dry-run", is_flag=True, help="Only report what would be done.")
 @click.option("--wait", is_flag=True, help="Wait until workers that missed heartbeats are back or dead.")
-def sweep_command(settings: Settings, dry_run: bool, wait: bool) -> Output:
+@click.option(
+    "--worker", metavar="WORKER_ID", help="Recover only the jobs of this worker of another runtime."
+)
+@click.option("--force", is_flag=True, help="With --worker: even if it sends heartbeats.")
+def sweep_command(settings: Settings, dry_run: bool, wait: bool, worker: str | None, force: bool) -> Output:
     """Recover the jobs of dead workers now.
 
     Running workers do this every few seconds; use it when none is running. A worker that misses heartbeats
     is declared dead after its recovery_grace.
 
+    Nothing shows whether a Node worker is alive, or a Rust worker without recovery. Make sure that it is
+    dead, then recover its jobs with --worker: they return to the queue, and the attempt does not count.
+
     \b
     graphile-worker sweep --dry-run
     graphile-worker sweep --wait
+    graphile-worker sweep --worker graphile_worker_0123456789abcdef --dry-run
     """
     if dry_run and wait:
         raise click.UsageError("--wait and --dry-run cannot be combined.")
-    report = run_async(_sweep(settings, dry_run=dry_run, wait=wait))
+    if worker is None and force:
+        raise click.UsageError("--force needs --worker.")
+    if worker is not None and wait:
+        raise click.UsageError("--wait and --worker cannot be combined.")
+    work = (
+        _sweep(settings, dry_run=dry_run, wait=wait)
+        if worker is None
+        else _recover(settings, worker, dry_run=dry_run, force=force)
+    )
+    report = run_async(work)
     return Output(lambda: sweep_as_json(report), lambda: _print_report(report))
+
+
+async def _recover(settings: Settings, worker_id: str, *, dry_run: bool, force: bool) -> SweepReport:
+    async with utils_for(settings) as utils:
+        return await utils.workers.recover(
+            worker_id, force=force, dry_run=dry_run, recovery_delay=settings.worker.recovery.delay
+        )
 
 
 async def _sweep(settings: Settings, *, dry_run: bool, wait: bool) -> SweepReport:
@@ -97,10 +122,13 @@ async def _sweep(settings: Settings, *, dry_run: bool, wait: bool) -> SweepRepor
 def _print_workers(found: list[WorkerSummary]) -> None:
     from ...recovery.registry.workers import condition_of
 
-    columns = ("worker pool", "state", "host", "pid", "slots", "jobs", "job ids", "started", "last seen")
+    columns = (
+        "worker pool", "runtime", "state", "host", "pid", "slots", "jobs", "job ids", "started", "last seen",
+    )  # fmt: skip
     rows: list[tuple[Any, ...]] = [
         (
             worker.id,
+            worker.runtime,
             condition_of(worker)[1],
             worker.host,
             worker.pid,

@@ -13,7 +13,7 @@ from ..connections import ClientConnections, beginning
 if TYPE_CHECKING:
     from ...database.statements.control import Deploy, RequestKind
     from ...recovery.registry.workers import WorkerList
-    from ...recovery.sweep import SweepReport
+    from ...recovery.sweep import Sweep, SweepReport
 
 T = TypeVar("T")
 
@@ -21,8 +21,8 @@ T = TypeVar("T")
 class WorkersClient:
     """Worker pools, by the ids that the jobs they have locked show in `locked_by`.
 
-    Python workers obey `pause`, `resume` and `stop` at once. Workers of other runtimes are listed while they
-    have jobs locked, and cannot be asked anything.
+    Python workers obey `pause`, `resume` and `stop` at once. Workers of other runtimes are listed if they
+    send heartbeats or have jobs locked, and cannot be asked anything.
     """
 
     def __init__(self, connections: ClientConnections) -> None:
@@ -31,8 +31,9 @@ class WorkersClient:
     async def list(self, *, all: bool = False, connection: UserConnection | None = None) -> WorkerList:
         """Worker pools, what each runs, and whether it is alive.
 
-        Pools of other runtimes appear while they have jobs locked. Finding those takes a scan of the jobs
-        table: a large one is scanned only with `all`, and `is_complete` of the result says whether it was.
+        Rust workers with recovery send heartbeats. Other pools of other runtimes appear while they have jobs
+        locked. Finding those takes a scan of the jobs table: a large one is scanned only with `all`, and
+        `is_complete` of the result says whether it was.
         """
         from ...recovery.registry import workers
 
@@ -88,6 +89,30 @@ class WorkersClient:
         A worker that has only just missed its heartbeats is declared dead after its `recovery_grace`: `lost`
         in the report says when to sweep again. A `dry_run` changes nothing and calls no interceptors.
         """
+        sweep = self._sweep(recovery_delay, max_recoveries)
+        return await (sweep.dry() if dry_run else sweep())
+
+    async def recover(
+        self,
+        worker_id: str,
+        *,
+        force: bool = False,
+        dry_run: bool = False,
+        recovery_delay: float | timedelta = 0.0,
+    ) -> SweepReport:
+        """Recover the jobs of one dead worker of another runtime; their attempts do not count.
+
+        Node workers send no heartbeats: make sure that the worker is dead, or its jobs run twice. A worker
+        that sends heartbeats is refused without `force`, and so is a registered worker of this package, which
+        `sweep` recovers. A `dry_run` changes nothing.
+        """
+        from ...recovery.registry.workers import check_recoverable
+
+        async with self._connections.borrow() as session:
+            await check_recoverable(session, self._connections.schema, worker_id, force=force)
+        return await self._sweep(recovery_delay, None).recover(worker_id, dry_run=dry_run)
+
+    def _sweep(self, recovery_delay: float | timedelta, max_recoveries: int | None) -> Sweep:
         from ...recovery.sweep import DEFAULT_MAX_RECOVERIES, Sweep
         from ...values.retention import Retention, RetentionPolicy
 
@@ -98,7 +123,7 @@ class WorkersClient:
                 return await work(session)
 
         delay = recovery_delay.total_seconds() if isinstance(recovery_delay, timedelta) else recovery_delay
-        sweep = Sweep(
+        return Sweep(
             run,
             connections.schema,
             connections.hooks,
@@ -106,7 +131,6 @@ class WorkersClient:
             max_recoveries=DEFAULT_MAX_RECOVERIES if max_recoveries is None else max_recoveries,
             retention_policy=RetentionPolicy(default=Retention(connections.history_retention)),
         )
-        return await (sweep.dry() if dry_run else sweep())
 
     async def list_deploys(
         self, *, since: datetime | timedelta, connection: UserConnection | None = None

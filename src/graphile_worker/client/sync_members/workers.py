@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 class SyncWorkersClient:
     """Worker pools, by the ids that the jobs they have locked show in `locked_by`.
 
-    Python workers obey `pause`, `resume` and `stop` at once. Workers of other runtimes are listed while they
-    have jobs locked, and cannot be asked anything.
+    Python workers obey `pause`, `resume` and `stop` at once. Workers of other runtimes are listed if they
+    send heartbeats or have jobs locked, and cannot be asked anything.
     """
 
     def __init__(self, calls: SyncCalls) -> None:
@@ -32,8 +32,9 @@ class SyncWorkersClient:
     def list(self, *, all: bool = False, connection: BlockingConnection | None = None) -> WorkerList:
         """Worker pools, what each runs, and whether it is alive.
 
-        Pools of other runtimes appear while they have jobs locked. Finding those takes a scan of the jobs
-        table: a large one is scanned only with `all`, and `is_complete` of the result says whether it was.
+        Rust workers with recovery send heartbeats. Other pools of other runtimes appear while they have jobs
+        locked. Finding those takes a scan of the jobs table: a large one is scanned only with `all`, and
+        `is_complete` of the result says whether it was.
         """
         return self._calls.run(connection, lambda utils: utils.workers.list(all=all), is_long=all)
 
@@ -77,6 +78,27 @@ class SyncWorkersClient:
                 dry_run=dry_run, recovery_delay=recovery_delay, max_recoveries=max_recoveries
             ),
             is_long=True,
+        )
+
+    def recover(
+        self,
+        worker_id: str,
+        *,
+        force: bool = False,
+        dry_run: bool = False,
+        recovery_delay: float | timedelta = 0.0,
+    ) -> SweepReport:
+        """Recover the jobs of one dead worker of another runtime; their attempts do not count.
+
+        Node workers send no heartbeats: make sure that the worker is dead, or its jobs run twice. A worker
+        that sends heartbeats is refused without `force`, and so is a registered worker of this package, which
+        `sweep` recovers. A `dry_run` changes nothing.
+        """
+        return self._calls.run(
+            None,
+            lambda utils: utils.workers.recover(
+                worker_id, force=force, dry_run=dry_run, recovery_delay=recovery_delay
+            ),
         )
 
     def list_deploys(

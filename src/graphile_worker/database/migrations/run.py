@@ -23,6 +23,8 @@ class MigrationReport(msgspec.Struct, frozen=True, kw_only=True):
     applied_own_objects: tuple[int, ...]
     missing_own_objects: frozenset[str]
     """Python-only objects that are missing: the role may not create them, or they were not asked for."""
+    rust_revisions: tuple[int, ...] = ()
+    """Later revisions that Rust workers applied, by the objects that they left."""
 
     @property
     def has_own_objects(self) -> bool:
@@ -99,4 +101,5 @@ async def migrate(connection: Connection, schema: SchemaName, *, own_objects: bo
         applied_revisions=applied,
         applied_own_objects=applied_own_objects,
         missing_own_objects=missing,
+        rust_revisions=found.rust_revisions,
     )

@@ -98,6 +98,12 @@ class SchemaState(msgspec.Struct, frozen=True, kw_only=True):
         """The latest revision whose objects this package knows."""
         return max(SUPPORTED_REVISION, self.rust_revision or 0)
 
+    @property
+    def rust_revisions(self) -> tuple[int, ...]:
+        """The revisions of the ledger above 20 that are those of the Rust port."""
+        last = min(self.revision or 0, self.rust_revision or 0)
+        return tuple(range(SUPPORTED_REVISION + 1, last + 1))
+
 
 async def read_state(connection: Connection, schema: SchemaName) -> SchemaState:
     """Read the state; raises if the table `migrations` is not Graphile Worker's."""

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from datetime import UTC
 
 from ...database.connections.connection import Connection
 from ...database.statements.inspection import JobDetails
-from ...recovery.registry.workers import WorkerSummary
+from ...recovery.registry.workers import WorkerSummary, runtime_of
 from ...values.attempts import how_it_failed
 from ...values.schema_name import SchemaName
 from ...values.text import LONGEST, duration
 from .facts import JobFacts, gather, ready_since
-from .ready import DOCTOR, STALE, decide_ready, pauses_of, slots_of, where
+from .ready import DOCTOR, STALE, WORKERS, decide_ready, described, pauses_of, slots_of, where
 from .values import Explanation, Remedy, sentence
 
 LONG = 3.0
@@ -147,19 +148,58 @@ def _locked_by_unknown(facts: JobFacts, name: str, locked_for: float) -> Explana
             evidence=["Every runtime clears locks older than four hours. No worker may be running."],
             remedies=[Remedy("Unlock its jobs now", action="unlock_worker", name=name)],
         )
-    known = (
-        "Registered Python workers do not include it: it is a worker of another runtime, or one without "
-        "recovery."
-        if facts.pools.workers is not None
-        else "The Python-only tables are missing or may not be read, so it is not known whether it is alive."
-    )
+    cleared = f"If it is dead, the lock is cleared in {duration(STALE - locked_for)}."
+    pool = next((each for each in facts.pools.others if each.id == name), None)
+    if pool is not None and pool.last_seen_at is not None:
+        return _locked_by_foreign(facts, pool, locked_for, cleared)
+    if facts.pools.workers is None:
+        known = (
+            "The Python-only tables are missing or may not be read, so it is not known whether it is alive."
+        )
+    elif runtime_of(name) == "Node":
+        known = "It is a Node worker. Those send no heartbeats."
+    elif runtime_of(name) == "Rust":
+        known = "It is a Rust worker without recovery. Those send no heartbeats."
+    else:
+        known = "It is a worker of another runtime, or one without recovery."
     return Explanation(
         kind="unknown_worker",
         tone="run",
         worker=name,
         headline=f"It is locked by {name}, for {duration(locked_for)}; nothing tells whether that is alive.",
-        evidence=[known, f"If it is dead, the lock is cleared in {duration(STALE - locked_for)}."],
+        evidence=[known, cleared, _by_hand(name)],
+        remedies=[WORKERS],
     )
+
+
+def _locked_by_foreign(facts: JobFacts, pool: WorkerSummary, locked_for: float, cleared: str) -> Explanation:
+    seen = f"Its last heartbeat was {_ago(facts, pool)}."
+    if pool.silent_for is None:
+        return Explanation(
+            kind="running",
+            tone="run",
+            worker=pool.id,
+            headline=f"{described(pool)} runs it, for {duration(locked_for)}.",
+            evidence=[seen],
+        )
+    return Explanation(
+        kind="unknown_worker",
+        tone="warn",
+        worker=pool.id,
+        headline=f"{described(pool)} has locked it, and has sent no heartbeat for "
+        f"{duration(pool.silent_for)}.",
+        evidence=[
+            seen,
+            "Rust workers with recovery return it to the queue after their threshold.",
+            cleared,
+            _by_hand(pool.id),
+        ],
+        remedies=[WORKERS],
+    )
+
+
+def _by_hand(worker_id: str) -> str:
+    return f"If you know that it is dead, run: `graphile-worker sweep --worker {shlex.quote(worker_id)}`."
 
 
 def _failed(facts: JobFacts) -> Explanation:

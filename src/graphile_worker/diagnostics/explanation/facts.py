@@ -51,6 +51,8 @@ class PoolFacts:
     """Registered Python pools; None if they cannot be read."""
     has_others: bool = False
     """Whether workers of other runtimes may be running."""
+    others: Sequence[WorkerSummary] = ()
+    """Those that are known: they send heartbeats, or have jobs locked."""
     paused: frozenset[str] = frozenset()
     """Pools that were asked to stop or to fetch nothing."""
     pauses: Sequence[Pause] = ()
@@ -182,6 +184,7 @@ async def gather_pools(
     return PoolFacts(
         workers=[pool for pool in workers if pool.is_registered],
         has_others=bool(others),
+        others=[pool for pool in workers if not pool.is_registered],
         paused=frozenset(request.worker_id for request in requests or ()),
         pauses=pauses,
         limits=found or (),

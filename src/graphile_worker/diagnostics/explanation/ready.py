@@ -149,7 +149,10 @@ def _without_worker(facts: ReadyFacts) -> Iterator[Explanation]:
     if facts.able:
         return
     python = "Python " if has_others else ""
-    others = ["Workers of other runtimes may have it; they do not say which tasks they have."]
+    others = [
+        "Workers of other runtimes may have it; they do not say which tasks they have.",
+        *(f"{described(pool)} is running." for pool in facts.pools.others[:SHOWN] if pool.silent_for is None),
+    ]
     alive = [pool for pool in workers if pool.is_alive]
     if not alive:
         if has_others and not is_late:
@@ -317,6 +320,11 @@ def _idle(facts: ReadyFacts) -> Iterator[Explanation]:
 
 
 # -- parts of sentences ------------------------------------------------------------------------------------
+
+
+def described(pool: WorkerSummary) -> str:
+    """A pool of another runtime, for people."""
+    return f"The {pool.runtime} worker {pool.id}" if pool.runtime != "unknown" else f"The worker {pool.id}"
 
 
 def where(pool: WorkerSummary) -> str:

@@ -1,6 +1,7 @@
 """The table of worker pools: registration, heartbeats, which pools are alive, and their tasks.
 
 Python pools register their tasks. Pools of other runtimes do not, nor do Python workers without recovery.
+What is known of them comes from the Rust port's table of workers and from the jobs that they have locked.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import msgspec
 from ...database.connections.connection import Connection, Row
 from ...database.connections.encoding import teach_arrays
 from ...database.sql import load
+from ...errors import InvalidArgumentError
 from ...values.job import instant
 from ...values.schema_name import SchemaName
 from ...values.text import duration
@@ -22,9 +24,17 @@ from .pool_state import BlockedLoop, ExecutorPlace, LaneDescription, decode_bloc
 
 Liveness = Literal["lock", "heartbeat"]
 Condition = Literal["alive", "late", "dead", "unknown"]
+Runtime = Literal["Python", "Node", "Rust", "unknown"]
 
 SCANNED_PAGES = 1000
 """Up to this size of the jobs table, `list_workers` scans it for locked jobs."""
+RUST_PREFIX = "graphile_worker_"
+POOL_PREFIXES = ("pool-", "otpool-")
+"""How the ids of pools begin, in Node and here."""
+FOREIGN_SILENCE = 90.0
+"""Seconds without a heartbeat after which a Rust worker is late: it sends one every 30 seconds."""
+LISTED_FOREIGN = 500
+"""Workers of the Rust port's table that are listed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +73,8 @@ class WorkerSummary:
 
     id: str
     """The value of `locked_by` in its jobs."""
+    runtime: Runtime = "Python"
+    """Of a pool that is not registered it is told by the form of its id."""
     host: str | None
     pid: int | None
     version: str | None
@@ -134,6 +146,10 @@ class UnreachablePool:
     dead_in: float
     """Seconds until it is declared dead; not positive if it is dead."""
     is_new: bool
+    grace: float = 0.0
+    """How long it may be unreachable before it is declared dead."""
+    is_silent: bool = False
+    """Only its heartbeats are missing: nothing shows that its connection is lost."""
 
 
 async def register_worker(
@@ -248,7 +264,10 @@ async def mark_unreachable_workers(
 ) -> list[UnreachablePool]:
     """Find unreachable pools and record since when they are. Call it inside a transaction."""
     rows = await connection.fetch(load("recovery/mark_unreachable_workers", schema), schema.name, own_id)
-    return [UnreachablePool(row["id"], row["remaining"], row["newly"]) for row in rows]
+    return [
+        UnreachablePool(row["id"], row["remaining"], row["newly"], row["grace"], row["is_silent"])
+        for row in rows
+    ]
 
 
 async def list_workers(connection: Connection, schema: SchemaName, *, scan: bool = False) -> WorkerList:
@@ -261,8 +280,11 @@ async def list_workers(connection: Connection, schema: SchemaName, *, scan: bool
     statement = load("recovery/list_workers", schema)
     rows = await connection.fetch(statement, schema.name, scan, SCANNED_PAGES)
     is_complete = bool(rows and rows[0]["is_scanned"])
-    summaries = [_summary(row, is_complete) for row in rows if row["id"] is not None]
-    return WorkerList(summaries, is_complete=is_complete)
+    summaries = {row["id"]: _summary(row, is_complete) for row in rows if row["id"] is not None}
+    if rows and rows[0]["has_rust_register"]:
+        for row in await connection.fetch(load("recovery/rust_workers", schema), LISTED_FOREIGN):
+            summaries[row["id"]] = _foreign(row, summaries.get(row["id"]), is_complete)
+    return WorkerList(list(summaries.values()), is_complete=is_complete)
 
 
 def _summary(row: Row, is_scanned: bool) -> WorkerSummary:
@@ -277,6 +299,7 @@ def _summary(row: Row, is_scanned: bool) -> WorkerSummary:
         job_ids, locked_since = sorted(job.id for job in running), running[0].started_at
     return WorkerSummary(
         id=row["id"],
+        runtime="Python" if row["is_alive"] is not None else runtime_of(row["id"]),
         host=row["host"],
         pid=row["pid"],
         version=row["version"],
@@ -301,6 +324,60 @@ def _summary(row: Row, is_scanned: bool) -> WorkerSummary:
         job_ids=job_ids,
         locked_since=locked_since,
     )
+
+
+def _foreign(row: Row, locks: WorkerSummary | None, is_scanned: bool) -> WorkerSummary:
+    """A worker of the Rust port's table, with the jobs that the scan found."""
+    silent_for = max(0.0, row["silent_for"])
+    return WorkerSummary(
+        id=row["id"],
+        runtime="Python" if row["id"].startswith(POOL_PREFIXES) else runtime_of(row["id"]),
+        host=None,
+        pid=_pid(row["metadata"]),
+        version=None,
+        tasks=None,
+        concurrency=None,
+        liveness=None,
+        started_at=_instant(row["started_at"]),
+        last_seen_at=_instant(row["last_seen_at"]),
+        is_alive=None,
+        dead_in=None,
+        silent_for=silent_for if silent_for > FOREIGN_SILENCE else None,
+        jobs_held=len(locks.job_ids) if locks is not None else 0 if is_scanned else None,
+        running=None,
+        job_ids=[] if locks is None else locks.job_ids,
+        locked_since=None if locks is None else locks.locked_since,
+    )
+
+
+async def check_recoverable(
+    connection: Connection, schema: SchemaName, worker_id: str, *, force: bool = False
+) -> None:
+    """Refuse to recover the jobs of a worker of this package, or of one that may be alive."""
+    workers = await list_workers(connection, schema)
+    worker = next((each for each in workers if each.id == worker_id), None)
+    if worker is None:
+        return
+    if worker.is_registered:
+        raise InvalidArgumentError("worker_id", f"{worker_id} is a worker of this package; sweep recovers it")
+    if worker.last_seen_at is not None and worker.silent_for is None and not force:
+        raise InvalidArgumentError(
+            "worker_id",
+            f"{worker_id} sends heartbeats, so it is alive; if its jobs were recovered, they would run twice",
+        )
+
+
+def runtime_of(pool_id: str) -> Runtime:
+    """The runtime of a pool that is in neither table of workers, by the form of its id."""
+    if pool_id.startswith(RUST_PREFIX):
+        return "Rust"
+    return "Node" if pool_id.startswith(POOL_PREFIXES) else "unknown"
+
+
+def _pid(metadata: str | None) -> int | None:
+    found = None if metadata is None else msgspec.json.decode(metadata)
+    pid = found.get("pid") if isinstance(found, dict) else None
+    return pid if isinstance(pid, int) and not isinstance(pid, bool) else None
 
 
 def _running(reported: str | None) -> list[RunningJob] | None:
@@ -365,7 +442,7 @@ async def delete_old_rust_workers(connection: Connection, schema: SchemaName) ->
 def condition_of(worker: WorkerSummary) -> tuple[Condition, str]:
     """How a pool is, in one word and in several."""
     if worker.is_alive is None:
-        return "unknown", "unknown runtime"
+        return _condition_of_foreign(worker)
     if worker.is_dead:
         return "dead", "dead; its jobs will be recovered"
     if not worker.is_alive:
@@ -377,6 +454,14 @@ def condition_of(worker: WorkerSummary) -> tuple[Condition, str]:
     if worker.stalled_for is not None:
         return "late", f"no fetch has succeeded for {duration(worker.stalled_for)}"
     return "alive", "alive"
+
+
+def _condition_of_foreign(worker: WorkerSummary) -> tuple[Condition, str]:
+    if worker.silent_for is not None:
+        return "late", f"no heartbeat for {duration(worker.silent_for)}"
+    if worker.last_seen_at is not None:
+        return "alive", "sends heartbeats"
+    return "unknown", "sends no heartbeats"
 
 
 class RunningTasks(msgspec.Struct, frozen=True):
@@ -409,6 +494,6 @@ async def has_other_runtimes(connection: Connection, schema: SchemaName, workers
     """Whether workers of other runtimes may be running beside these."""
     return (
         not workers.is_complete
-        or not all(worker.is_registered for worker in workers)
+        or any(worker.runtime != "Python" for worker in workers)
         or await has_rust_workers(connection, schema)
     )

@@ -230,7 +230,7 @@ select
 -- $1 text     name of the schema
 -- $2 boolean  whether to scan the jobs table whatever its size
 -- $3 bigint   size in pages up to which it is scanned in any case: no index leads to locked jobs
--- Returns is_scanned and, for each pool, our own first: its registration and its last report (null for pools of other
+-- Returns is_scanned, has_rust_register (whether the Rust port's table of workers can be read) and, for each pool, our own first: its registration and its last report (null for pools of other
 -- runtimes), is_alive (null if unknown), remaining (seconds until an unreachable pool is declared dead), silent_for
 -- (seconds since the last heartbeat, if longer than allowed), now (seconds since 1970), and the jobs that the scan found. One
 -- row with a null id if there is no pool. Changes nothing, unlike mark_unreachable_workers.
@@ -238,7 +238,12 @@ with
 scan as materialized (
   select
     $2::boolean
-    or pg_catalog.pg_relation_size(class.oid) <= $3::bigint * pg_catalog.current_setting('block_size')::bigint as is_scanned
+    or pg_catalog.pg_relation_size(class.oid) <= $3::bigint * pg_catalog.current_setting('block_size')::bigint as is_scanned,
+    exists (
+      select from pg_catalog.pg_class register
+      where register.relnamespace = namespace.oid and register.relname = '_private_workers'
+        and pg_catalog.has_table_privilege(register.oid, 'select'::text)
+    ) as has_rust_register
   from pg_catalog.pg_class class
   join pg_catalog.pg_namespace namespace on namespace.oid = class.relnamespace
   where namespace.nspname = $1::text and class.relname = '_private_jobs'
@@ -252,6 +257,7 @@ held as (
 :include workers_with_liveness
 select
   scan.is_scanned,
+  scan.has_rust_register,
   id,
   worker.host, worker.pid, worker.version, worker.tasks, worker.concurrency, worker.liveness,
   date_part('epoch', worker.started_at) as started_at,

@@ -17,6 +17,23 @@ select exists (
   where pg_catalog.split_part(worker.id, '-'::text, 1::integer) not in ('pool', 'otpool')
 )
 
+-- statement: rust_workers
+-- The workers in the Rust port's table that are not registered in ours: Rust workers with recovery, and Python workers
+-- without it.
+--
+-- $1 integer  how many
+-- Returns id, started_at and last_seen_at (seconds since 1970), silent_for (seconds since the last heartbeat) and metadata.
+select
+  worker.id,
+  date_part('epoch', worker.started_at) as started_at,
+  date_part('epoch', worker.last_heartbeat_at) as last_seen_at,
+  date_part('epoch', now()) - date_part('epoch', worker.last_heartbeat_at) as silent_for,
+  worker.metadata::text as metadata
+from :GRAPHILE_WORKER_SCHEMA._private_workers worker
+where not exists (select from :GRAPHILE_WORKER_SCHEMA._private_py_workers own where own.id = worker.id)
+order by worker.last_heartbeat_at desc, worker.id
+limit $1::integer
+
 -- statement: may_use_rust_workers
 -- Whether the Rust port's table of workers exists, and whether this role may use it.
 --

@@ -48,8 +48,8 @@ from silent
 --
 -- $1 text  name of the schema
 -- $2 text  pool id of the caller, which is skipped, or null
--- Returns for each unreachable pool: id, newly (whether this sweep noticed first), and remaining (seconds until it is
--- declared dead). Covers pools of this package only: other runtimes send us no heartbeats.
+-- Returns for each unreachable pool: id, newly (whether this sweep noticed first), remaining (seconds until it is declared
+-- dead), its grace in seconds, and is_silent (only its heartbeats are missing: no lock shows that its connection is lost). Covers pools of this package only: other runtimes send us no heartbeats.
 --
 -- If the lock of a pool is free we hold it until the end of this transaction, so that the pool cannot come back halfway.
 with
@@ -68,6 +68,7 @@ checked as materialized (
     worker.id,
     worker.lost_at,
     worker.grace,
+    not coalesce(proof.by_lock, false) as is_silent,
     not
 :include is_alive
     as is_unreachable
@@ -90,7 +91,9 @@ select
   checked.id,
   marked.id is not null as newly,
   date_part('epoch', coalesce(marked.lost_at, checked.lost_at)) + date_part('epoch', checked.grace)
-    - date_part('epoch', now()) as remaining
+    - date_part('epoch', now()) as remaining,
+  date_part('epoch', checked.grace) as grace,
+  checked.is_silent
 from checked left join marked on marked.id = checked.id
 where checked.is_unreachable
 order by checked.id
