@@ -76,11 +76,9 @@ def describe_and_format(error: BaseException) -> tuple[str, str]:
         if _is_simple(error) and not notes_of(error):
             stack = _stack_of(error)
             name, message = qualified_name(error), text_of(error, MAX_PART)
-            headline = f"{name}: {message}" if message else name
+            headline = storable(f"{name}: {message}" if message else name)
             if len(headline) <= MAX_PART and len(stack.text) <= MAX_TRACEBACK - 2 * MAX_PART:
-                place = _place(stack.own_location)
-                frames = f"{_HEADER}{stack.text}" if stack.text else ""
-                return storable(f"{headline}\n  {place}" if place else headline), storable(frames + headline)
+                return headline + stack.below, stack.above + headline
     return describe(error), format_traceback(error)
 
 
@@ -355,6 +353,10 @@ class _Stack(NamedTuple):
     text: str
     own_location: tuple[str, int, str] | None
     codes: list[CodeType]  # held, so that their ids are not reused
+    above: str
+    """What stands above the type and the message in a traceback; storable."""
+    below: str
+    """What stands below them in a description: the place in user code; storable."""
 
     def format(self, **_: object) -> str:
         return self.text
@@ -372,7 +374,10 @@ def _stack_of(error: BaseException) -> _Stack:
         numbers += (id(codes[-1]), frame.tb_lasti)
     known = _stacks.get(key := tuple(numbers))
     if known is None:
-        known = _Stack(_frames_text(list(frames_of(error))), _own_location(error), codes)
+        text, location = _frames_text(list(frames_of(error))), _own_location(error)
+        above = storable(f"{_HEADER}{text}" if text else "", MAX_TRACEBACK)
+        below = storable(f"\n  {place}" if (place := _place(location)) else "")
+        known = _Stack(text, location, codes, above, below)
         if len(_stacks) >= MAX_CACHED:
             _stacks.clear()
         if len(codes) <= MAX_FRAMES:
