@@ -59,14 +59,14 @@ async def test_workers_are_shown_with_what_they_run(
 
     async def is_reported() -> bool:
         listing = (await http.get(f"{API}/workers")).json()
-        return [slot["job_id"] for worker in listing["items"] for slot in worker["running"]] == [job.id]
+        return [slot["id"] for worker in listing["items"] for slot in worker["running"] or ()] == [job.id]
 
     await until(is_reported)
     worker = (await http.get(f"{API}/worker", params={"id": runner.pool_id})).json()
-    assert (worker["state"], worker["app_version"], worker["slots"], worker["busy"]) == (
+    assert (worker["state"], worker["app_version"], worker["concurrency"], worker["busy"]) == (
         "alive", "1.4.2", 5, 1,
     )  # fmt: skip
-    assert worker["running"][0]["task"] == "hold"
+    assert worker["running"][0]["task_identifier"] == "hold"
     assert worker["lanes"][1]["running"][0]["job_id"] == job.id
     assert (await http.get(f"{API}/jobs/{job.id}")).json()["lane"] == "slow"
     assert "slow" in (await http.get(f"/jobs/{job.id}")).text

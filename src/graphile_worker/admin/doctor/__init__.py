@@ -43,12 +43,6 @@ class MaintenanceRequest(msgspec.Struct, frozen=True, kw_only=True):
     dry_run: bool = False
 
 
-class MaintenanceForm(msgspec.Struct, frozen=True, kw_only=True):
-    """The same from a page."""
-
-    confirmed: str = ""
-
-
 class MaintenanceAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """What was done, or would be."""
 

@@ -35,9 +35,11 @@ async def list_queues(call: Call) -> Page:
 
 async def get_queue(call: Call) -> Page:
     found = await queries.get_queue(call.database, call.query(QueueQuery).name)
-    quoted = msgspec.json.encode(found.queue.name).decode()
+    quoted = msgspec.json.encode(found.queue.queue_name).decode()
     values = {"found": found, "queue": found.queue, "quoted": quoted}
-    return Page("queue.html", f"Queue {found.queue.name[:80]}", here="queues", values=values, answer=found)
+    return Page(
+        "queue.html", f"Queue {found.queue.queue_name[:80]}", here="queues", values=values, answer=found
+    )
 
 
 async def pause_form(call: Call) -> Page:
@@ -70,7 +72,7 @@ async def unlock(call: Call) -> Page | Redirect:
     wanted = await call.body(QueueUnlockRequest)
     if not await call.is_confirmed():
         found = await queries.get_queue(call.database, wanted.name)
-        is_stuck = set(found.queue.locked_by) <= set(found.stuck)
+        is_stuck = set(found.queue.holders) <= set(found.stuck)
         return confirmation(
             f"Free the queue {wanted.name[:80]}?",
             "The worker that has it locked is dead."
@@ -85,8 +87,8 @@ async def unlock(call: Call) -> Page | Redirect:
 async def concurrency_form(call: Call) -> Page:
     found = await queries.get_queue(call.database, call.query(QueueQuery).name)
     return Page(
-        "queue_concurrency.html", f"Concurrency of {found.queue.name[:80]}", here="queues",
-        values={"queue": found.queue, "back": _page_of(found.queue.name)},
+        "queue_concurrency.html", f"Concurrency of {found.queue.queue_name[:80]}", here="queues",
+        values={"queue": found.queue, "back": _page_of(found.queue.queue_name)},
     )  # fmt: skip
 
 

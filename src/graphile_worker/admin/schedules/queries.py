@@ -22,7 +22,7 @@ from ...values.job import instant
 from ..answers import not_found
 from ..database import HISTORY, Database, own_tables
 from ..security.redact import Redactor
-from . import ScheduleAnswer, ScheduledRun, ScheduleListing, SchedulePause, ScheduleView, ScheduleWorker
+from . import ScheduleAnswer, ScheduledRun, ScheduleListing, ScheduleView, ScheduleWorker
 
 PAGE = 25
 RUNS_IN_LIST = 50
@@ -162,10 +162,9 @@ def _view(
     current = schedule.current
     matcher = _matcher(current)
     zone = None if matcher is None else matcher.zone
-    pause = schedule.pause
     return ScheduleView(
         identifier=schedule.identifier,
-        task=None if current is None else current.task_identifier,
+        task_identifier=None if current is None else current.task_identifier,
         pattern=None if current is None else current.pattern,
         words=_words(current),
         zone=None if current is None else current.zone or "UTC",
@@ -180,9 +179,7 @@ def _view(
             for run in schedule.runs
             if run.job_id in outcomes
         ],
-        pause=None if pause is None else SchedulePause(
-            paused_at=pause.paused_at, until=pause.until, reason=pause.reason
-        ),
+        pause=schedule.pause,
         late=_late(schedule, matcher, now),
         workers=_workers(schedule, redactor),
         differs=schedule.differs,
@@ -198,10 +195,11 @@ def _workers(schedule: Schedule, redactor: Redactor) -> list[ScheduleWorker]:
     first = schedule.current
     return [
         ScheduleWorker(
-            id=worker.pool_id,
-            name=worker.pool_id if worker.host is None else f"{worker.host} · {worker.pid}",
+            worker_id=worker.pool_id,
+            host=worker.host,
+            pid=worker.pid,
             app_version=worker.app_version,
-            task=worker.task_identifier,
+            task_identifier=worker.task_identifier,
             pattern=worker.pattern,
             zone=worker.zone,
             payload=_redacted(redactor, worker),

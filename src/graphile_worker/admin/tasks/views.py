@@ -1,24 +1,27 @@
-"""Tasks: what each one does, and the page of one."""
+"""Tasks: what each one does, the page of one; pause, resume."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from urllib.parse import urlencode
 
 import msgspec
 
 from ...history.error_groups import ErrorGroup, list_error_groups
+from ...values.job import Pause
 from .. import charts
-from ..answers import Page, Period, RangeName, Redirect
+from ..answers import Count, Listing, Page, Redirect, not_found
 from ..audit.recording import actor_of
 from ..database import ERRORS
 from ..overview.queries import error_title
 from ..overview.series import RANGES, TaskSeries, read_markers, read_percentiles, read_timeline, shown_to
 from ..web.call import Call
-from ..web.routes import API, Route
+from ..web.routes import Route
 from ..web.times import PERIODS, end_of_pause
-from .api import TOPICS, ResumeTask, TaskQuery, TasksQuery, all_tasks, matching, one_task
-from .queries import pause, resume
+from . import Resumed, TaskDetails, TaskPauseRequest, TaskQuery, TaskResumeRequest, TaskRow, TasksQuery
+from .queries import TaskFacts, pause, read_task, read_tasks, resume
 
+TOPICS = ("tasks", "overview", "banners", "audit")
 DAY = timedelta(days=1)
 ERROR_GROUPS = 5
 OF_ONE = (
@@ -31,26 +34,10 @@ OF_ALL = (
 )
 
 
-class TaskPageQuery(TaskQuery):
-    """Which task, and what its charts show."""
-
-    range: RangeName = "1h"
-
-
-class PauseForm(msgspec.Struct):
-    """The fields of the form that pauses a task."""
-
-    name: str = ""
-    until: datetime | None = None
-    period: Period | None = None
-    reason: str = ""
-    back: str = ""
-
-
-async def tasks(call: Call) -> Page:
+async def list_tasks(call: Call) -> Page:
     wanted = call.query(TasksQuery)
-    facts = await all_tasks(call)
-    rows = matching(facts.rows, wanted.q)
+    facts = await _all_tasks(call)
+    rows = _matching(facts.rows, wanted.q)
     every = next((each for each in facts.pauses if each.name is None), None)
     values = {
         "rows": rows,
@@ -59,12 +46,20 @@ async def tasks(call: Call) -> Page:
         "every": every,
         "is_recorded": facts.hour.is_recorded,
     }
-    return Page("tasks.html", "Tasks", here="tasks", values=values)
+    answer = Listing(rows, count=Count(len(rows)))
+    return Page("tasks.html", "Tasks", here="tasks", values=values, answer=answer)
 
 
-async def task(call: Call) -> Page:
-    wanted = call.query(TaskPageQuery)
-    found = await one_task(call, wanted.name)
+async def get_task(call: Call) -> Page:
+    wanted = call.query(TaskQuery)
+    await call.hub.current()
+    async with call.database.read() as connection:
+        found = await read_task(connection, call.hub, wanted.name, datetime.now(UTC))
+    if found is None:
+        raise not_found("task of this name")
+    title = wanted.name[:80]
+    if call.is_api:
+        return Page("task.html", title, answer=found)
     values = {
         "found": found,
         "task": found.task,
@@ -74,11 +69,28 @@ async def task(call: Call) -> Page:
         "zone_info": call.zone,
         **await _charts(call, wanted),
     }
-    title = wanted.name[:80]
     return Page("task.html", title, here="tasks", values=values)
 
 
-async def _charts(call: Call, wanted: TaskPageQuery) -> dict[str, object]:
+async def _all_tasks(call: Call) -> TaskFacts:
+    """Everything about tasks; those who ask at once share it."""
+    hub = call.hub
+
+    async def read() -> TaskFacts:
+        await hub.current()
+        async with call.database.read() as connection:
+            return await read_tasks(connection, hub, datetime.now(UTC))
+
+    return await hub.shared("tasks", read, max_age=hub.pause * 0.9, topic="banners")
+
+
+def _matching(rows: list[TaskRow], text: str) -> list[TaskRow]:
+    """The tasks with this text in their name."""
+    wanted = text.strip()[:200].casefold()
+    return [row for row in rows if wanted in row.name.casefold()]
+
+
+async def _charts(call: Call, wanted: TaskQuery) -> dict[str, object]:
     hub, schema, now = call.hub, call.database.schema, datetime.now(UTC)
     async with call.database.read() as connection:
         timeline = await read_timeline(
@@ -116,7 +128,7 @@ async def _charts(call: Call, wanted: TaskPageQuery) -> dict[str, object]:
 
 
 async def pause_form(call: Call) -> Page:
-    name = call.query(ResumeTask).name
+    name = call.query(TaskResumeRequest).name
     title = f"Pause {name[:80]}" if name else "Pause every task"
     values = {
         "title": title, "text": OF_ONE if name else OF_ALL, "path": "/tasks/pause", "fields": {"name": name},
@@ -125,46 +137,46 @@ async def pause_form(call: Call) -> Page:
     return Page("pause.html", title, here="tasks", values=values)
 
 
-async def pause_posted(call: Call) -> Redirect:
-    form = await call.form(PauseForm)
-    until = end_of_pause(form.until, form.period)
-    found = await pause(call.database, actor_of(call), form.name, until, form.reason)
+async def pause_task(call: Call) -> Redirect:
+    wanted = await call.body(TaskPauseRequest)
+    until = end_of_pause(wanted.until, wanted.period)
+    found = await pause(call.database, actor_of(call), wanted.name, until, wanted.reason)
     call.hub.publish(*TOPICS)
-    return Redirect(_page_of(form.name), notice=f"Paused: {found.what}.")
+    return Redirect(_page_of(wanted.name), notice=f"Paused: {found.what}.", answer=found)
 
 
-async def resume_posted(call: Call) -> Redirect:
-    form = await call.form(ResumeTask)
-    was_paused = await resume(call.database, actor_of(call), form.name)
+async def resume_task(call: Call) -> Redirect:
+    wanted = await call.body(TaskResumeRequest)
+    was_paused = await resume(call.database, actor_of(call), wanted.name)
     call.hub.publish(*TOPICS)
-    return Redirect(_page_of(form.name), notice="Resumed." if was_paused else "It was not paused.")
+    notice = "Resumed." if was_paused else "It was not paused."
+    return Redirect(_page_of(wanted.name), notice=notice, answer=Resumed(was_paused))
 
 
 def _page_of(name: str) -> str:
-    from urllib.parse import urlencode
-
     return f"/task?{urlencode({'name': name})}" if name else "/tasks"
 
 
 ROUTES = [
     Route(
-        method="GET", path="/tasks", handler=tasks, permission="jobs.read", summary="Tasks",
-        query=TasksQuery, json_of=f"{API}/tasks",
+        method="GET", path="/tasks", api="/tasks", handler=list_tasks, permission="jobs.read",
+        query=TasksQuery, answer=Listing[TaskRow], summary="Tasks: waiting, running, rates, failures, times",
     ),
     Route(
-        method="GET", path="/task", handler=task, permission="jobs.read", summary="One task",
-        query=TaskPageQuery, json_of=f"{API}/task",
+        method="GET", path="/task", api="/task", handler=get_task, permission="jobs.read", query=TaskQuery,
+        answer=TaskDetails, summary="One task, with histograms and its slowest runs",
     ),
     Route(
         method="GET", path="/tasks/pause", handler=pause_form, permission="tasks.pause",
-        summary="Pause a task", query=ResumeTask,
+        summary="Pause a task", query=TaskResumeRequest,
     ),
     Route(
-        method="POST", path="/tasks/pause", handler=pause_posted, permission="tasks.pause",
-        summary="Pause a task", body=PauseForm,
+        method="POST", path="/tasks/pause", api="/tasks/pause", handler=pause_task, permission="tasks.pause",
+        body=TaskPauseRequest, answer=Pause, summary="Pause a task in Python workers, or all tasks",
     ),
     Route(
-        method="POST", path="/tasks/resume", handler=resume_posted, permission="tasks.pause",
-        summary="Resume a task", body=ResumeTask,
+        method="POST", path="/tasks/resume", api="/tasks/resume", handler=resume_task,
+        permission="tasks.pause", body=TaskResumeRequest, answer=Resumed,
+        summary="End the pause of a task, or of all tasks",
     ),
 ]  # fmt: skip
