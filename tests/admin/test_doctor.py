@@ -128,7 +128,7 @@ async def test_a_schema_that_only_node_has_installed(create_database: Callable[.
                 assert [each["id"] for each in answer.json()["items"]] == ["node"]
                 assert (await client.get("/worker", params={"id": "node"})).status_code == 200
             if path == "/queues":
-                assert [each["name"] for each in answer.json()["items"]] == ["q"]
+                assert [each["queue_name"] for each in answer.json()["items"]] == ["q"]
                 assert (await client.get("/queue", params={"name": "q"})).status_code == 200
         await app.aclose()
     finally:
