@@ -12,8 +12,9 @@ from typing import Any
 import asyncpg
 import httpx
 import pytest
-from scripts.lively.addresses import WHOLE, addresses, is_readable, subject_of
+from scripts.lively.addresses import WHOLE, is_readable
 
+from admin.conftest import address_in
 from graphile_worker import Lane, WorkerUtils, make_worker_utils
 from graphile_worker.admin.table import ROUTES
 from recovery.dead import Graveyard
@@ -282,7 +283,7 @@ async def test_rows_of_another_version_break_no_page(
     columns = [tuple(row) for row in await connection.fetch(JSON_COLUMNS)]
     assert ("_private_py_workers", "lanes") in columns
     pages = [route.path for route in ROUTES if is_readable(route) and route.path not in WHOLE]
-    visited = [address for path in pages if (address := await _address_in(connection, path)) is not None]
+    visited = [address for path in pages if (address := await address_in(connection, path)) is not None]
     complaints = []
     for shape in SHAPES:
         for table, column in columns:
@@ -293,12 +294,3 @@ async def test_rows_of_another_version_break_no_page(
             if answer.status_code not in (200, 404):
                 complaints.append(f"{address} beside {shape}: {answer.status_code}")
     assert not complaints, "\n".join(complaints)
-
-
-async def _address_in(connection: Any, path: str) -> str | None:
-    """The address of a route with a value that exists, or None if there is none."""
-    subject = subject_of(path)
-    if subject is None:
-        return None if "{" in path else path
-    value = await connection.fetchval(f"{subject[1]} limit 1")
-    return None if value is None else addresses(path, subject[0], [value])[0]

@@ -11,14 +11,13 @@ import msgspec
 from ...database.connections.connection import Connection, Row
 from ...database.sql import load
 from ...database.statements.limits import track_names
-from ...database.statements.pauses import pauses_if_readable
 from ...diagnostics.json_shapes import queue_as_json
 from ...errors import InvalidArgumentError
 from ...history.audit import Actor, record
 from ...values.job import PAUSED_BY, Pause, instant
 from ...values.spec import home_name, is_track_name
 from ..answers import Problem, not_found
-from ..database import WORKERS, Database, own_tables
+from ..database import WORKERS, Database
 from . import QueueAnswer, QueueDetails, QueueJob, QueueListing, QueueState, QueueView
 
 PAGE = 20
@@ -42,7 +41,7 @@ async def list_queues(
 ) -> QueueListing:
     """One page: queues with locks or waiting jobs, or those whose names begin with `begin`."""
     async with database.read() as connection:
-        tables = await own_tables(connection, database.schema)
+        tables = await database.own_tables(connection)
         if begin:
             return await _search(database, connection, begin, after, limit)
         if WORKERS not in tables:
@@ -53,7 +52,7 @@ async def list_queues(
 async def get_queue(database: Database, name: str) -> QueueDetails:
     """One queue, with what runs in it."""
     async with database.read() as connection:
-        tables = await own_tables(connection, database.schema)
+        tables = await database.own_tables(connection)
         names = await _with_tracks(database, connection, name, tables)
         rows = await connection.fetch(load("names/queue_ids", database.schema), names)
         if not any(row["queue_name"] == name for row in rows):
@@ -115,7 +114,7 @@ async def unlock(database: Database, actor: Actor, name: str, typed: str = "") -
         )
     freed = 0
     async with database.write() as connection:
-        tables = await own_tables(connection, database.schema)
+        tables = await database.own_tables(connection)
         names = await _with_tracks(database, connection, name, tables)
         rows = await connection.fetch(load("names/queue_ids", database.schema), names)
         ids = [row["id"] for row in rows]
@@ -220,7 +219,7 @@ async def _longest(database: Database, connection: Connection) -> QueueListing:
 
 
 async def _pauses(database: Database, connection: Connection) -> Mapping[str, Pause]:
-    found = await pauses_if_readable(connection, database.schema)
+    found = await database.pauses(connection)
     return {pause.queue_name: pause for pause in found if pause.queue_name is not None}
 
 

@@ -20,7 +20,7 @@ from ...errors import CrontabError
 from ...history.audit import Actor, record
 from ...values.job import instant
 from ..answers import not_found
-from ..database import HISTORY, Database, own_tables
+from ..database import HISTORY, Database
 from ..security.redact import Redactor
 from . import ScheduleAnswer, ScheduledRun, ScheduleListing, ScheduleView, ScheduleWorker
 
@@ -49,7 +49,7 @@ async def list_schedules(
     """One page of recurring jobs, by identifier."""
     async with database.read() as connection:
         found = await database.utils.schedules.list(after=after, limit=limit + 1, connection=connection)
-        tables = await own_tables(connection, database.schema)
+        tables = await database.own_tables(connection)
         page = found[:limit]
         each = max(1, min(RUNS, RUNS_IN_LIST // max(1, len(page))))
         ids = [run.job_id for schedule in page for run in schedule.runs[:each]]
@@ -68,7 +68,7 @@ async def get_schedule(database: Database, redactor: Redactor, identifier: str) 
         found = await database.utils.schedules.list(identifier, connection=connection)
         if not found:
             raise not_found(f"recurring job {identifier[:200]}")
-        tables = await own_tables(connection, database.schema)
+        tables = await database.own_tables(connection)
         ids = [run.job_id for run in found[0].runs]
         outcomes = await _outcomes(database, connection, ids, has_history=tables >= HISTORY)
     return _view(found[0], outcomes, database.clock.now(), redactor)

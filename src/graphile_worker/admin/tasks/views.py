@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from urllib.parse import urlencode
 
@@ -10,11 +11,20 @@ import msgspec
 from ...history.error_groups import ErrorGroup, list_error_groups
 from ...values.job import Pause
 from .. import charts
-from ..answers import Count, Listing, Page, Redirect, not_found
+from ..answers import Count, Listing, Marker, Page, Redirect, not_found
 from ..audit.recording import actor_of
 from ..database import ERRORS
+from ..live.hub import Hub
 from ..overview.queries import error_title
-from ..overview.series import RANGES, TaskSeries, read_markers, read_percentiles, read_timeline, shown_to
+from ..overview.series import (
+    RANGES,
+    TaskSeries,
+    Timeline,
+    read_markers,
+    read_percentiles,
+    read_timeline,
+    shown_to,
+)
 from ..web.call import Call
 from ..web.routes import Route
 from ..web.times import PERIODS, end_of_pause
@@ -24,6 +34,8 @@ from .queries import TaskFacts, pause, read_task, read_tasks, resume
 TOPICS = ("tasks", "overview", "banners", "audit")
 DAY = timedelta(days=1)
 ERROR_GROUPS = 5
+CHARTS_FOR = 60.0
+"""Seconds for which charts are not made again: their steps are minutes."""
 OF_ONE = (
     "Python workers start no more jobs of this task. Jobs that run go on. Node and Rust workers that have "
     "the task do not know of the pause: to stop those too, pause a queue."
@@ -52,14 +64,16 @@ async def list_tasks(call: Call) -> Page:
 
 async def get_task(call: Call) -> Page:
     wanted = call.query(TaskQuery)
-    await call.hub.current()
-    async with call.database.read() as connection:
-        found = await read_task(connection, call.hub, wanted.name, datetime.now(UTC))
+    found = await read_task(call.hub, await _all_tasks(call), wanted.name)
     if found is None:
         raise not_found("task of this name")
     title = wanted.name[:80]
     if call.is_api:
         return Page("task.html", title, answer=found)
+    shown = await call.hub.shared(
+        f"task {wanted.name} {wanted.range}", lambda: _charts(call.hub, wanted), max_age=CHARTS_FOR
+    )
+    markers = shown_to(shown.markers, may_audit=call.may("audit.read"))
     values = {
         "found": found,
         "task": found.task,
@@ -67,7 +81,12 @@ async def get_task(call: Call) -> Page:
         "range": wanted.range,
         "ranges": list(RANGES.values()),
         "zone_info": call.zone,
-        **await _charts(call, wanted),
+        "timeline": shown.timeline,
+        "series": shown.series,
+        "times": shown.times,
+        "groups": shown.groups,
+        "error_title": lambda group: error_title(group, call.hub.redactor),
+        "markers": [charts.ChartMarker(each.at, each.text, each.kind) for each in markers],
     }
     return Page("task.html", title, here="tasks", values=values)
 
@@ -90,41 +109,49 @@ def _matching(rows: list[TaskRow], text: str) -> list[TaskRow]:
     return [row for row in rows if wanted in row.name.casefold()]
 
 
-async def _charts(call: Call, wanted: TaskQuery) -> dict[str, object]:
-    hub, schema, now = call.hub, call.database.schema, datetime.now(UTC)
-    async with call.database.read() as connection:
+@dataclass(frozen=True, slots=True)
+class _Charts:
+    """One task over time, for everyone who looks at it."""
+
+    timeline: Timeline
+    series: list[charts.ChartSeries]
+    times: list[charts.ChartSeries]
+    groups: list[ErrorGroup]
+    markers: list[Marker]
+
+
+async def _charts(hub: Hub, wanted: TaskQuery) -> _Charts:
+    schema, tables, now = hub.database.schema, hub.sampler.tables, datetime.now(UTC)
+    async with hub.database.read() as connection:
         timeline = await read_timeline(
-            connection, schema, RANGES[wanted.range], now,
-            tables=hub.sampler.tables, task_identifier=wanted.name,
-        )  # fmt: skip
+            connection, schema, RANGES[wanted.range], now, tables=tables, task_identifier=wanted.name
+        )
         times = await read_percentiles(
-            connection, schema, timeline, tables=hub.sampler.tables, task_identifier=wanted.name
+            connection, schema, timeline, tables=tables, task_identifier=wanted.name
         )
         groups: list[ErrorGroup] = []
-        if hub.sampler.tables >= ERRORS:
+        if tables >= ERRORS:
             groups = await list_error_groups(
                 connection, schema, since=now - 14 * DAY, task_identifier=wanted.name, limit=ERROR_GROUPS
             )
-        found = await read_markers(connection, schema, timeline.start, tables=hub.sampler.tables)
-        markers = shown_to(found, may_audit=call.may("audit.read"))
+        markers = await read_markers(connection, schema, timeline.start, tables=tables)
     count = timeline.range.count
     of = timeline.tasks.get(wanted.name, TaskSeries([0.0] * count, [0.0] * count, [0.0] * count))
     unknown: list[float | None] = [None] * count
     percentiles = times.get("", {"run_p95": unknown, "wait_p95": unknown})
-    return {
-        "timeline": timeline,
-        "series": [
+    return _Charts(
+        timeline,
+        [
             charts.ChartSeries("completed", of.completed, "c1"),
             charts.ChartSeries("failed", of.failed, "c-fail"),
         ],
-        "times": [
+        [
             charts.ChartSeries("run time, p95", percentiles["run_p95"], "c2"),
             charts.ChartSeries("wait time, p95", percentiles["wait_p95"], "c3"),
         ],
-        "groups": groups,
-        "error_title": lambda group: error_title(group, hub.redactor),
-        "markers": [charts.ChartMarker(each.at, each.text, each.kind) for each in markers],
-    }
+        groups,
+        markers,
+    )
 
 
 async def pause_form(call: Call) -> Page:

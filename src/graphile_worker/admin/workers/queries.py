@@ -17,7 +17,7 @@ from ...history.statistics import TaskStatistics
 from ...recovery.registry.workers import SCANNED_PAGES, WorkerList, WorkerSummary, condition_of
 from ...values.job import instant
 from ..answers import Problem, not_found
-from ..database import STATISTICS, WORKERS, Database, own_tables
+from ..database import STATISTICS, WORKERS, Database
 from . import (
     Blocked,
     BusySlot,
@@ -61,7 +61,7 @@ async def read_workers(
     database: Database, connection: Connection, *, only: str | None = None
 ) -> WorkerListing:
     """The same in a transaction; `only` one of them with all its running jobs looked up."""
-    tables = await own_tables(connection, database.schema)
+    tables = await database.own_tables(connection)
     if WORKERS not in tables:
         others = await _holders(database, connection)
         return WorkerListing(
@@ -81,7 +81,7 @@ async def read_workers(
 async def deploys(database: Database, since: datetime) -> list[DeployMark]:
     """When versions of the application were started, the latest first; empty where that is not recorded."""
     async with database.read() as connection:
-        if DEPLOYS not in await own_tables(connection, database.schema):
+        if DEPLOYS not in await database.own_tables(connection):
             return []
         found = await database.utils.workers.list_deploys(since=since, connection=connection)
     return [
