@@ -319,5 +319,4 @@ async def test_an_open_tab_costs_little(
     costs = {
         page: (await minute.cost(page, busy=False), await minute.cost(page, busy=True)) for page in visited
     }
-    print(costs)
     assert not {page: cost for page, cost in costs.items() if cost[0] > QUIET_COST or cost[1] > BUSY_COST}

@@ -93,7 +93,8 @@ class _SlowFacts:
 async def read_task(hub: Hub, facts: TaskFacts, name: str) -> TaskDetails | None:
     """One task; None if nothing is known about it."""
     row = next((row for row in facts.rows if row.name == name), None)
-    slow = await hub.shared(f"about task {name}", lambda: _slow_facts(hub, name), max_age=SLOW_FOR)
+    pools = hash(frozenset(pool.id for pool in facts.workers))  # a deploy may change what they say
+    slow = await hub.shared(f"about task {name} {pools}", lambda: _slow_facts(hub, name), max_age=SLOW_FOR)
     if row is None and not slow.is_task:
         return None
     statistics = facts.by_task.get(name)
@@ -204,7 +205,9 @@ async def _statistics(
     """Of the last hour, by task."""
     if not tables >= STATISTICS:
         return None
-    return await read_statistics(connection, schema, since=now - HOUR, until=None, now=now, by="task")
+    return await read_statistics(
+        connection, schema, since=now - HOUR, until=None, now=now, by="task", is_recorded=True
+    )
 
 
 async def _schedules(connection: Connection, hub: Hub, name: str) -> list[TaskSchedule]:
