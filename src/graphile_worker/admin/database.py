@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from typing import Any, Protocol, TypeVar, cast
+from weakref import WeakValueDictionary
 
 import msgspec
 from msgspec.structs import replace
@@ -25,6 +26,7 @@ from ..errors import ConnectionFailedError, SchemaMissingError
 from ..values.clock import Clock, SystemClock
 from ..values.job import Pause
 from ..values.schema_name import SchemaName
+from .answers import Problem
 
 MAX_CONNECTIONS = 4
 CONNECT_WITHIN = 5.0  # seconds, unless the connection string has connect_timeout
@@ -37,6 +39,8 @@ AGAIN_AFTER = 1.0  # seconds after which a server that did not answer is asked a
 TABLES_FOR = 60.0  # seconds until it is looked again which tables there are
 PAUSES_FOR = 10.0  # seconds until pauses that others made are seen
 READY_FOR = 2.0  # seconds for which an answer of `check` holds
+AT_ONCE = 2  # pages of one person that are read at a time
+TURN_WITHIN = 10.0  # seconds to wait for that
 
 T = TypeVar("T")
 
@@ -91,6 +95,9 @@ class Database:
         self._utils: WorkerUtils | None = None
         self._failure: tuple[float, ConnectionFailedError] | None = None
         self._remembered: dict[str, tuple[float, Any]] = {}
+        self._turns: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
+        self.tables: frozenset[str] | None = None
+        """The Python-only tables that this role may read, as far as they have been looked for."""
         self._writes = 0
         self.runner: OperationsRunner | None = None
         """Carries out changes to many jobs; the application that shows the database sets it."""
@@ -182,7 +189,17 @@ class Database:
 
     async def own_tables(self, connection: Connection) -> frozenset[str]:
         """The Python-only tables that this role may read."""
-        return await self.remembered("tables", lambda: own_tables(connection, self.schema), TABLES_FOR)
+        found = await self.remembered("tables", lambda: own_tables(connection, self.schema), TABLES_FOR)
+        self.tables = found
+        return found
+
+    async def missing(self, needed: frozenset[str]) -> frozenset[str]:
+        """Which of these tables there are not, or this role may not read."""
+        if self.tables is None or not self.tables >= needed:
+            self._remembered.pop("tables", None)
+            async with self.read() as connection:
+                await self.own_tables(connection)
+        return needed - (self.tables or frozenset())
 
     async def pauses(self, connection: Connection) -> list[Pause]:
         """What is paused; empty where that is not recorded."""
@@ -219,6 +236,21 @@ class Database:
                 connection.remove_termination_listener(end)
                 if not connection.is_closed():
                     await connection.remove_listener(channel, heard)
+
+    @asynccontextmanager
+    async def turn(self, name: str) -> AsyncIterator[None]:
+        """Wait until fewer than `AT_ONCE` pages of the same person are read: others need connections too."""
+        turns = self._turns.setdefault(name, asyncio.Semaphore(AT_ONCE))
+        try:
+            await asyncio.wait_for(turns.acquire(), TURN_WITHIN)
+        except TimeoutError:
+            raise Problem(
+                429, "You have asked for too many pages at once", "Wait for the others.", retry_after=1
+            ) from None
+        try:
+            yield
+        finally:
+            turns.release()
 
     async def check(self) -> None:
         """Raise if the server does not answer, or lacks the schema. Those who ask often share the answer."""
@@ -356,6 +388,9 @@ ERRORS = frozenset({"_private_py_errors", "_private_py_error_groups", "_private_
 HISTORY = frozenset({"_private_py_history", "_private_py_task_names"})
 PAUSES = frozenset({"_private_py_pauses", "_private_py_queue_holds"})
 SCHEDULE_PAUSES = "_private_py_schedule_pauses"
+TRACKS = frozenset({"_private_py_tracks"})
+REQUESTS = frozenset({"_private_py_requests"})
+OPERATIONS = frozenset({"_private_py_operations", "_private_py_audit"})
 
 
 async def own_tables(connection: Connection, schema: SchemaName) -> frozenset[str]:

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from ...diagnostics.finding import size
 from ..answers import Page, Redirect, confirmation
 from ..audit.recording import actor_of
+from ..database import WORKERS
 from ..security.identity import PERMISSIONS
 from ..web.call import Call
 from ..web.routes import Route
@@ -14,6 +15,7 @@ from . import DOCTOR, About, DoctorReport, MaintenanceAnswer, MaintenanceRequest
 
 MAX_AGE = 10.0
 """Seconds for which findings are shared: one examination sends some forty statements."""
+RECOVERY = frozenset({WORKERS})
 TOPICS = ("doctor", "overview", "workers", "audit")
 Work = Callable[..., Awaitable[MaintenanceAnswer]]
 TITLES = {
@@ -90,7 +92,7 @@ ROUTES = [
         summary="Versions, the schema and its tables, and what the user may do",
     ),
     Route(
-        method="POST", path="/maintenance/sweep", api="/maintenance/sweep", handler=sweep,
+        method="POST", path="/maintenance/sweep", needs=RECOVERY, api="/maintenance/sweep", handler=sweep,
         permission="maintenance", body=MaintenanceRequest, answer=MaintenanceAnswer,
         summary="Recover the jobs of dead workers",
     ),

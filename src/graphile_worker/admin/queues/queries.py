@@ -17,7 +17,7 @@ from ...history.audit import Actor, record
 from ...values.job import PAUSED_BY, Pause, instant
 from ...values.spec import home_name, is_track_name
 from ..answers import Problem, not_found
-from ..database import WORKERS, Database
+from ..database import TRACKS, WORKERS, Database
 from . import QueueAnswer, QueueDetails, QueueJob, QueueListing, QueueState, QueueView
 
 PAGE = 20
@@ -29,7 +29,6 @@ FEW_QUEUES = 30
 """Pages of the table of queues up to which it is searched for locks."""
 MOST_LOCKED = 20
 MOST_RUNNING = 60
-TRACKS = "_private_py_tracks"
 MISSING = (
     "This schema lacks the indexes of a Python worker, so the longest queues are found in a sample "
     "of the jobs table."
@@ -226,7 +225,7 @@ async def _pauses(database: Database, connection: Connection) -> Mapping[str, Pa
 async def _with_tracks(
     database: Database, connection: Connection, name: str, tables: Collection[str]
 ) -> list[str]:
-    tracks = await track_names(connection, database.schema, name) if TRACKS in tables else []
+    tracks = await track_names(connection, database.schema, name) if tables >= TRACKS else []
     return [name, *tracks]
 
 

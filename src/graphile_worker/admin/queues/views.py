@@ -8,6 +8,7 @@ import msgspec
 
 from ..answers import Page, Redirect, confirmation
 from ..audit.recording import actor_of
+from ..database import PAUSES, TRACKS
 from ..web.call import Call
 from ..web.routes import Route
 from ..web.times import PERIODS, end_of_pause
@@ -117,15 +118,16 @@ ROUTES = [
         query=QueueQuery, answer=QueueDetails, summary="One queue, with what runs in it",
     ),
     Route(
-        method="GET", path="/queues/pause", handler=pause_form, permission="queues.pause",
+        method="GET", path="/queues/pause", needs=PAUSES, handler=pause_form, permission="queues.pause",
         summary="Pause a queue", query=QueueQuery,
     ),
     Route(
-        method="POST", path="/queues/pause", api="/queues/pause", handler=pause, permission="queues.pause",
+        method="POST", path="/queues/pause", needs=PAUSES,
+        api="/queues/pause", handler=pause, permission="queues.pause",
         body=QueuePauseRequest, answer=QueueAnswer, summary="Pause a queue for workers of every runtime",
     ),
     Route(
-        method="POST", path="/queues/resume", api="/queues/resume", handler=resume,
+        method="POST", path="/queues/resume", needs=PAUSES, api="/queues/resume", handler=resume,
         permission="queues.pause", body=QueueQuery, answer=QueueAnswer, summary="End the pause of a queue",
     ),
     Route(
@@ -134,11 +136,13 @@ ROUTES = [
         summary="Free a queue from a dead worker",
     ),
     Route(
-        method="GET", path="/queues/concurrency", handler=concurrency_form, permission="queues.pause",
+        method="GET", path="/queues/concurrency", needs=TRACKS,
+        handler=concurrency_form, permission="queues.pause",
         summary="Set the concurrency of a queue", query=QueueQuery,
     ),
     Route(
-        method="POST", path="/queues/concurrency", api="/queues/concurrency", handler=concurrency,
+        method="POST", path="/queues/concurrency", needs=TRACKS,
+        api="/queues/concurrency", handler=concurrency,
         permission="queues.pause", body=QueueConcurrencyRequest, answer=QueueAnswer,
         summary="Set how many jobs of a queue run at once",
     ),

@@ -8,6 +8,7 @@ import msgspec
 
 from ..answers import Page, Redirect, confirmation
 from ..audit.recording import actor_of
+from ..database import SCHEDULE_PAUSES
 from ..security.redact import Redactor
 from ..web.call import Call
 from ..web.routes import Route
@@ -23,6 +24,8 @@ from . import (
     queries,
 )
 
+REGISTERED = frozenset({queries.TABLE})
+PAUSED = frozenset({SCHEDULE_PAUSES})
 TOPICS = ("schedules", "overview", "banners", "audit", "jobs")
 
 
@@ -81,7 +84,8 @@ async def run(call: Call) -> Page | Redirect:
         return confirmation(
             f"Run {wanted.identifier[:80]} now?",
             "This adds its job once more. The next regular run is not affected.",
-            path="/schedules/run", fields={"identifier": wanted.identifier}, submit="Run now",
+            path="/schedules/run",
+        fields={"identifier": wanted.identifier}, submit="Run now",
             back=_page_of(wanted.identifier), tone="primary", points=points, here="schedules",
         )  # fmt: skip
     answer = await queries.run_now(call.database, actor_of(call), wanted.identifier)
@@ -112,21 +116,22 @@ ROUTES = [
         query=ScheduleQuery, answer=ScheduleView, summary="One recurring job, with its last runs",
     ),
     Route(
-        method="GET", path="/schedules/pause", handler=pause_form, permission="schedules.pause",
+        method="GET", path="/schedules/pause", needs=PAUSED, handler=pause_form, permission="schedules.pause",
         summary="Pause a recurring job", query=ScheduleQuery,
     ),
     Route(
-        method="POST", path="/schedules/pause", api="/schedules/pause", handler=pause,
+        method="POST", path="/schedules/pause", needs=PAUSED, api="/schedules/pause", handler=pause,
         permission="schedules.pause", body=SchedulePauseRequest, answer=ScheduleAnswer,
         summary="Pause a recurring job in Python workers",
     ),
     Route(
-        method="POST", path="/schedules/resume", api="/schedules/resume", handler=resume,
+        method="POST", path="/schedules/resume", needs=PAUSED, api="/schedules/resume", handler=resume,
         permission="schedules.pause", body=ScheduleQuery, answer=ScheduleAnswer,
         summary="End the pause of a recurring job",
     ),
     Route(
-        method="POST", path="/schedules/run", api="/schedules/run", handler=run, permission="schedules.run",
+        method="POST", path="/schedules/run", needs=REGISTERED,
+        api="/schedules/run", handler=run, permission="schedules.run",
         body=ScheduleQuery, answer=ScheduleAnswer, summary="Add the job of a recurring job now",
     ),
 ]  # fmt: skip

@@ -13,7 +13,7 @@ from ...values.job import Pause
 from .. import charts
 from ..answers import Count, Listing, Marker, Page, Redirect, not_found
 from ..audit.recording import actor_of
-from ..database import ERRORS
+from ..database import ERRORS, PAUSES
 from ..live.hub import Hub
 from ..overview.queries import error_title
 from ..overview.series import (
@@ -194,15 +194,16 @@ ROUTES = [
         answer=TaskDetails, summary="One task, with histograms and its slowest runs",
     ),
     Route(
-        method="GET", path="/tasks/pause", handler=pause_form, permission="tasks.pause",
+        method="GET", path="/tasks/pause", needs=PAUSES, handler=pause_form, permission="tasks.pause",
         summary="Pause a task", query=TaskResumeRequest,
     ),
     Route(
-        method="POST", path="/tasks/pause", api="/tasks/pause", handler=pause_task, permission="tasks.pause",
+        method="POST", path="/tasks/pause", needs=PAUSES,
+        api="/tasks/pause", handler=pause_task, permission="tasks.pause",
         body=TaskPauseRequest, answer=Pause, summary="Pause a task in Python workers, or all tasks",
     ),
     Route(
-        method="POST", path="/tasks/resume", api="/tasks/resume", handler=resume_task,
+        method="POST", path="/tasks/resume", needs=PAUSES, api="/tasks/resume", handler=resume_task,
         permission="tasks.pause", body=TaskResumeRequest, answer=Resumed,
         summary="End the pause of a task, or of all tasks",
     ),

@@ -6,6 +6,7 @@ from urllib.parse import urlencode
 
 from ..answers import Page, Redirect, confirmation
 from ..audit.recording import actor_of
+from ..database import REQUESTS
 from ..web.call import Call
 from ..web.routes import Route
 from . import Worker, WorkerAnswer, WorkerListing, WorkerQuery, WorkerRequest, queries
@@ -87,15 +88,17 @@ ROUTES = [
         query=WorkerQuery, answer=Worker, summary="One worker, with its lanes",
     ),
     Route(
-        method="POST", path="/workers/stop", api="/workers/stop", handler=stop, permission="workers.stop",
+        method="POST", path="/workers/stop", needs=REQUESTS,
+        api="/workers/stop", handler=stop, permission="workers.stop",
         body=WorkerRequest, answer=WorkerAnswer, summary="Ask a Python worker to shut down gracefully",
     ),
     Route(
-        method="POST", path="/workers/pause", api="/workers/pause", handler=pause, permission="workers.stop",
+        method="POST", path="/workers/pause", needs=REQUESTS,
+        api="/workers/pause", handler=pause, permission="workers.stop",
         body=WorkerRequest, answer=WorkerAnswer, summary="Pause a Python worker: it fetches no more jobs",
     ),
     Route(
-        method="POST", path="/workers/resume", api="/workers/resume", handler=resume,
+        method="POST", path="/workers/resume", needs=REQUESTS, api="/workers/resume", handler=resume,
         permission="workers.stop", body=WorkerRequest, answer=WorkerAnswer,
         summary="Let a paused worker fetch jobs again",
     ),
