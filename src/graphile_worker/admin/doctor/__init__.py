@@ -24,10 +24,6 @@ class FindingView(msgspec.Struct, frozen=True, kw_only=True):
     """A page of the dashboard that shows more."""
 
 
-DOCTOR = "doctor"
-"""Under this key the hub keeps the last report."""
-
-
 class DoctorReport(msgspec.Struct, frozen=True, kw_only=True):
     """All findings, worst first."""
 

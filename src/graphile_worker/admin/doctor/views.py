@@ -8,10 +8,11 @@ from ...diagnostics.finding import size
 from ..answers import Page, Redirect, confirmation
 from ..audit.recording import actor_of
 from ..database import WORKERS
+from ..live.hub import DOCTOR
 from ..security.identity import PERMISSIONS
 from ..web.call import Call
 from ..web.routes import Route
-from . import DOCTOR, About, DoctorReport, MaintenanceAnswer, MaintenanceRequest, queries
+from . import About, DoctorReport, MaintenanceAnswer, MaintenanceRequest, queries
 
 MAX_AGE = 10.0
 """Seconds for which findings are shared: one examination sends some forty statements."""

@@ -45,6 +45,8 @@ CHANGES_EVERY = 12.0  # the same for what workers change all the time
 OVERVIEW_EVERY = 20.0  # seconds between two announcements of Overview, which shows minutes
 QUIET_OVERVIEW_EVERY = 60.0  # while nothing changes
 WATCHED_EVERY = 60.0  # for jobs that are looked at: what they wait for changes while they do not
+DOCTOR = "doctor"
+"""Under this key the last report of the doctor is kept, for the number beside it."""
 MAX_SHARED = 50
 """Results that are kept for others who ask."""
 MAX_STREAMS = 100

@@ -15,8 +15,7 @@ from ...diagnostics.explanation.values import title, words
 from ...values.job import Pause
 from ..answers import Count
 from ..database import ERRORS, WORKERS, Database
-from ..doctor import DOCTOR, DoctorReport
-from ..live.hub import Hub
+from ..live.hub import DOCTOR, Hub
 from ..security.identity import Permission
 
 logger = logging.getLogger("graphile_worker.admin")
@@ -115,7 +114,7 @@ def _counted(groups: int) -> Count:
 
 
 def _findings(hub: Hub) -> int | None:
-    report: DoctorReport | None = hub.known(DOCTOR, max_age=FINDINGS_FOR)
+    report = hub.known(DOCTOR, max_age=FINDINGS_FOR)
     return None if report is None else (report.errors + report.warnings) or None
 
 
