@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from typing import Any
 
 import httpx
 import pytest
+from scripts.lively.addresses import addresses, subject_of
 
 from graphile_worker import WorkerUtils, make_worker_utils
 from graphile_worker.admin import AdminApp, admin_app, everyone_may
@@ -40,3 +42,12 @@ def client_of(app: AdminApp) -> httpx.AsyncClient:
         base_url="http://localhost",
         headers={"Sec-Fetch-Site": "same-origin"},
     )
+
+
+async def address_in(connection: Any, path: str) -> str | None:
+    """The address of a route with a value that exists, or None if there is none."""
+    subject = subject_of(path)
+    if subject is None:
+        return None if "{" in path else path
+    value = await connection.fetchval(f"{subject[1]} limit 1")
+    return None if value is None else addresses(path, subject[0], [value])[0]

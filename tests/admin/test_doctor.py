@@ -128,8 +128,46 @@ async def test_a_schema_that_only_node_has_installed(create_database: Callable[.
                 assert [each["id"] for each in answer.json()["items"]] == ["node"]
                 assert (await client.get("/worker", params={"id": "node"})).status_code == 200
             if path == "/queues":
-                assert [each["name"] for each in answer.json()["items"]] == ["q"]
+                assert [each["queue_name"] for each in answer.json()["items"]] == ["q"]
                 assert (await client.get("/queue", params={"name": "q"})).status_code == 200
         await app.aclose()
     finally:
         await connection.close()
+
+
+CALLS = [
+    ("/tasks/pause", {"name": "t"}), ("/tasks/resume", {"name": "t"}), ("/queues/pause", {"name": "q"}),
+    ("/queues/resume", {"name": "q"}), ("/queues/concurrency", {"name": "q", "concurrency": 2}),
+    ("/schedules/pause", {"identifier": "nodes"}), ("/schedules/resume", {"identifier": "nodes"}),
+    ("/schedules/run", {"identifier": "nodes"}), ("/workers/stop", {"id": "node"}),
+    ("/workers/pause", {"id": "node"}), ("/maintenance/sweep", {}), ("/jobs/1/stack", {}),
+]  # fmt: skip
+
+
+async def test_what_cannot_work_in_nodes_schema_is_not_offered(create_database: Callable[..., str]) -> None:
+    url = create_database()
+    connection: Any = await asyncpg.connect(url)
+    await migrate(connection, SchemaName(), own_objects=False)
+    await connection.execute("select graphile_worker.add_job('t', '{}', queue_name => 'q')")
+    await connection.execute(
+        "insert into graphile_worker._private_known_crontabs values ('nodes', now(), now())"
+    )
+    app = admin_app(connection_string=url, authorize=everyone_may)
+    async with client_of(app) as client:
+        for page in ("/tasks", "/task?name=t", "/queue?name=q", "/schedule?identifier=nodes", "/doctor"):
+            text = (await client.get(page)).text
+            for path, _ in CALLS:
+                assert f'"{path}' not in text, f"{page} offers {path}"
+        assert "/maintenance/migrate" in (await client.get("/doctor")).text
+        for path, body in CALLS:
+            answer = await client.post(f"{API}{path}", json=body)
+            assert answer.status_code == 409, (path, answer.text)
+            assert answer.text.count("graphile-worker migrate") == 1, answer.text
+            assert "_private_py_" in answer.json()["detail"]
+        assert (await client.get("/tasks/pause", params={"name": "t"})).status_code == 409
+        await migrate(connection, SchemaName())
+        answer = await client.post(f"{API}/tasks/pause", json={"name": "t"})
+        assert answer.status_code == 200, "tables that were created meanwhile are found"
+        assert "/tasks/resume" in (await client.get("/task?name=t")).text
+    await app.aclose()
+    await connection.close()

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from contextlib import AsyncExitStack, suppress
 from datetime import UTC, datetime, timedelta
 
 import httpx
 import pytest
+from msgspec.structs import replace
+from scripts.lively.addresses import is_page
 
-from admin.conftest import client_of
+from admin.conftest import address_in, client_of
 from admin.streams import Reader, reading, stream_scope
 from graphile_worker import WorkerUtils
 from graphile_worker.admin import AdminApp, Identity, admin_app
@@ -23,7 +26,8 @@ from graphile_worker.admin.live.hub import (
     StreamEvent,
     hubs_of,
 )
-from support.working import until
+from graphile_worker.admin.table import ROUTES
+from support.working import Gate, Jobs, Workers, until
 
 
 def hub_of(app: AdminApp) -> Hub:
@@ -243,3 +247,76 @@ async def test_a_change_during_the_computation_is_not_lost(admin: AdminApp) -> N
         return calls
 
     assert [await hub.shared("key", compute, topic="banners") for _ in range(3)] == [1, 2, 2]
+
+
+# -- cost ----------------------------------------------------------------------------------------------------
+
+QUIET_COST = 60
+BUSY_COST = 150
+
+
+class Minute:
+    """A tab that is open for a minute, in less time: the hub's clock is moved by hand."""
+
+    def __init__(self, app: AdminApp, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = time.monotonic()
+        self.hub, self.database = hub_of(app), app.databases[0]
+        self.client = client_of(app)
+        monkeypatch.setattr(self.hub, "_uptime", lambda: self.now)
+        monkeypatch.setattr(self.database.clock, "monotonic", lambda: self.now)
+
+    async def cost(self, page: str, *, busy: bool) -> int:
+        """Statements that an open page sends in a minute, after one in which everything was read once."""
+        found = await self.client.get(page)
+        assert found.status_code == 200, found.text[-500:]
+        topics = re.findall('data-topics="([^"]*)"', found.text)[0]
+        stream = Stream(topic for topic in topics.split(",") if topic)
+        self.hub._streams.add(stream)
+        try:
+            for _ in range(60):
+                await self._second(page, stream, busy=busy)
+            before = self.database.meter.total
+            for _ in range(60):
+                await self._second(page, stream, busy=busy)
+            return self.database.meter.total - before
+        finally:
+            self.hub._streams.discard(stream)
+            self.hub._pending.clear()
+
+    async def _second(self, page: str, stream: Stream, *, busy: bool) -> None:
+        self.now += 1
+        if busy:
+            self.hub._hear()
+        if self.now - self.hub._sampled_at >= self.hub.pause:
+            if busy:
+                self._change_counters()
+            await self.hub._sample_for_streams()
+        self.hub._announce()
+        events = await stream.next(0) if stream._pending else []
+        if any(event.name == "changed" for event in events):
+            answer = await self.client.get(page)
+            assert answer.status_code == 200, answer.text[-500:]
+
+    def _change_counters(self) -> None:
+        """As if jobs had run since the last sample: the server's own counters come too late for a test."""
+        samples = self.hub.sampler.samples
+        if samples:
+            samples[-1] = replace(samples[-1], counters=(0, 0, 0, len(samples)))
+
+
+async def test_an_open_tab_costs_little(
+    admin: AdminApp, utils: WorkerUtils, workers: Workers, database_url: str, jobs: Jobs,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    gate = Gate()
+    await workers.start({"hold": gate}, connection_string=database_url, crontab="0 4 * * * hold ?id=nightly")
+    await utils.add_job("hold", queue_name="q", job_key="k")
+    await gate.until_inside(1)
+    await jobs.connection.execute("set search_path = graphile_worker")
+    pages = [route.path for route in ROUTES if is_page(route)]
+    visited = [address for path in pages if (address := await address_in(jobs.connection, path)) is not None]
+    minute = Minute(admin, monkeypatch)
+    costs = {
+        page: (await minute.cost(page, busy=False), await minute.cost(page, busy=True)) for page in visited
+    }
+    assert not {page: cost for page, cost in costs.items() if cost[0] > QUIET_COST or cost[1] > BUSY_COST}

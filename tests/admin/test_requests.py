@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from typing import Any
 
+import asyncpg
 import httpx
 import pytest
 from starlette.requests import Request
@@ -12,6 +14,7 @@ from starlette.responses import PlainTextResponse, Response
 
 from graphile_worker.admin import AdminApp, Identity, admin_app, everyone_may
 from graphile_worker.admin.app import MAX_QUERY
+from graphile_worker.admin.security.identity import PERMISSIONS
 from graphile_worker.admin.security.origins import HostRule, is_own_origin
 from graphile_worker.admin.web.call import MAX_BODY
 from graphile_worker.admin.web.routes import Route
@@ -333,3 +336,43 @@ def test_a_route_without_a_permission_does_not_start() -> None:
     for permission in ((), "", "jobs.everything"):
         with pytest.raises(ConfigError, match="needs a known permission"):
             Route(method="GET", path="/x", handler=handler, permission=permission, summary="X")  # type: ignore[arg-type]
+
+
+# -- many requests at once ---------------------------------------------------------------------------------
+
+
+async def test_readiness_is_not_asked_for_every_probe(database_url: str) -> None:
+    app = admin_app(connection_string=database_url, authorize=everyone_may)
+    async with client(app) as http:
+        assert (await http.get("/readyz")).text == "ready\n"
+        before = app.databases[0].meter.total
+        answers = await asyncio.gather(*(http.get("/readyz") for _ in range(50)))
+        assert {answer.text for answer in answers} == {"ready\n"}
+        assert app.databases[0].meter.total - before <= 4  # one transaction, if two seconds are over
+    await app.aclose()
+
+
+async def test_one_person_cannot_keep_others_waiting(database_url: str) -> None:
+    """Pages of one person wait for a lock; those of another are read meanwhile."""
+
+    def by_header(request: Request) -> Identity:
+        return Identity(name=request.headers["x-name"], permissions=PERMISSIONS)
+
+    app = admin_app(connection_string=database_url, authorize=by_header)
+    connection: Any = await asyncpg.connect(database_url)
+    async with (
+        client(app, **{"x-name": "busy"}) as busy,
+        client(app, **{"x-name": "other"}) as other,
+    ):
+        assert (await other.get("/queues")).status_code == 200
+        async with connection.transaction():
+            await connection.execute("lock table graphile_worker._private_py_audit in access exclusive mode")
+            searches = [asyncio.create_task(busy.get("/audit")) for _ in range(12)]
+            await asyncio.sleep(0)
+            assert (await other.get("/queues")).status_code == 200
+            done = sum(search.done() for search in searches)
+        answers = await asyncio.gather(*searches)
+    assert done < 9, "it waited behind the searches of another person"
+    assert {answer.status_code for answer in answers} <= {200, 409, 429}
+    await connection.close()
+    await app.aclose()

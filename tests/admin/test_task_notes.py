@@ -13,7 +13,7 @@ from graphile_worker.admin.tasks.expected import notes_of, problems_of
 from graphile_worker.database.statements.inspection import MAX_SCHEMA_LENGTH, TaskDescription
 from graphile_worker.errors import TaskLoadError
 from graphile_worker.tasks.payload_schema import description_of
-from support.working import SCHEMA, Jobs, Workers
+from support.working import SCHEMA, Jobs, Workers, until
 
 API = "/api/v1"
 
@@ -68,7 +68,11 @@ async def test_pages_show_what_the_task_expects(
     assert "logistics" in (await http.get("/task?name=ship")).text, "it is kept while no worker runs"
     changed = task("ship")(ship.function)
     await workers.start([changed])
-    assert "logistics" not in (await http.get("/task?name=ship")).text
+
+    async def is_read_again() -> bool:
+        return "logistics" not in (await http.get("/task?name=ship")).text
+
+    await until(is_read_again)
 
 
 async def test_a_payload_that_does_not_fit_is_refused_unless_one_insists(

@@ -5,13 +5,18 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import asyncpg
 import httpx
 import pytest
+from scripts.lively.addresses import WHOLE, is_readable
 
+from admin.conftest import address_in
 from graphile_worker import Lane, WorkerUtils, make_worker_utils
+from graphile_worker.admin.table import ROUTES
 from recovery.dead import Graveyard
 from support.working import PATIENCE, Gate, Jobs, Workers, until
 
@@ -59,15 +64,15 @@ async def test_workers_are_shown_with_what_they_run(
 
     async def is_reported() -> bool:
         listing = (await http.get(f"{API}/workers")).json()
-        return [slot["job_id"] for worker in listing["items"] for slot in worker["running"]] == [job.id]
+        return [slot["id"] for worker in listing["items"] for slot in worker["running"] or ()] == [job.id]
 
     await until(is_reported)
     worker = (await http.get(f"{API}/worker", params={"id": runner.pool_id})).json()
-    assert (worker["state"], worker["app_version"], worker["slots"], worker["busy"]) == (
+    assert (worker["state"], worker["app_version"], worker["concurrency"], worker["busy"]) == (
         "alive", "1.4.2", 5, 1,
     )  # fmt: skip
-    assert worker["running"][0]["task"] == "hold"
-    assert worker["lanes"][1]["running"][0]["job_id"] == job.id
+    assert worker["running"][0]["task_identifier"] == "hold"
+    assert worker["lanes"][1]["running"][0]["id"] == job.id
     assert (await http.get(f"{API}/jobs/{job.id}")).json()["lane"] == "slow"
     assert "slow" in (await http.get(f"/jobs/{job.id}")).text
     page = await http.get("/worker", params={"id": runner.pool_id})
@@ -144,7 +149,7 @@ async def test_schedules_are_registered_run_paused_and_resumed(
     assert nightly["options"] == {"queue_name": "night", "backfill_period": 86400.0}
     assert len(nightly["next_runs"]) == 3
     assert nightly["source"] == "crontab option:2"
-    assert [worker["id"] for worker in nightly["workers"]] == [runner.pool_id]
+    assert [worker["worker_id"] for worker in nightly["workers"]] == [runner.pool_id]
     assert any("02:30 does not exist" in warning for warning in zoned["warnings"])
 
     await post(http, "/schedules/pause", {"identifier": "nightly", "reason": "month end"})
@@ -206,17 +211,16 @@ async def test_queues_are_listed_paused_resumed_and_freed(
     assert len(first["items"]) == 20
     assert len(second["items"]) == 5
     assert second["next"] is None
-    found = {queue["name"]: queue for queue in first["items"]}["queue 03"]
-    assert found["depth"] == {"value": 2, "kind": "exact"}
-    assert found["ready"]["value"] == 1
+    found = {queue["queue_name"]: queue for queue in first["items"]}["queue 03"]
+    assert (found["jobs"], found["ready"], found["is_estimate"]) == (2, 1, False)
     searched = (await http.get(f"{API}/queues", params={"q": "queue 1"})).json()
-    assert [queue["name"] for queue in searched["items"]] == [f"queue {n}" for n in range(10, 20)]
+    assert [queue["queue_name"] for queue in searched["items"]] == [f"queue {n}" for n in range(10, 20)]
     assert (await http.get(f"{API}/queues", params={"after": "x"})).status_code == 400
 
     await post(http, "/queues/pause", {"name": "queue 03", "reason": "bank is down"})
     page = await http.get("/queue", params={"name": "queue 03"})
     assert "bank is down" in page.text
-    assert (await http.get(f"{API}/queues")).json()["items"][0]["name"] == "queue 03"  # held ones first
+    assert (await http.get(f"{API}/queues")).json()["items"][0]["queue_name"] == "queue 03"  # held ones first
     await post(http, "/queues/resume", {"name": "queue 03"})
     assert (await http.get(f"{API}/queue", params={"name": "queue 03"})).json()["queue"]["pause"] is None
 
@@ -242,3 +246,51 @@ async def test_queues_are_listed_paused_resumed_and_freed(
     assert (await http.get("/queues/concurrency", params={"name": "queue 06"})).status_code == 200
     assert (await http.get("/queues", params={"q": "no such"})).status_code == 200
     assert (await http.get("/queue", params={"name": "no such"})).status_code == 404
+
+
+# -- rows of another version ---------------------------------------------------------------------------------
+
+SHAPES = [
+    "null", "7", '"text"', "true", "[]", "{}", "[null]", "[1, 2]", '[{"name": "old"}]', "[[1]]",
+    '[["1", "2"]]', '[{"name": "new", "slots": "3", "tasks": null, "weight": {"a": []}}]',
+    '{"is_listening": "yes", "clock": [], "executors": 5, "task": 1, "since": "never", "unique": 9}',
+    '{"type": ["object"], "properties": [1], "required": 5, "$defs": {"a": {"$ref": "#/$defs/a"}}}',
+    "[[9223372036854775808, 1e308]]", "[[1, -1e300], {}]",
+]  # fmt: skip
+JSON_COLUMNS = """
+select table_name, column_name
+from information_schema.columns
+join pg_class on oid = to_regclass(table_schema || '.' || table_name) and not relispartition
+where table_schema = 'graphile_worker' and table_name like '\\_private\\_py\\_%'
+  and data_type in ('json', 'jsonb') and is_generated = 'NEVER'
+order by 1, 2
+"""
+
+
+async def test_rows_of_another_version_break_no_page(
+    http: httpx.AsyncClient, utils: WorkerUtils, workers: Workers, database_url: str, jobs: Jobs
+) -> None:
+    gate = Gate()
+    await workers.start(
+        {"hold": gate, "tidy": tidy}, connection_string=database_url, app_version="1.4.2", crontab=CRONTAB,
+    )  # fmt: skip
+    await utils.add_job("hold", queue_name="q", job_key="k")
+    await gate.until_inside(1)
+    await post(http, "/tasks/pause", {"name": "tidy", "reason": "deploy"})
+    connection = jobs.connection
+    await connection.execute("set search_path = graphile_worker")
+    await connection.execute("update _private_py_workers set heartbeat_interval = interval '1 day'")
+    columns = [tuple(row) for row in await connection.fetch(JSON_COLUMNS)]
+    assert ("_private_py_workers", "lanes") in columns
+    pages = [route.path for route in ROUTES if is_readable(route) and route.path not in WHOLE]
+    visited = [address for path in pages if (address := await address_in(connection, path)) is not None]
+    complaints = []
+    for shape in SHAPES:
+        for table, column in columns:
+            with suppress(asyncpg.NotNullViolationError, asyncpg.CheckViolationError):
+                await connection.execute(f"update {table} set {column} = $1::text::jsonb", shape)
+        for address in visited:
+            answer = await http.get(address)
+            if answer.status_code not in (200, 404):
+                complaints.append(f"{address} beside {shape}: {answer.status_code}")
+    assert not complaints, "\n".join(complaints)

@@ -147,6 +147,12 @@ class AdminApp:
         """The path below which a database is shown."""
         return "" if database is self.databases[0] else f"/~{database.name}"
 
+    def offers(self, database: Database, path: str) -> bool:
+        """Whether a form or page can work: the database has the tables that it needs."""
+        table = self._tables[database.is_read_only]
+        found = table.find("POST", path) or table.find("GET", path)
+        return found is None or database.tables is None or database.tables >= found.route.needs
+
     def static_url(self, name: str) -> str:
         """The path of a static file below the root."""
         return self._static.url(name)
@@ -256,7 +262,12 @@ class AdminApp:
 
     async def _handle(self, call: Call, route: Route) -> Response:
         call.notice = read_notice(call)
-        answer = await route.handler(call)
+        await _check_tables(call, route)
+        if route.method == "GET" and route.access != "open":
+            async with call.database.turn(call.identity.name):
+                answer = await route.handler(call)
+        else:
+            answer = await route.handler(call)
         if isinstance(answer, Page) and not call.is_api:
             call.layout = await layout_context(call.hub)
         return response_of(call, route, answer)
@@ -333,6 +344,16 @@ def _check_request(call: Call, route: Route) -> None:
     has_body = request.headers.get("content-length", "0") != "0" or "transfer-encoding" in request.headers
     if route.is_api and has_body:
         call.check_json()
+
+
+async def _check_tables(call: Call, route: Route) -> None:
+    """Refuse what this schema has no tables for."""
+    if route.needs and (missing := await call.database.missing(route.needs)):
+        raise Problem(
+            409, "This schema lacks the tables for this, or the dashboard's role may not read them",
+            f"Missing: {', '.join(sorted(missing))}. To create what Python workers add to Node's schema, run "
+            "as its owner: graphile-worker migrate",
+        )  # fmt: skip
 
 
 def _path_below_root(scope: Scope) -> str:

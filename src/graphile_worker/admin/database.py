@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar, cast
+from weakref import WeakValueDictionary
 
 import msgspec
 from msgspec.structs import replace
@@ -20,9 +21,12 @@ from ..database.connections.encoding import teach_arrays
 from ..database.connections.errors import is_dead_session, sqlstate_of
 from ..database.connections.open import close_pool, open_pool, resolve_connection
 from ..database.sql import load
+from ..database.statements.pauses import list_pauses
 from ..errors import ConnectionFailedError, SchemaMissingError
 from ..values.clock import Clock, SystemClock
+from ..values.job import Pause
 from ..values.schema_name import SchemaName
+from .answers import Problem
 
 MAX_CONNECTIONS = 4
 CONNECT_WITHIN = 5.0  # seconds, unless the connection string has connect_timeout
@@ -32,6 +36,13 @@ READ_WITHIN = 3000  # milliseconds that one statement of a page may take
 STEP_WITHIN = 15_000  # milliseconds for a step of an operation
 LOCK_WITHIN = 500  # milliseconds to wait for a lock
 AGAIN_AFTER = 1.0  # seconds after which a server that did not answer is asked again
+TABLES_FOR = 60.0  # seconds until it is looked again which tables there are
+PAUSES_FOR = 10.0  # seconds until pauses that others made are seen
+READY_FOR = 2.0  # seconds for which an answer of `check` holds
+AT_ONCE = 2  # pages of one person that are read at a time
+TURN_WITHIN = 10.0  # seconds to wait for that
+
+T = TypeVar("T")
 
 
 class OperationsRunner(Protocol):
@@ -78,8 +89,16 @@ class Database:
         self.meter = Meter()
         self._source = resolve_connection(connection_string, pg_pool)
         self._opening = asyncio.Lock()
+        self._checking = asyncio.Lock()
+        self._checked_at = -1e9
+        self._refusal: Exception | None = None
         self._utils: WorkerUtils | None = None
         self._failure: tuple[float, ConnectionFailedError] | None = None
+        self._remembered: dict[str, tuple[float, Any]] = {}
+        self._turns: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
+        self.tables: frozenset[str] | None = None
+        """The Python-only tables that this role may read, as far as they have been looked for."""
+        self._writes = 0
         self.runner: OperationsRunner | None = None
         """Carries out changes to many jobs; the application that shows the database sets it."""
 
@@ -144,8 +163,54 @@ class Database:
     @asynccontextmanager
     async def write(self, *, within: int = READ_WITHIN) -> AsyncIterator[Connection]:
         """One transaction that may change something. PostgreSQL refuses if the dashboard is read-only."""
-        async with self._transaction(within, {"readonly": self.is_read_only}) as connection:
-            yield connection
+        try:
+            async with self._transaction(within, {"readonly": self.is_read_only}) as connection:
+                yield connection
+        finally:
+            self.forget()
+
+    # -- what changes rarely -----------------------------------------------------------------------------
+
+    async def remembered(self, name: str, read: Callable[[], Awaitable[T]], seconds: float) -> T:
+        """What `read` found in the last seconds, or finds now; `write` forgets it."""
+        at, value = self._remembered.get(name, (-1e9, None))
+        if self.clock.monotonic() - at < seconds:
+            return cast(T, value)
+        writes = self._writes
+        found = await read()
+        if writes == self._writes:  # what was read may be older than a change meanwhile
+            self._remembered[name] = self.clock.monotonic(), found
+        return found
+
+    def forget(self) -> None:
+        """Read everything anew: this process has changed something."""
+        self._writes += 1
+        self._remembered.clear()
+
+    async def own_tables(self, connection: Connection) -> frozenset[str]:
+        """The Python-only tables that this role may read."""
+        found = await self.remembered("tables", lambda: own_tables(connection, self.schema), TABLES_FOR)
+        self.tables = found
+        return found
+
+    async def missing(self, needed: frozenset[str]) -> frozenset[str]:
+        """Which of these tables there are not, or this role may not read."""
+        if self.tables is None or not self.tables >= needed:
+            self._remembered.pop("tables", None)
+            async with self.read() as connection:
+                await self.own_tables(connection)
+        return needed - (self.tables or frozenset())
+
+    async def pauses(self, connection: Connection) -> list[Pause]:
+        """What is paused; empty where that is not recorded."""
+        tables = await self.own_tables(connection)
+        if not tables >= PAUSES:
+            return []
+        return await self.remembered(
+            "pauses",
+            lambda: list_pauses(connection, self.schema, has_schedules=SCHEDULE_PAUSES in tables),
+            PAUSES_FOR,
+        )
 
     @asynccontextmanager
     async def listening(self, channel: str, heard: Callable[..., None]) -> AsyncIterator[asyncio.Event]:
@@ -172,11 +237,39 @@ class Database:
                 if not connection.is_closed():
                     await connection.remove_listener(channel, heard)
 
+    @asynccontextmanager
+    async def turn(self, name: str) -> AsyncIterator[None]:
+        """Wait until fewer than `AT_ONCE` pages of the same person are read: others need connections too."""
+        turns = self._turns.setdefault(name, asyncio.Semaphore(AT_ONCE))
+        try:
+            await asyncio.wait_for(turns.acquire(), TURN_WITHIN)
+        except TimeoutError:
+            raise Problem(
+                429, "You have asked for too many pages at once", "Wait for the others.", retry_after=1
+            ) from None
+        try:
+            yield
+        finally:
+            turns.release()
+
     async def check(self) -> None:
-        """Raise if the server does not answer, or lacks the schema."""
-        async with self.read() as connection:
-            if not await connection.fetchval(load("admin/ready"), f"{self.schema.quoted}._private_jobs"):
-                raise SchemaMissingError(f"the schema {self.schema.quoted} is not installed")
+        """Raise if the server does not answer, or lacks the schema. Those who ask often share the answer."""
+        async with self._checking:
+            if time.monotonic() - self._checked_at < READY_FOR:
+                if self._refusal is not None:
+                    raise self._refusal
+                return
+            self._refusal = None
+            try:
+                async with self.read() as connection:
+                    table = f"{self.schema.quoted}._private_jobs"
+                    if not await connection.fetchval(load("admin/ready"), table):
+                        raise SchemaMissingError(f"the schema {self.schema.quoted} is not installed")
+            except Exception as error:
+                self._refusal = error
+                raise
+            finally:
+                self._checked_at = time.monotonic()
 
     @asynccontextmanager
     async def _transaction(self, within: int, options: dict[str, Any]) -> AsyncIterator[Connection]:
@@ -294,6 +387,10 @@ DAYS = "_private_py_days"
 ERRORS = frozenset({"_private_py_errors", "_private_py_error_groups", "_private_py_task_names"})
 HISTORY = frozenset({"_private_py_history", "_private_py_task_names"})
 PAUSES = frozenset({"_private_py_pauses", "_private_py_queue_holds"})
+SCHEDULE_PAUSES = "_private_py_schedule_pauses"
+TRACKS = frozenset({"_private_py_tracks"})
+REQUESTS = frozenset({"_private_py_requests"})
+OPERATIONS = frozenset({"_private_py_operations", "_private_py_audit"})
 
 
 async def own_tables(connection: Connection, schema: SchemaName) -> frozenset[str]:

@@ -69,6 +69,9 @@ class Dashboard(Protocol):
     def prefix_of(self, database: Database) -> str:
         """The path below which a database is shown."""
 
+    def offers(self, database: Database, path: str) -> bool:
+        """Whether a form or page can work: the database has the tables that it needs."""
+
     def static_url(self, name: str) -> str:
         """The path of a static file below the root."""
 

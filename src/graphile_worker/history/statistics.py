@@ -123,21 +123,23 @@ async def read_statistics(
     now: datetime,
     task_identifier: str | None = None,
     by: StatisticsGroup | Collection[StatisticsGroup] = (),
+    is_recorded: bool = False,
 ) -> StatisticsList:
     """Statistics of a period, summed up for each group; without a group, at most one row.
 
     `until`: None for everything since then, also by workers whose clock is ahead of `now`.
+    `is_recorded`: it is known that the tables exist.
     """
     groups = _checked_groups(by)
     end = until or now
     is_fine = _reads_minutes(groups, since, end, now)
     since = _floor(since, 60 if is_fine else 86400 if "day" in groups else 3600)
-    has = await _tables(connection, schema)
-    if not has["has_statistics"]:
+    has = None if is_recorded and is_fine else await _tables(connection, schema)
+    if has is not None and not has["has_statistics"]:
         return StatisticsList([], since=since, until=end, is_recorded=False)
     teach_arrays(connection)
     values = (since, until, task_identifier)
-    if is_fine:
+    if has is None or is_fine:
         flags = ("minute" in groups, "task" in groups, "pool" in groups)
         rows = await connection.fetch(load("statistics/read_minutes", schema), *values, *flags)
     else:

@@ -92,5 +92,6 @@ async def get_entry(database: Database, audit_id: int) -> Entry | None:
 def entry_from(row: Row) -> Entry:
     values: dict[str, Any] = dict(row.items())
     values["job_ids"] = list(values["job_ids"])
-    values["details"] = msgspec.json.decode(values["details"])
+    details = msgspec.json.decode(values["details"])
+    values["details"] = details if isinstance(details, dict) else {}
     return Entry(**values)

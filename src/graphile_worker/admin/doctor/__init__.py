@@ -24,10 +24,6 @@ class FindingView(msgspec.Struct, frozen=True, kw_only=True):
     """A page of the dashboard that shows more."""
 
 
-DOCTOR = "doctor"
-"""Under this key the hub keeps the last report."""
-
-
 class DoctorReport(msgspec.Struct, frozen=True, kw_only=True):
     """All findings, worst first."""
 
@@ -41,12 +37,6 @@ class MaintenanceRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Maintenance; a dry run only says what would be done."""
 
     dry_run: bool = False
-
-
-class MaintenanceForm(msgspec.Struct, frozen=True, kw_only=True):
-    """The same from a page."""
-
-    confirmed: str = ""
 
 
 class MaintenanceAnswer(msgspec.Struct, frozen=True, kw_only=True):

@@ -7,12 +7,17 @@ from collections.abc import Awaitable, Callable
 from ...diagnostics.finding import size
 from ..answers import Page, Redirect, confirmation
 from ..audit.recording import actor_of
+from ..database import WORKERS
+from ..live.hub import DOCTOR
 from ..security.identity import PERMISSIONS
 from ..web.call import Call
-from ..web.routes import API, Route
-from . import MaintenanceAnswer, MaintenanceForm, queries
-from .api import TOPICS, about, findings
+from ..web.routes import Route
+from . import About, DoctorReport, MaintenanceAnswer, MaintenanceRequest, queries
 
+MAX_AGE = 10.0
+"""Seconds for which findings are shared: one examination sends some forty statements."""
+RECOVERY = frozenset({WORKERS})
+TOPICS = ("doctor", "overview", "workers", "audit")
 Work = Callable[..., Awaitable[MaintenanceAnswer]]
 TITLES = {
     "sweep": ("Recover the jobs of dead workers now?", "Sweep"),
@@ -21,15 +26,34 @@ TITLES = {
 }
 
 
-async def doctor_page(call: Call) -> Page:
-    found = await findings(call)
-    return Page("doctor.html", "Doctor", here="doctor", values={"found": found})
+async def doctor(call: Call) -> Page:
+    found = await call.hub.shared(
+        DOCTOR,
+        lambda: queries.examine_database(call.database, call.hub.redactor),
+        max_age=MAX_AGE,
+        topic="doctor",
+    )
+    return Page("doctor.html", "Doctor", here="doctor", values={"found": found}, answer=found)
 
 
-async def about_page(call: Call) -> Page:
-    found = await about(call)
+async def about(call: Call) -> Page:
+    found = await queries.about(call.database, call.identity, _settings(call))
     values = {"about": found, "size": size, "all_permissions": sorted(PERMISSIONS)}
-    return Page("about.html", "About", here="about", values=values)
+    return Page("about.html", "About", here="about", values=values, answer=found)
+
+
+def _settings(call: Call) -> dict[str, str]:
+    """How this dashboard was set up, in words. No secrets."""
+    settings = call.app.settings
+    hosts = settings.allowed_hosts
+    return {
+        "environment": settings.environment or "not named",
+        "read-only": "yes" if call.database.is_read_only else "no",
+        "databases": str(len(call.app.databases)),
+        "host names accepted": "any" if hosts is None else ", ".join(hosts),
+        "redacted in payloads": ", ".join(settings.redact) or "the usual names only",
+        "links on jobs": ", ".join(settings.job_links) or "none",
+    }
 
 
 async def sweep(call: Call) -> Page | Redirect:
@@ -45,39 +69,42 @@ async def migrate(call: Call) -> Page | Redirect:
 
 
 async def _maintain(call: Call, work: Work, what: str) -> Page | Redirect:
-    """A dry run first; the confirmation shows what it found."""
-    form = await call.form(MaintenanceForm)
-    if not form.confirmed:
-        found = await work(call.database, actor_of(call), dry_run=True)
+    """On a page a dry run first; the question shows what it found."""
+    wanted = await call.body(MaintenanceRequest)
+    is_asked = not await call.is_confirmed()
+    found = await work(call.database, actor_of(call), dry_run=wanted.dry_run or is_asked)
+    if is_asked:
         title, submit = TITLES[what]
         return confirmation(
             title, "This is what a dry run found:", path=f"/maintenance/{what}", submit=submit,
             back="/doctor", tone="primary", points=[line[:300] for line in found.lines[:50]], here="doctor",
         )  # fmt: skip
-    answer = await work(call.database, actor_of(call), dry_run=False)
     call.hub.publish(*TOPICS)
-    return Redirect("/doctor", notice=" ".join(answer.lines)[:500])
+    return Redirect("/doctor", notice=" ".join(found.lines)[:500], answer=found)
 
 
 ROUTES = [
     Route(
-        method="GET", path="/doctor", handler=doctor_page, permission="jobs.read", summary="Doctor",
-        json_of=f"{API}/doctor",
+        method="GET", path="/doctor", api="/doctor", handler=doctor, permission="jobs.read",
+        answer=DoctorReport, summary="Findings about the connection, the schema, the jobs and the server",
     ),
     Route(
-        method="GET", path="/about", handler=about_page, permission="jobs.read", summary="About",
-        json_of=f"{API}/about",
+        method="GET", path="/about", api="/about", handler=about, permission="jobs.read", answer=About,
+        summary="Versions, the schema and its tables, and what the user may do",
     ),
     Route(
-        method="POST", path="/maintenance/sweep", handler=sweep, permission="maintenance",
-        summary="Recover the jobs of dead workers", body=MaintenanceForm,
+        method="POST", path="/maintenance/sweep", needs=RECOVERY, api="/maintenance/sweep", handler=sweep,
+        permission="maintenance", body=MaintenanceRequest, answer=MaintenanceAnswer,
+        summary="Recover the jobs of dead workers",
     ),
     Route(
-        method="POST", path="/maintenance/cleanup", handler=cleanup, permission="maintenance",
-        summary="Delete unused queues", body=MaintenanceForm,
+        method="POST", path="/maintenance/cleanup", api="/maintenance/cleanup", handler=cleanup,
+        permission="maintenance", body=MaintenanceRequest, answer=MaintenanceAnswer,
+        summary="Delete unused queues",
     ),
     Route(
-        method="POST", path="/maintenance/migrate", handler=migrate, permission="maintenance",
-        summary="Upgrade the schema", body=MaintenanceForm,
+        method="POST", path="/maintenance/migrate", api="/maintenance/migrate", handler=migrate,
+        permission="maintenance", body=MaintenanceRequest, answer=MaintenanceAnswer,
+        summary="Upgrade the schema",
     ),
 ]  # fmt: skip

@@ -9,6 +9,7 @@ from ...errors import StackUnavailableError
 from ..answers import Download, Problem
 from ..audit import recording
 from ..audit.recording import actor_of
+from ..database import REQUESTS
 from ..web.call import Call
 from ..web.routes import API, Route
 from . import Attempt, JobEdit, JobToAdd, JobView, NewJob, Revealed, adding, job
@@ -117,7 +118,8 @@ ROUTES = [
         answer=Explanation, summary="Why a job does not run",
     ),
     Route(
-        method="POST", path=f"{ONE}/stack", handler=get_stack, permission="jobs.read", answer=Stack,
+        method="POST", path=f"{ONE}/stack", needs=REQUESTS,
+        handler=get_stack, permission="jobs.read", answer=Stack,
         summary="Where a running job is now: its worker is asked",
     ),
     Route(

@@ -17,6 +17,7 @@ from ..answers import Page, Problem, Redirect
 from ..audit import queries
 from ..audit import recording as audit_records
 from ..audit.recording import actor_of
+from ..database import REQUESTS
 from ..security.identity import Permission
 from ..tasks.expected import read_notes
 from ..web.call import Call
@@ -279,7 +280,7 @@ ROUTES = [
         summary="Replace a payload",
     ),
     Route(
-        method="POST", path=f"{ONE}/stack", handler=stack_page, permission="jobs.read",
+        method="POST", path=f"{ONE}/stack", needs=REQUESTS, handler=stack_page, permission="jobs.read",
         summary="Where a running job is now",
     ),
 ]  # fmt: skip

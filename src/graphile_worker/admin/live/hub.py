@@ -33,7 +33,7 @@ logger = logging.getLogger("graphile_worker.admin")
 T = TypeVar("T")
 
 INTERVAL = 5.0
-"""Seconds between two samples."""
+"""Seconds between two samples; twice as many while nothing changes."""
 SLOW = 0.05
 """Seconds. If a sample takes longer, the interval is `REST` times as long as it took."""
 REST = 20
@@ -41,7 +41,12 @@ SAMPLE_WITHIN = 10.0  # seconds until a server that does not answer counts as do
 LOOK_EVERY = 0.25  # seconds between two looks whether the program is stopping
 JOIN = 0.25  # seconds over which changes are joined
 TOPIC_EVERY = 1.0  # seconds between two announcements of a topic
-OVERVIEW_EVERY = 15.0  # seconds between two announcements of Overview, which shows minutes
+CHANGES_EVERY = 12.0  # the same for what workers change all the time
+OVERVIEW_EVERY = 20.0  # seconds between two announcements of Overview, which shows minutes
+QUIET_OVERVIEW_EVERY = 60.0  # while nothing changes
+WATCHED_EVERY = 60.0  # for jobs that are looked at: what they wait for changes while they do not
+DOCTOR = "doctor"
+"""Under this key the last report of the doctor is kept, for the number beside it."""
 MAX_SHARED = 50
 """Results that are kept for others who ask."""
 MAX_STREAMS = 100
@@ -126,8 +131,10 @@ class Hub:
         interval: float = INTERVAL,
         is_stopping: Callable[[], bool] = is_server_stopping,
         redactor: Redactor | None = None,
+        uptime: Callable[[], float] = time.monotonic,
     ) -> None:
         self.database = database
+        self._uptime = uptime
         self.redactor = redactor if redactor is not None else Redactor()
         """For results that all users share."""
         self._is_stopping = is_stopping
@@ -142,10 +149,14 @@ class Hub:
         self._sampled_at = -1e9
         self._sampling = asyncio.Lock()
         self._shared: dict[str, _Shared] = {}
-        self._pending: set[str] = set()
+        self._pending: dict[str, float] = {}
+        """Topics, and when they may be announced."""
         self._announced: dict[str, float] = {}
         self._flush: asyncio.TimerHandle | None = None
         self._overview_at = -1e9
+        self._watched_at = -1e9
+        self._is_quiet = False
+        """Whether the last two samples were the same, and nothing was heard since."""
         self._is_closed = False
 
     # -- for pages ---------------------------------------------------------------------------------------
@@ -154,7 +165,7 @@ class Hub:
         """The latest sample if it is recent, else a new one; the last one if the database is down."""
         max_age = self.pause if max_age is None else max_age
         async with self._sampling:
-            if time.monotonic() - self._sampled_at < max_age and self.sampler.samples:
+            if self._uptime() - self._sampled_at < max_age and self.sampler.samples:
                 return self.sampler.samples[-1]
             try:
                 return await self._sample()
@@ -175,7 +186,7 @@ class Hub:
         known.topic = topic
         self._forget_shared(key)
         async with known.lock:
-            if time.monotonic() - known.at < max_age and not known.is_outdated:
+            if self._uptime() - known.at < max_age and not known.is_outdated:
                 found: T = known.value
                 return found
             known.is_outdated = False  # a change during the computation sets it again
@@ -185,14 +196,14 @@ class Hub:
                 if known.at < 0 or not is_outage(error):
                     raise
             else:
-                known.at = time.monotonic()
+                known.at = self._uptime()
             found = known.value
             return found
 
     def known(self, key: str, *, max_age: float) -> Any | None:
         """The last result under this key, if it is no older than that; nothing is computed."""
         found = self._shared.get(key)
-        return None if found is None or time.monotonic() - found.at > max_age else found.value
+        return None if found is None or self._uptime() - found.at > max_age else found.value
 
     def _forget_shared(self, wanted: str) -> None:
         """Keep the latest results only: keys hold names that users send."""
@@ -203,8 +214,9 @@ class Hub:
 
     @property
     def pause(self) -> float:
-        """Seconds between two samples, longer if they are slow."""
-        return max(self.interval, self._duration * REST) if self._duration > SLOW else self.interval
+        """Seconds between two samples, longer if they are slow or nothing changes."""
+        pause = 2 * self.interval if self._is_quiet else self.interval
+        return max(pause, self._duration * REST) if self._duration > SLOW else pause
 
     # -- for streams -------------------------------------------------------------------------------------
 
@@ -241,11 +253,25 @@ class Hub:
         """Announce that something about these topics changed, in this process."""
         for known in self._shared.values():
             known.is_outdated |= known.topic in topics
+        self._note(topics, TOPIC_EVERY)
+
+    def _note(self, topics: Iterable[str], every: float) -> None:
+        """Announce these soon, unless they were announced in the last `every` seconds."""
         if not self._streams or self._is_closed:
             return  # a stream that begins later knows nothing that could be outdated
-        self._pending.update(topics)
-        if self._flush is None:
-            self._flush = asyncio.get_running_loop().call_later(JOIN, self._announce)
+        now = self._uptime()
+        for topic in topics:
+            due = max(now + JOIN, self._announced.get(topic, -1e9) + every)
+            self._pending[topic] = min(due, self._pending.get(topic, due))
+        self._plan(now)
+
+    def _plan(self, now: float) -> None:
+        if self._flush is not None:
+            self._flush.cancel()
+            self._flush = None
+        if self._pending and self._streams:
+            wait = max(min(self._pending.values()) - now, 0.0)
+            self._flush = asyncio.get_running_loop().call_later(wait, self._announce)
 
     async def close(self) -> None:
         """End all streams and the sampler."""
@@ -267,18 +293,16 @@ class Hub:
     def _announce(self) -> None:
         """Send what is due, and come back for the rest."""
         self._flush = None
-        now = time.monotonic()
-        self._announced = {topic: at for topic, at in self._announced.items() if now - at < TOPIC_EVERY}
-        due = self._pending - self._announced.keys()
-        self._pending -= due
+        now = self._uptime()
+        self._announced = {topic: at for topic, at in self._announced.items() if now - at < CHANGES_EVERY}
+        due = {topic for topic, at in self._pending.items() if at <= now + JOIN}
         if due:
+            self._pending = {topic: at for topic, at in self._pending.items() if topic not in due}
             self._announced |= dict.fromkeys(due, now)
             self._last_id += 1
             for stream in self._streams:
                 stream.put_changed(due, self._last_id)
-        if self._pending and self._streams:
-            wait = min(self._announced[topic] for topic in self._pending) + TOPIC_EVERY - now
-            self._flush = asyncio.get_running_loop().call_later(max(wait, JOIN), self._announce)
+        self._plan(now)
 
     def _send(self, name: str, data: Any, topic: str | None = None) -> None:
         self._last_id += 1
@@ -301,12 +325,13 @@ class Hub:
                     report(logger, "the dashboard could not take a sample", error=error)
                 await self._wait()
         finally:
+            self._is_quiet = False
             listening.cancel()
             await asyncio.gather(listening, return_exceptions=True)
 
     async def _wait(self) -> None:
-        end = time.monotonic() + self.pause
-        while (rest := end - time.monotonic()) > 0:
+        begin = self._uptime()
+        while (rest := begin + self.pause - self._uptime()) > 0:
             await asyncio.sleep(min(rest, LOOK_EVERY))
             if self._is_stopping():
                 self.end_streams()
@@ -322,12 +347,17 @@ class Hub:
             return  # already logged and announced
         self._send("overview", sample, "overview")
         if before is not None and before.counters != sample.counters:
-            self.publish(*SAMPLE_TOPICS)
+            self._note(SAMPLE_TOPICS, CHANGES_EVERY)
         if before is None or _facts(before) != _facts(sample):
-            self.publish("workers")
-        if time.monotonic() - self._overview_at >= OVERVIEW_EVERY:
-            self._overview_at = time.monotonic()
+            self._note(("workers",), CHANGES_EVERY)
+        self._is_quiet = before is not None and _state(before) == _state(sample)
+        every = QUIET_OVERVIEW_EVERY if self._is_quiet else OVERVIEW_EVERY
+        if self._uptime() - self._overview_at >= every:
+            self._overview_at = self._uptime()
             self.publish("overview")
+        if not self._is_quiet and self._uptime() - self._watched_at >= WATCHED_EVERY:
+            self._watched_at = self._uptime()
+            self.publish(*(f"job:{id}" for id in self._watched_jobs()))
         if versions is not self.sampler.versions:
             after = self.sampler.versions
             self.publish(
@@ -336,14 +366,14 @@ class Hub:
 
     async def _sample(self) -> Sample:
         """Take a sample, and note whether the database answers."""
-        begin = time.monotonic()
+        begin = self._uptime()
         try:
             async with asyncio.timeout(SAMPLE_WITHIN):
                 sample = await self.sampler.take(self._watched_jobs())
         except Exception as error:
             self._went_down(error)
             raise
-        self._sampled_at = time.monotonic()
+        self._sampled_at = self._uptime()
         self._duration = self._sampled_at - begin
         if self.down_since is not None:
             logger.info("the database answers again")
@@ -367,11 +397,16 @@ class Hub:
         """Hear of new jobs, where the connection can; samples notice them too, a little later."""
         while True:
             try:
-                async with self.database.listening(PULSE, lambda *_: self.publish(*PULSE_TOPICS)) as lost:
+                async with self.database.listening(PULSE, lambda *_: self._hear()) as lost:
                     await lost.wait()
             except Exception as error:
                 logger.debug("no notifications of new jobs: %s", explained(error))
             await asyncio.sleep(self.pause)
+
+    def _hear(self) -> None:
+        """A job was added."""
+        self._is_quiet = False
+        self._note(PULSE_TOPICS, CHANGES_EVERY)
 
 
 class _Shared:
@@ -387,6 +422,10 @@ class _Shared:
 
 def _facts(sample: Sample) -> tuple[object, ...]:
     return sample.workers, sample.unreachable, sample.slots, sample.running
+
+
+def _state(sample: Sample) -> tuple[object, ...]:
+    return sample.counters, sample.ready, sample.scheduled, sample.failed, *_facts(sample)
 
 
 class Hubs:

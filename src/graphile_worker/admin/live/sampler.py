@@ -13,14 +13,12 @@ from ...database.sql import load
 from ...metrics.backlog import Backlog, read_backlog
 from ...metrics.database_reader import count_pools
 from ..answers import Count
-from ..database import WORKERS, Database, own_tables
+from ..database import WORKERS, Database
 
 KEPT = 720
 """Samples in memory: an hour, at five seconds."""
 RATES_OVER = 60.0
 """Seconds before now whose samples give the rates; the server's counters lag by some seconds."""
-TABLES_EVERY = 60.0
-"""Seconds until the sampler looks again which tables there are."""
 
 
 class Sample(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,7 +54,6 @@ class Sampler:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._tables: frozenset[str] | None = None
-        self._tables_at = 0.0
         self.samples: deque[Sample] = deque(maxlen=KEPT)
         self.versions: dict[int, str] = {}
         """Of the jobs that were asked for last."""
@@ -69,7 +66,7 @@ class Sampler:
     async def take(self, job_ids: Collection[int] = ()) -> Sample:
         """Take a sample, and the versions of these jobs."""
         async with self._database.read() as connection:
-            await self._look_for_tables(connection)
+            self._tables = await self._database.own_tables(connection)
             backlog = await read_backlog(connection, self._database.schema)
             workers = await self._workers(connection)
             if job_ids:
@@ -77,12 +74,6 @@ class Sampler:
         sample = self._sample(backlog, workers)
         self.samples.append(sample)
         return sample
-
-    async def _look_for_tables(self, connection: Connection) -> None:
-        now = self._database.clock.monotonic()
-        if self._tables is None or now - self._tables_at > TABLES_EVERY:
-            self._tables = await own_tables(connection, self._database.schema)
-            self._tables_at = now
 
     async def _workers(self, connection: Connection) -> dict[str, int] | None:
         if WORKERS not in self.tables:

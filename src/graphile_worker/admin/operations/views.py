@@ -9,6 +9,7 @@ import msgspec
 from ..answers import Page, Redirect
 from ..audit.queries import words_for
 from ..audit.recording import actor_of
+from ..database import OPERATIONS
 from ..jobs import PERMISSION_FOR, ActionName, Attempts, Reason, Smallint
 from ..jobs.action_views import local_time
 from ..jobs.filters import Filter
@@ -139,11 +140,13 @@ ROUTES = [
         summary="Operations", json_of=f"{API}/operations",
     ),
     Route(
-        method="GET", path="/operations/new", handler=ask, permission=ANY_ACTION, query=NewForm,
+        method="GET", path="/operations/new", needs=OPERATIONS,
+        handler=ask, permission=ANY_ACTION, query=NewForm,
         summary="What an operation would do",
     ),
     Route(
-        method="POST", path="/operations/new", handler=start, permission=ANY_ACTION, body=NewForm,
+        method="POST", path="/operations/new", needs=OPERATIONS,
+        handler=start, permission=ANY_ACTION, body=NewForm,
         summary="Start an operation",
     ),
     Route(

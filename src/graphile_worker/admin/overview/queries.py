@@ -223,7 +223,7 @@ def _workers(workers: Sequence[WorkerSummary], running: Sequence[RunningLine]) -
 async def _schedules(hub: Hub) -> list[ScheduleLine]:
     found = await next_schedules(hub.database, hub.redactor)
     return [
-        ScheduleLine(identifier=each.identifier, task=each.task or "", next_at=each.next_runs[0])
+        ScheduleLine(identifier=each.identifier, task=each.task_identifier or "", next_at=each.next_runs[0])
         for each in found
     ]
 

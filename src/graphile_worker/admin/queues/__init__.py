@@ -7,44 +7,51 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from ..answers import Count, Listing, Period
+from ...values.job import Pause
+from ..answers import Count, CountKind, Listing, Period
 
 QueueState = Literal["paused", "busy", "stuck", "waiting", "idle"]
 
 
-class QueuePause(msgspec.Struct, frozen=True, kw_only=True):
-    """Until when a queue is paused, and why."""
-
-    paused_at: datetime | None
-    until: datetime | None
-    reason: str | None
-
-
 class QueueView(msgspec.Struct, frozen=True, kw_only=True):
-    """A named queue; a wide one with all its tracks."""
+    """A named queue; a wide one with all its tracks. The first members are those of `queue_as_json`."""
 
-    name: str
-    state: QueueState
-    depth: Count
-    """Waiting jobs."""
-    ready: Count
-    oldest: datetime | None
-    """Since when the oldest ready job waits; of those counted."""
-    locked_by: list[str] = []
-    """The workers that have it locked; more than one only if it is wide."""
-    locked_since: datetime | None = None
+    queue_name: str
     concurrency: int = 1
     """How many of its jobs may run at once."""
-    pause: QueuePause | None = None
+    locked_by: str | None = None
+    """The worker that has it locked; of several, the one that locked it first."""
+    locked_at: datetime | None = None
+    jobs: int
+    """Waiting jobs."""
+    ready: int
+    is_estimate: bool = False
+    """Whether `jobs` and `ready` are not exact."""
+    pause: Pause | None = None
+    state: QueueState
+    kind: CountKind = "exact"
+    """Of `jobs` and `ready`: exact, an estimate, or how many were counted at least."""
+    oldest: datetime | None = None
+    """Since when the oldest ready job waits; of those counted."""
+    holders: list[str] = []
+    """All workers that have it locked; more than one only if it is wide."""
+
+    @property
+    def waiting(self) -> Count:
+        return Count(self.jobs, self.kind)
+
+    @property
+    def ready_jobs(self) -> Count:
+        return Count(self.ready, self.kind)
 
 
 class QueueJob(msgspec.Struct, frozen=True, kw_only=True):
     """A job that runs in a queue."""
 
-    job_id: int
-    task: str
-    worker: str
-    since: datetime
+    id: int
+    task_identifier: str
+    locked_by: str
+    locked_at: datetime
 
 
 class QueueDetails(msgspec.Struct, frozen=True, kw_only=True):

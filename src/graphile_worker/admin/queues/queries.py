@@ -11,14 +11,14 @@ import msgspec
 from ...database.connections.connection import Connection, Row
 from ...database.sql import load
 from ...database.statements.limits import track_names
-from ...database.statements.pauses import pauses_if_readable
+from ...diagnostics.json_shapes import queue_as_json
 from ...errors import InvalidArgumentError
 from ...history.audit import Actor, record
 from ...values.job import PAUSED_BY, Pause, instant
 from ...values.spec import home_name, is_track_name
-from ..answers import Count, Problem, not_found
-from ..database import WORKERS, Database, own_tables
-from . import QueueAnswer, QueueDetails, QueueJob, QueueListing, QueuePause, QueueState, QueueView
+from ..answers import Problem, not_found
+from ..database import TRACKS, WORKERS, Database
+from . import QueueAnswer, QueueDetails, QueueJob, QueueListing, QueueState, QueueView
 
 PAGE = 20
 COUNTED_IN_LIST = 100
@@ -29,7 +29,6 @@ FEW_QUEUES = 30
 """Pages of the table of queues up to which it is searched for locks."""
 MOST_LOCKED = 20
 MOST_RUNNING = 60
-TRACKS = "_private_py_tracks"
 MISSING = (
     "This schema lacks the indexes of a Python worker, so the longest queues are found in a sample "
     "of the jobs table."
@@ -41,7 +40,7 @@ async def list_queues(
 ) -> QueueListing:
     """One page: queues with locks or waiting jobs, or those whose names begin with `begin`."""
     async with database.read() as connection:
-        tables = await own_tables(connection, database.schema)
+        tables = await database.own_tables(connection)
         if begin:
             return await _search(database, connection, begin, after, limit)
         if WORKERS not in tables:
@@ -52,7 +51,7 @@ async def list_queues(
 async def get_queue(database: Database, name: str) -> QueueDetails:
     """One queue, with what runs in it."""
     async with database.read() as connection:
-        tables = await own_tables(connection, database.schema)
+        tables = await database.own_tables(connection)
         names = await _with_tracks(database, connection, name, tables)
         rows = await connection.fetch(load("names/queue_ids", database.schema), names)
         if not any(row["queue_name"] == name for row in rows):
@@ -100,7 +99,7 @@ async def resume(database: Database, actor: Actor, name: str) -> QueueAnswer:
 async def unlock(database: Database, actor: Actor, name: str, typed: str = "") -> QueueAnswer:
     """Free a queue from dead workers. If one may be alive, the name must be typed."""
     found = await get_queue(database, name)
-    holders = found.queue.locked_by
+    holders = found.queue.holders
     if not holders:
         raise Problem(409, "The queue is not locked", "A worker has freed it meanwhile, or it is paused.")
     living = [holder for holder in holders if holder not in found.stuck]
@@ -114,7 +113,7 @@ async def unlock(database: Database, actor: Actor, name: str, typed: str = "") -
         )
     freed = 0
     async with database.write() as connection:
-        tables = await own_tables(connection, database.schema)
+        tables = await database.own_tables(connection)
         names = await _with_tracks(database, connection, name, tables)
         rows = await connection.fetch(load("names/queue_ids", database.schema), names)
         ids = [row["id"] for row in rows]
@@ -205,13 +204,10 @@ async def _longest(database: Database, connection: Connection) -> QueueListing:
     found = await database.utils.queues.list(limit=5 * PAGE, connection=connection)
     views = [
         QueueView(
-            name=queue.queue_name,
+            **queue_as_json(queue) | {"pause": queue.pause},
             state="busy" if queue.locked_by else "waiting" if queue.jobs else "idle",
-            depth=Count(queue.jobs, "estimate" if queue.is_estimate else "exact"),
-            ready=Count(queue.ready, "estimate" if queue.is_estimate else "exact"),
-            oldest=None,
-            locked_by=[queue.locked_by] if queue.locked_by else [],
-            locked_since=queue.locked_at,
+            kind="estimate" if queue.is_estimate else "exact",
+            holders=[queue.locked_by] if queue.locked_by else [],
         )
         for queue in found
     ]
@@ -222,14 +218,14 @@ async def _longest(database: Database, connection: Connection) -> QueueListing:
 
 
 async def _pauses(database: Database, connection: Connection) -> Mapping[str, Pause]:
-    found = await pauses_if_readable(connection, database.schema)
+    found = await database.pauses(connection)
     return {pause.queue_name: pause for pause in found if pause.queue_name is not None}
 
 
 async def _with_tracks(
     database: Database, connection: Connection, name: str, tables: Collection[str]
 ) -> list[str]:
-    tracks = await track_names(connection, database.schema, name) if TRACKS in tables else []
+    tracks = await track_names(connection, database.schema, name) if tables >= TRACKS else []
     return [name, *tracks]
 
 
@@ -255,8 +251,9 @@ def _view(name: str, rows: Sequence[Row], counted: int, pause: Pause | None) -> 
     ready = sum(row["ready"] for row in rows)
     is_cut = any(row["jobs"] >= counted for row in rows)
     is_paused = any(row["locked_by"] == PAUSED_BY and row["queue_name"] == name for row in rows)
-    holders = [row["locked_by"] for row in rows if row["locked_by"] not in (None, PAUSED_BY)]
-    since = [row["locked_at"] for row in rows if row["locked_by"] not in (None, PAUSED_BY)]
+    locked = [row for row in rows if row["locked_by"] not in (None, PAUSED_BY)]
+    locked.sort(key=lambda row: row["locked_at"])
+    holders = list(dict.fromkeys(row["locked_by"] for row in locked))
     oldest = [row["oldest"] for row in rows if row["oldest"] is not None]
     if is_paused and pause is None:
         pause = Pause(queue_name=name)
@@ -268,18 +265,19 @@ def _view(name: str, rows: Sequence[Row], counted: int, pause: Pause | None) -> 
     elif jobs:
         state = "waiting"
     return QueueView(
-        name=name,
-        state=state,
-        depth=Count(jobs, "at_least" if is_cut else "exact"),
-        ready=Count(ready, "at_least" if is_cut else "exact"),
-        oldest=instant(min(oldest)) if oldest else None,
-        locked_by=list(dict.fromkeys(holders)),
-        locked_since=instant(min(since)) if since else None,
+        queue_name=name,
         concurrency=max(1, sum(row["locked_by"] != PAUSED_BY for row in rows)),
-        pause=None if pause is None else QueuePause(
-            paused_at=pause.paused_at, until=pause.until, reason=pause.reason
-        ),
-    )  # fmt: skip
+        locked_by=holders[0] if holders else None,
+        locked_at=instant(locked[0]["locked_at"]) if locked else None,
+        jobs=jobs,
+        ready=ready,
+        is_estimate=is_cut,
+        pause=pause,
+        state=state,
+        kind="at_least" if is_cut else "exact",
+        oldest=instant(min(oldest)) if oldest else None,
+        holders=holders,
+    )
 
 
 def _with_state(view: QueueView, state: QueueState) -> QueueView:
@@ -294,17 +292,20 @@ async def _inside(
     tables: Collection[str],
 ) -> tuple[list[QueueJob], list[str]]:
     """The jobs that run in a queue, and the dead workers that have it locked."""
-    if not view.locked_by or WORKERS not in tables:
+    if not view.holders or WORKERS not in tables:
         return [], []
     workers = await database.utils.list_workers(connection=connection)
-    holders = [worker for worker in workers if worker.id in view.locked_by]
+    holders = [worker for worker in workers if worker.id in view.holders]
     jobs = [job.id for worker in holders for job in worker.running or ()][:MOST_RUNNING]
     rows = await connection.fetch(load("admin/running_in_queues", database.schema), jobs, list(ids))
     running = [
-        QueueJob(job_id=row["id"], task=row["task"], worker=row["locked_by"], since=instant(row["locked_at"]))
+        QueueJob(
+            id=row["id"], task_identifier=row["task"], locked_by=row["locked_by"],
+            locked_at=instant(row["locked_at"]),
+        )
         for row in rows
-    ]
+    ]  # fmt: skip
     dead = [worker.id for worker in holders if worker.is_dead]
-    gone = [holder for holder in view.locked_by if holder not in {worker.id for worker in workers}]
+    gone = [holder for holder in view.holders if holder not in {worker.id for worker in workers}]
     own = [holder for holder in gone if workers.is_complete and holder.startswith("pool-")]
     return running, [*dead, *own]

@@ -8,6 +8,7 @@ import msgspec
 
 from ..answers import Page, Redirect, confirmation
 from ..audit.recording import actor_of
+from ..database import PAUSES, TRACKS
 from ..web.call import Call
 from ..web.routes import Route
 from ..web.times import PERIODS, end_of_pause
@@ -35,9 +36,11 @@ async def list_queues(call: Call) -> Page:
 
 async def get_queue(call: Call) -> Page:
     found = await queries.get_queue(call.database, call.query(QueueQuery).name)
-    quoted = msgspec.json.encode(found.queue.name).decode()
+    quoted = msgspec.json.encode(found.queue.queue_name).decode()
     values = {"found": found, "queue": found.queue, "quoted": quoted}
-    return Page("queue.html", f"Queue {found.queue.name[:80]}", here="queues", values=values, answer=found)
+    return Page(
+        "queue.html", f"Queue {found.queue.queue_name[:80]}", here="queues", values=values, answer=found
+    )
 
 
 async def pause_form(call: Call) -> Page:
@@ -70,7 +73,7 @@ async def unlock(call: Call) -> Page | Redirect:
     wanted = await call.body(QueueUnlockRequest)
     if not await call.is_confirmed():
         found = await queries.get_queue(call.database, wanted.name)
-        is_stuck = set(found.queue.locked_by) <= set(found.stuck)
+        is_stuck = set(found.queue.holders) <= set(found.stuck)
         return confirmation(
             f"Free the queue {wanted.name[:80]}?",
             "The worker that has it locked is dead."
@@ -85,8 +88,8 @@ async def unlock(call: Call) -> Page | Redirect:
 async def concurrency_form(call: Call) -> Page:
     found = await queries.get_queue(call.database, call.query(QueueQuery).name)
     return Page(
-        "queue_concurrency.html", f"Concurrency of {found.queue.name[:80]}", here="queues",
-        values={"queue": found.queue, "back": _page_of(found.queue.name)},
+        "queue_concurrency.html", f"Concurrency of {found.queue.queue_name[:80]}", here="queues",
+        values={"queue": found.queue, "back": _page_of(found.queue.queue_name)},
     )  # fmt: skip
 
 
@@ -115,15 +118,16 @@ ROUTES = [
         query=QueueQuery, answer=QueueDetails, summary="One queue, with what runs in it",
     ),
     Route(
-        method="GET", path="/queues/pause", handler=pause_form, permission="queues.pause",
+        method="GET", path="/queues/pause", needs=PAUSES, handler=pause_form, permission="queues.pause",
         summary="Pause a queue", query=QueueQuery,
     ),
     Route(
-        method="POST", path="/queues/pause", api="/queues/pause", handler=pause, permission="queues.pause",
+        method="POST", path="/queues/pause", needs=PAUSES,
+        api="/queues/pause", handler=pause, permission="queues.pause",
         body=QueuePauseRequest, answer=QueueAnswer, summary="Pause a queue for workers of every runtime",
     ),
     Route(
-        method="POST", path="/queues/resume", api="/queues/resume", handler=resume,
+        method="POST", path="/queues/resume", needs=PAUSES, api="/queues/resume", handler=resume,
         permission="queues.pause", body=QueueQuery, answer=QueueAnswer, summary="End the pause of a queue",
     ),
     Route(
@@ -132,11 +136,13 @@ ROUTES = [
         summary="Free a queue from a dead worker",
     ),
     Route(
-        method="GET", path="/queues/concurrency", handler=concurrency_form, permission="queues.pause",
+        method="GET", path="/queues/concurrency", needs=TRACKS,
+        handler=concurrency_form, permission="queues.pause",
         summary="Set the concurrency of a queue", query=QueueQuery,
     ),
     Route(
-        method="POST", path="/queues/concurrency", api="/queues/concurrency", handler=concurrency,
+        method="POST", path="/queues/concurrency", needs=TRACKS,
+        api="/queues/concurrency", handler=concurrency,
         permission="queues.pause", body=QueueConcurrencyRequest, answer=QueueAnswer,
         summary="Set how many jobs of a queue run at once",
     ),

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
+from ...values.job import Pause
 from ..answers import Listing, Period
 
 
@@ -26,10 +27,11 @@ class ScheduledRun(msgspec.Struct, frozen=True, kw_only=True):
 class ScheduleWorker(msgspec.Struct, frozen=True, kw_only=True):
     """A worker that has the recurring job."""
 
-    id: str
-    name: str
+    worker_id: str
+    host: str | None
+    pid: int | None
     app_version: str | None
-    task: str
+    task_identifier: str
     pattern: str | None
     zone: str | None
     payload: Any
@@ -38,20 +40,17 @@ class ScheduleWorker(msgspec.Struct, frozen=True, kw_only=True):
     differs: bool
     """From the definition of the worker that started last."""
 
-
-class SchedulePause(msgspec.Struct, frozen=True, kw_only=True):
-    """Until when a recurring job is paused, and why."""
-
-    paused_at: datetime | None
-    until: datetime | None
-    reason: str | None
+    @property
+    def name(self) -> str:
+        """Host and process, or the id."""
+        return self.worker_id if self.host is None else f"{self.host} · {self.pid}"
 
 
 class ScheduleView(msgspec.Struct, frozen=True, kw_only=True):
-    """A recurring job."""
+    """A recurring job: what `schedule_as_json` has, and what follows from it."""
 
     identifier: str
-    task: str | None
+    task_identifier: str | None
     """None if no running Python worker has it."""
     pattern: str | None
     words: str
@@ -65,7 +64,7 @@ class ScheduleView(msgspec.Struct, frozen=True, kw_only=True):
     next_runs: list[datetime] = []
     runs: list[ScheduledRun] = []
     """The latest first."""
-    pause: SchedulePause | None = None
+    pause: Pause | None = None
     late: datetime | None = None
     """The first run that was due and was not added; None if there is none."""
     workers: list[ScheduleWorker] = []
@@ -113,17 +112,9 @@ class SchedulePauseRequest(msgspec.Struct, frozen=True, kw_only=True):
     identifier: str
     until: datetime | None = None
     """None for no end."""
-    reason: str = ""
-
-
-class ScheduleForm(msgspec.Struct, frozen=True, kw_only=True):
-    """From a page; `until` is a local time, or `period` a number of seconds."""
-
-    identifier: str
-    until: datetime | None = None
     period: Period | None = None
+    """Seconds, instead of `until`."""
     reason: str = ""
-    confirmed: str = ""
 
 
 class ScheduleAnswer(msgspec.Struct, frozen=True, kw_only=True):

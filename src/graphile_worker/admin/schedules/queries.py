@@ -20,9 +20,9 @@ from ...errors import CrontabError
 from ...history.audit import Actor, record
 from ...values.job import instant
 from ..answers import not_found
-from ..database import HISTORY, Database, own_tables
+from ..database import HISTORY, Database
 from ..security.redact import Redactor
-from . import ScheduleAnswer, ScheduledRun, ScheduleListing, SchedulePause, ScheduleView, ScheduleWorker
+from . import ScheduleAnswer, ScheduledRun, ScheduleListing, ScheduleView, ScheduleWorker
 
 PAGE = 25
 RUNS_IN_LIST = 50
@@ -49,7 +49,7 @@ async def list_schedules(
     """One page of recurring jobs, by identifier."""
     async with database.read() as connection:
         found = await database.utils.schedules.list(after=after, limit=limit + 1, connection=connection)
-        tables = await own_tables(connection, database.schema)
+        tables = await database.own_tables(connection)
         page = found[:limit]
         each = max(1, min(RUNS, RUNS_IN_LIST // max(1, len(page))))
         ids = [run.job_id for schedule in page for run in schedule.runs[:each]]
@@ -68,7 +68,7 @@ async def get_schedule(database: Database, redactor: Redactor, identifier: str) 
         found = await database.utils.schedules.list(identifier, connection=connection)
         if not found:
             raise not_found(f"recurring job {identifier[:200]}")
-        tables = await own_tables(connection, database.schema)
+        tables = await database.own_tables(connection)
         ids = [run.job_id for run in found[0].runs]
         outcomes = await _outcomes(database, connection, ids, has_history=tables >= HISTORY)
     return _view(found[0], outcomes, database.clock.now(), redactor)
@@ -162,10 +162,9 @@ def _view(
     current = schedule.current
     matcher = _matcher(current)
     zone = None if matcher is None else matcher.zone
-    pause = schedule.pause
     return ScheduleView(
         identifier=schedule.identifier,
-        task=None if current is None else current.task_identifier,
+        task_identifier=None if current is None else current.task_identifier,
         pattern=None if current is None else current.pattern,
         words=_words(current),
         zone=None if current is None else current.zone or "UTC",
@@ -180,9 +179,7 @@ def _view(
             for run in schedule.runs
             if run.job_id in outcomes
         ],
-        pause=None if pause is None else SchedulePause(
-            paused_at=pause.paused_at, until=pause.until, reason=pause.reason
-        ),
+        pause=schedule.pause,
         late=_late(schedule, matcher, now),
         workers=_workers(schedule, redactor),
         differs=schedule.differs,
@@ -198,10 +195,11 @@ def _workers(schedule: Schedule, redactor: Redactor) -> list[ScheduleWorker]:
     first = schedule.current
     return [
         ScheduleWorker(
-            id=worker.pool_id,
-            name=worker.pool_id if worker.host is None else f"{worker.host} · {worker.pid}",
+            worker_id=worker.pool_id,
+            host=worker.host,
+            pid=worker.pid,
             app_version=worker.app_version,
-            task=worker.task_identifier,
+            task_identifier=worker.task_identifier,
             pattern=worker.pattern,
             zone=worker.zone,
             payload=_redacted(redactor, worker),

@@ -8,29 +8,42 @@ import msgspec
 
 from ..answers import Page, Redirect, confirmation
 from ..audit.recording import actor_of
+from ..database import SCHEDULE_PAUSES
+from ..security.redact import Redactor
 from ..web.call import Call
-from ..web.routes import API, Route
+from ..web.routes import Route
 from ..web.show import lay_out
 from ..web.times import PERIODS, end_of_pause, zone_named
-from . import ScheduleForm, ScheduleListQuery, ScheduleQuery, ScheduleView, queries
-from .api import TOPICS, redactor_of
+from . import (
+    ScheduleAnswer,
+    ScheduleListing,
+    ScheduleListQuery,
+    SchedulePauseRequest,
+    ScheduleQuery,
+    ScheduleView,
+    queries,
+)
+
+REGISTERED = frozenset({queries.TABLE})
+PAUSED = frozenset({SCHEDULE_PAUSES})
+TOPICS = ("schedules", "overview", "banners", "audit", "jobs")
 
 
-async def list_page(call: Call) -> Page:
+async def list_schedules(call: Call) -> Page:
     wanted = call.query(ScheduleListQuery)
-    found = await queries.list_schedules(call.database, redactor_of(call), wanted.after, wanted.limit)
+    found = await queries.list_schedules(call.database, _redactor(call), wanted.after, wanted.limit)
     values = {"found": found, "is_first": wanted.after is None}
-    return Page("schedules.html", "Schedules", here="schedules", values=values)
+    return Page("schedules.html", "Schedules", here="schedules", values=values, answer=found)
 
 
-async def schedule_page(call: Call) -> Page:
-    found = await queries.get_schedule(call.database, redactor_of(call), call.query(ScheduleQuery).identifier)
+async def get_schedule(call: Call) -> Page:
+    found = await queries.get_schedule(call.database, _redactor(call), call.query(ScheduleQuery).identifier)
     values = {
         "schedule": found,
         "payload": None if found.payload is None else lay_out(msgspec.json.encode(found.payload).decode()),
         "item_zone": zone_named(found.zone or "UTC"),
     }
-    return Page("schedule.html", found.identifier[:80], here="schedules", values=values)
+    return Page("schedule.html", found.identifier[:80], here="schedules", values=values, answer=found)
 
 
 async def pause_form(call: Call) -> Page:
@@ -46,76 +59,79 @@ async def pause_form(call: Call) -> Page:
 
 
 async def pause(call: Call) -> Redirect:
-    form = await call.form(ScheduleForm)
+    wanted = await call.body(SchedulePauseRequest)
     answer = await queries.pause(
-        call.database, actor_of(call), form.identifier,
-        until=end_of_pause(form.until, form.period), reason=form.reason,
+        call.database, actor_of(call), wanted.identifier,
+        until=end_of_pause(wanted.until, wanted.period), reason=wanted.reason,
     )  # fmt: skip
-    return _done(call, form.identifier, answer.done)
+    return _done(call, answer)
 
 
 async def resume(call: Call) -> Redirect:
-    form = await call.form(ScheduleForm)
-    answer = await queries.resume(call.database, actor_of(call), form.identifier)
-    return _done(call, form.identifier, answer.done)
+    wanted = await call.body(ScheduleQuery)
+    answer = await queries.resume(call.database, actor_of(call), wanted.identifier)
+    return _done(call, answer)
 
 
 async def run(call: Call) -> Page | Redirect:
-    form = await call.form(ScheduleForm)
-    if not form.confirmed:
-        found = await queries.get_schedule(call.database, redactor_of(call), form.identifier)
+    wanted = await call.body(ScheduleQuery)
+    if not await call.is_confirmed():
+        found = await queries.get_schedule(call.database, _redactor(call), wanted.identifier)
         payload = msgspec.json.encode(found.payload).decode() if found.payload else "{}"
-        points = [f"Task: {(found.task or '')[:200]}", f"Payload: {payload[:500]}"]
+        points = [f"Task: {(found.task_identifier or '')[:200]}", f"Payload: {payload[:500]}"]
         if key := found.options.get("job_key"):
             points.append(f"A waiting job with the key {str(key)[:200]} is replaced.")
         return confirmation(
-            f"Run {form.identifier[:80]} now?",
+            f"Run {wanted.identifier[:80]} now?",
             "This adds its job once more. The next regular run is not affected.",
-            path="/schedules/run", fields={"identifier": form.identifier}, submit="Run now",
-            back=_page_of(form.identifier), tone="primary", points=points, here="schedules",
+            path="/schedules/run",
+        fields={"identifier": wanted.identifier}, submit="Run now",
+            back=_page_of(wanted.identifier), tone="primary", points=points, here="schedules",
         )  # fmt: skip
-    answer = await queries.run_now(call.database, actor_of(call), form.identifier)
-    return _done(call, form.identifier, answer.done)
+    answer = await queries.run_now(call.database, actor_of(call), wanted.identifier)
+    return _done(call, answer)
 
 
-def _done(call: Call, identifier: str, notice: str) -> Redirect:
-    call.hub.publish(*TOPICS, "jobs")
-    return Redirect(_page_of(identifier), notice=notice)
+def _done(call: Call, answer: ScheduleAnswer) -> Redirect:
+    call.hub.publish(*TOPICS)
+    return Redirect(_page_of(answer.identifier), notice=answer.done, answer=answer)
 
 
 def _page_of(identifier: str) -> str:
     return "/schedule?" + urlencode({"identifier": identifier})
 
 
-def _row(view: ScheduleView) -> list[object]:
-    upcoming = view.next_runs[0] if view.next_runs else None
-    outcome = view.last.state if view.last is not None else None
-    return [view.identifier, view.words, view.zone, upcoming, view.last_execution, outcome, view.state]
+def _redactor(call: Call) -> Redactor:
+    return Redactor.of(call.app.settings)
 
 
 ROUTES = [
     Route(
-        method="GET", path="/schedules", handler=list_page, permission="jobs.read", summary="Schedules",
-        query=ScheduleListQuery, json_of=f"{API}/schedules",
+        method="GET", path="/schedules", api="/schedules", handler=list_schedules, permission="jobs.read",
+        query=ScheduleListQuery, answer=ScheduleListing,
+        summary="Recurring jobs: next runs, last run, pauses, workers",
     ),
     Route(
-        method="GET", path="/schedule", handler=schedule_page, permission="jobs.read",
-        summary="One recurring job", query=ScheduleQuery, json_of=f"{API}/schedule",
+        method="GET", path="/schedule", api="/schedule", handler=get_schedule, permission="jobs.read",
+        query=ScheduleQuery, answer=ScheduleView, summary="One recurring job, with its last runs",
     ),
     Route(
-        method="GET", path="/schedules/pause", handler=pause_form, permission="schedules.pause",
+        method="GET", path="/schedules/pause", needs=PAUSED, handler=pause_form, permission="schedules.pause",
         summary="Pause a recurring job", query=ScheduleQuery,
     ),
     Route(
-        method="POST", path="/schedules/pause", handler=pause, permission="schedules.pause",
-        summary="Pause a recurring job", body=ScheduleForm,
+        method="POST", path="/schedules/pause", needs=PAUSED, api="/schedules/pause", handler=pause,
+        permission="schedules.pause", body=SchedulePauseRequest, answer=ScheduleAnswer,
+        summary="Pause a recurring job in Python workers",
     ),
     Route(
-        method="POST", path="/schedules/resume", handler=resume, permission="schedules.pause",
-        summary="Resume a recurring job", body=ScheduleForm,
+        method="POST", path="/schedules/resume", needs=PAUSED, api="/schedules/resume", handler=resume,
+        permission="schedules.pause", body=ScheduleQuery, answer=ScheduleAnswer,
+        summary="End the pause of a recurring job",
     ),
     Route(
-        method="POST", path="/schedules/run", handler=run, permission="schedules.run",
-        summary="Run a recurring job now", body=ScheduleForm,
+        method="POST", path="/schedules/run", needs=REGISTERED,
+        api="/schedules/run", handler=run, permission="schedules.run",
+        body=ScheduleQuery, answer=ScheduleAnswer, summary="Add the job of a recurring job now",
     ),
 ]  # fmt: skip

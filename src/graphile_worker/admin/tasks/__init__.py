@@ -7,7 +7,7 @@ from datetime import datetime
 import msgspec
 
 from ...values.job import Pause
-from ..answers import Count, Points
+from ..answers import Count, Period, Points, RangeName
 
 
 class Percentiles(msgspec.Struct, frozen=True):
@@ -134,3 +134,42 @@ class TaskDetails(msgspec.Struct, frozen=True, kw_only=True):
     """What workers say about it; None if they say nothing."""
     schedules: list[TaskSchedule] = []
     """Of running workers."""
+
+
+class TasksQuery(msgspec.Struct, frozen=True):
+    """Which tasks."""
+
+    q: str = ""
+    """Only tasks with this text in their name."""
+
+
+class TaskQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """Which task, and what the charts of its page show."""
+
+    name: str
+    range: RangeName = "1h"
+
+
+class TaskPauseRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """What to pause, how long and why."""
+
+    name: str = ""
+    """Empty for every task."""
+    until: datetime | None = None
+    """None until it is resumed."""
+    period: Period | None = None
+    """Seconds, instead of `until`."""
+    reason: str = ""
+
+
+class TaskResumeRequest(msgspec.Struct, frozen=True):
+    """What to resume."""
+
+    name: str = ""
+    """Empty for what a pause of every task began."""
+
+
+class Resumed(msgspec.Struct, frozen=True):
+    """Whether there was a pause."""
+
+    was_paused: bool

@@ -12,29 +12,38 @@ from ...cron.preview import describe_pattern
 from ...database.connections.connection import Connection
 from ...database.sql import load
 from ...database.statements.inspection import count_by_task
-from ...database.statements.pauses import list_pauses
 from ...history import audit
 from ...history.audit import Actor
 from ...history.records import HistoryFilter
 from ...history.statistics import StatisticsList, TaskStatistics, read_statistics
 from ...metrics.database_reader import COUNTED_PAGES
-from ...recovery.registry.workers import RunningTasks, WorkerList, WorkerSummary, list_workers, running_tasks
+from ...recovery.registry.workers import (
+    RunningTasks,
+    WorkerList,
+    WorkerSummary,
+    has_rust_workers,
+    list_workers,
+)
 from ...values.job import Pause, instant
 from ...values.schema_name import SchemaName
 from ..answers import Count
-from ..database import HISTORY, PAUSES, STATISTICS, WORKERS, Database
+from ..database import HISTORY, STATISTICS, WORKERS, Database
 from ..live.hub import Hub
 from ..overview.series import RANGES, TaskSeries, Timeline, read_timeline
 from ..schedules.queries import FUNCTION
 from ..schedules.queries import TABLE as SCHEDULES
-from . import Percentiles, RunningLine, SlowRun, TaskDetails, TaskRow, TaskSchedule
+from . import Percentiles, RunningLine, SlowRun, TaskDetails, TaskNotes, TaskRow, TaskSchedule
 from .expected import read_notes
 
 HOUR = timedelta(hours=1)
 MOST_TASKS = 500
+RUST_FOR = 300.0
+"""Seconds for which it is not looked up again whether Rust workers use the schema."""
 FAILING = 0.1
 """Share of failed attempts from which on a task is listed first."""
 SLOWEST = 10
+SLOW_FOR = 60.0
+"""Seconds for which kept runs, notes and schedules of a task are not read again."""
 SCHEDULES_SHOWN = 20
 SEARCHED_RUNS = 200
 """Kept jobs among which the slowest are searched."""
@@ -57,7 +66,7 @@ async def read_tasks(connection: Connection, hub: Hub, now: datetime) -> TaskFac
     """All tasks, the busiest first."""
     schema, tables = hub.database.schema, hub.sampler.tables
     workers = await _workers(connection, schema, tables)
-    known = await running_tasks(connection, schema, workers)
+    known = await _known_tasks(connection, hub, workers)
     hour = await read_timeline(
         connection, schema, RANGES["1h"], now, tables=tables, samples=hub.sampler.samples
     )
@@ -65,17 +74,28 @@ async def read_tasks(connection: Connection, hub: Hub, now: datetime) -> TaskFac
     by_task = {each.task_identifier or "": each for each in statistics or ()}
     usual = {name: each.run_percentile(0.95) for name, each in by_task.items()}
     running = await read_running(connection, schema, workers, now, usual)
-    pauses = await list_pauses(connection, schema) if tables >= PAUSES else []
+    pauses = await hub.database.pauses(connection)
     counts, kind = await count_by_task(connection, schema, COUNTED_PAGES)
     sources = _Sources(counts, kind, by_task, hour.tasks, running, known, pauses, WORKERS in tables)
     return TaskFacts(sources.rows(), workers, running, pauses, hour, statistics, by_task)
 
 
-async def read_task(connection: Connection, hub: Hub, name: str, now: datetime) -> TaskDetails | None:
+@dataclass(frozen=True, slots=True)
+class _SlowFacts:
+    """What hardly changes about a task."""
+
+    is_task: bool
+    slowest: list[SlowRun]
+    notes: TaskNotes | None
+    schedules: list[TaskSchedule]
+
+
+async def read_task(hub: Hub, facts: TaskFacts, name: str) -> TaskDetails | None:
     """One task; None if nothing is known about it."""
-    facts = await read_tasks(connection, hub, now)
     row = next((row for row in facts.rows if row.name == name), None)
-    if row is None and not await connection.fetchval(load("admin/is_task", hub.database.schema), name):
+    pools = hash(frozenset(pool.id for pool in facts.workers))  # a deploy may change what they say
+    slow = await hub.shared(f"about task {name} {pools}", lambda: _slow_facts(hub, name), max_age=SLOW_FOR)
+    if row is None and not slow.is_task:
         return None
     statistics = facts.by_task.get(name)
     return TaskDetails(
@@ -83,12 +103,23 @@ async def read_task(connection: Connection, hub: Hub, name: str, now: datetime) 
         worker_ids=[pool.id for pool in facts.workers if pool.can_run(name)],
         run_times=list(statistics.run_times) if statistics else [],
         wait_times=list(statistics.wait_times) if statistics else [],
-        slowest=await _slowest(connection, hub, name),
+        slowest=slow.slowest,
         running=[line for line in facts.running.lines if line.task == name][:SLOWEST],
         is_recorded=facts.hour.is_recorded,
-        notes=await read_notes(connection, hub.database.schema, name),
-        schedules=await _schedules(connection, hub, name),
+        notes=slow.notes,
+        schedules=slow.schedules,
     )
+
+
+async def _slow_facts(hub: Hub, name: str) -> _SlowFacts:
+    schema = hub.database.schema
+    async with hub.database.read() as connection:
+        return _SlowFacts(
+            bool(await connection.fetchval(load("admin/is_task", schema), name)),
+            await _slowest(connection, hub, name),
+            await read_notes(connection, schema, name),
+            await _schedules(connection, hub, name),
+        )
 
 
 @dataclass(slots=True)
@@ -158,13 +189,25 @@ async def _workers(connection: Connection, schema: SchemaName, tables: frozenset
     return await list_workers(connection, schema)
 
 
+async def _known_tasks(connection: Connection, hub: Hub, workers: WorkerList) -> RunningTasks:
+    """The tasks of running workers. Whether Rust is used at all is not looked up every time."""
+    has_rust = await hub.database.remembered(
+        "Rust", lambda: has_rust_workers(connection, hub.database.schema), RUST_FOR
+    )
+    has_others = has_rust or not workers.is_complete or not all(each.is_registered for each in workers)
+    pools = [worker for worker in workers if worker.is_alive]
+    return RunningTasks(pools, frozenset(task for pool in pools for task in pool.tasks or ()), has_others)
+
+
 async def _statistics(
     connection: Connection, schema: SchemaName, tables: frozenset[str], now: datetime
 ) -> StatisticsList | None:
     """Of the last hour, by task."""
     if not tables >= STATISTICS:
         return None
-    return await read_statistics(connection, schema, since=now - HOUR, until=None, now=now, by="task")
+    return await read_statistics(
+        connection, schema, since=now - HOUR, until=None, now=now, by="task", is_recorded=True
+    )
 
 
 async def _schedules(connection: Connection, hub: Hub, name: str) -> list[TaskSchedule]:

@@ -1,26 +1,41 @@
-"""Tasks: what each one does, and the page of one."""
+"""Tasks: what each one does, the page of one; pause, resume."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from urllib.parse import urlencode
 
 import msgspec
 
 from ...history.error_groups import ErrorGroup, list_error_groups
+from ...values.job import Pause
 from .. import charts
-from ..answers import Page, Period, RangeName, Redirect
+from ..answers import Count, Listing, Marker, Page, Redirect, not_found
 from ..audit.recording import actor_of
-from ..database import ERRORS
+from ..database import ERRORS, PAUSES
+from ..live.hub import Hub
 from ..overview.queries import error_title
-from ..overview.series import RANGES, TaskSeries, read_markers, read_percentiles, read_timeline, shown_to
+from ..overview.series import (
+    RANGES,
+    TaskSeries,
+    Timeline,
+    read_markers,
+    read_percentiles,
+    read_timeline,
+    shown_to,
+)
 from ..web.call import Call
-from ..web.routes import API, Route
+from ..web.routes import Route
 from ..web.times import PERIODS, end_of_pause
-from .api import TOPICS, ResumeTask, TaskQuery, TasksQuery, all_tasks, matching, one_task
-from .queries import pause, resume
+from . import Resumed, TaskDetails, TaskPauseRequest, TaskQuery, TaskResumeRequest, TaskRow, TasksQuery
+from .queries import TaskFacts, pause, read_task, read_tasks, resume
 
+TOPICS = ("tasks", "overview", "banners", "audit")
 DAY = timedelta(days=1)
 ERROR_GROUPS = 5
+CHARTS_FOR = 60.0
+"""Seconds for which charts are not made again: their steps are minutes."""
 OF_ONE = (
     "Python workers start no more jobs of this task. Jobs that run go on. Node and Rust workers that have "
     "the task do not know of the pause: to stop those too, pause a queue."
@@ -31,26 +46,10 @@ OF_ALL = (
 )
 
 
-class TaskPageQuery(TaskQuery):
-    """Which task, and what its charts show."""
-
-    range: RangeName = "1h"
-
-
-class PauseForm(msgspec.Struct):
-    """The fields of the form that pauses a task."""
-
-    name: str = ""
-    until: datetime | None = None
-    period: Period | None = None
-    reason: str = ""
-    back: str = ""
-
-
-async def tasks(call: Call) -> Page:
+async def list_tasks(call: Call) -> Page:
     wanted = call.query(TasksQuery)
-    facts = await all_tasks(call)
-    rows = matching(facts.rows, wanted.q)
+    facts = await _all_tasks(call)
+    rows = _matching(facts.rows, wanted.q)
     every = next((each for each in facts.pauses if each.name is None), None)
     values = {
         "rows": rows,
@@ -59,12 +58,22 @@ async def tasks(call: Call) -> Page:
         "every": every,
         "is_recorded": facts.hour.is_recorded,
     }
-    return Page("tasks.html", "Tasks", here="tasks", values=values)
+    answer = Listing(rows, count=Count(len(rows)))
+    return Page("tasks.html", "Tasks", here="tasks", values=values, answer=answer)
 
 
-async def task(call: Call) -> Page:
-    wanted = call.query(TaskPageQuery)
-    found = await one_task(call, wanted.name)
+async def get_task(call: Call) -> Page:
+    wanted = call.query(TaskQuery)
+    found = await read_task(call.hub, await _all_tasks(call), wanted.name)
+    if found is None:
+        raise not_found("task of this name")
+    title = wanted.name[:80]
+    if call.is_api:
+        return Page("task.html", title, answer=found)
+    shown = await call.hub.shared(
+        f"task {wanted.name} {wanted.range}", lambda: _charts(call.hub, wanted), max_age=CHARTS_FOR
+    )
+    markers = shown_to(shown.markers, may_audit=call.may("audit.read"))
     values = {
         "found": found,
         "task": found.task,
@@ -72,51 +81,81 @@ async def task(call: Call) -> Page:
         "range": wanted.range,
         "ranges": list(RANGES.values()),
         "zone_info": call.zone,
-        **await _charts(call, wanted),
+        "timeline": shown.timeline,
+        "series": shown.series,
+        "times": shown.times,
+        "groups": shown.groups,
+        "error_title": lambda group: error_title(group, call.hub.redactor),
+        "markers": [charts.ChartMarker(each.at, each.text, each.kind) for each in markers],
     }
-    title = wanted.name[:80]
     return Page("task.html", title, here="tasks", values=values)
 
 
-async def _charts(call: Call, wanted: TaskPageQuery) -> dict[str, object]:
-    hub, schema, now = call.hub, call.database.schema, datetime.now(UTC)
-    async with call.database.read() as connection:
+async def _all_tasks(call: Call) -> TaskFacts:
+    """Everything about tasks; those who ask at once share it."""
+    hub = call.hub
+
+    async def read() -> TaskFacts:
+        await hub.current()
+        async with call.database.read() as connection:
+            return await read_tasks(connection, hub, datetime.now(UTC))
+
+    return await hub.shared("tasks", read, max_age=hub.pause * 0.9, topic="banners")
+
+
+def _matching(rows: list[TaskRow], text: str) -> list[TaskRow]:
+    """The tasks with this text in their name."""
+    wanted = text.strip()[:200].casefold()
+    return [row for row in rows if wanted in row.name.casefold()]
+
+
+@dataclass(frozen=True, slots=True)
+class _Charts:
+    """One task over time, for everyone who looks at it."""
+
+    timeline: Timeline
+    series: list[charts.ChartSeries]
+    times: list[charts.ChartSeries]
+    groups: list[ErrorGroup]
+    markers: list[Marker]
+
+
+async def _charts(hub: Hub, wanted: TaskQuery) -> _Charts:
+    schema, tables, now = hub.database.schema, hub.sampler.tables, datetime.now(UTC)
+    async with hub.database.read() as connection:
         timeline = await read_timeline(
-            connection, schema, RANGES[wanted.range], now,
-            tables=hub.sampler.tables, task_identifier=wanted.name,
-        )  # fmt: skip
+            connection, schema, RANGES[wanted.range], now, tables=tables, task_identifier=wanted.name
+        )
         times = await read_percentiles(
-            connection, schema, timeline, tables=hub.sampler.tables, task_identifier=wanted.name
+            connection, schema, timeline, tables=tables, task_identifier=wanted.name
         )
         groups: list[ErrorGroup] = []
-        if hub.sampler.tables >= ERRORS:
+        if tables >= ERRORS:
             groups = await list_error_groups(
                 connection, schema, since=now - 14 * DAY, task_identifier=wanted.name, limit=ERROR_GROUPS
             )
-        found = await read_markers(connection, schema, timeline.start, tables=hub.sampler.tables)
-        markers = shown_to(found, may_audit=call.may("audit.read"))
+        markers = await read_markers(connection, schema, timeline.start, tables=tables)
     count = timeline.range.count
     of = timeline.tasks.get(wanted.name, TaskSeries([0.0] * count, [0.0] * count, [0.0] * count))
     unknown: list[float | None] = [None] * count
     percentiles = times.get("", {"run_p95": unknown, "wait_p95": unknown})
-    return {
-        "timeline": timeline,
-        "series": [
+    return _Charts(
+        timeline,
+        [
             charts.ChartSeries("completed", of.completed, "c1"),
             charts.ChartSeries("failed", of.failed, "c-fail"),
         ],
-        "times": [
+        [
             charts.ChartSeries("run time, p95", percentiles["run_p95"], "c2"),
             charts.ChartSeries("wait time, p95", percentiles["wait_p95"], "c3"),
         ],
-        "groups": groups,
-        "error_title": lambda group: error_title(group, hub.redactor),
-        "markers": [charts.ChartMarker(each.at, each.text, each.kind) for each in markers],
-    }
+        groups,
+        markers,
+    )
 
 
 async def pause_form(call: Call) -> Page:
-    name = call.query(ResumeTask).name
+    name = call.query(TaskResumeRequest).name
     title = f"Pause {name[:80]}" if name else "Pause every task"
     values = {
         "title": title, "text": OF_ONE if name else OF_ALL, "path": "/tasks/pause", "fields": {"name": name},
@@ -125,46 +164,47 @@ async def pause_form(call: Call) -> Page:
     return Page("pause.html", title, here="tasks", values=values)
 
 
-async def pause_posted(call: Call) -> Redirect:
-    form = await call.form(PauseForm)
-    until = end_of_pause(form.until, form.period)
-    found = await pause(call.database, actor_of(call), form.name, until, form.reason)
+async def pause_task(call: Call) -> Redirect:
+    wanted = await call.body(TaskPauseRequest)
+    until = end_of_pause(wanted.until, wanted.period)
+    found = await pause(call.database, actor_of(call), wanted.name, until, wanted.reason)
     call.hub.publish(*TOPICS)
-    return Redirect(_page_of(form.name), notice=f"Paused: {found.what}.")
+    return Redirect(_page_of(wanted.name), notice=f"Paused: {found.what}.", answer=found)
 
 
-async def resume_posted(call: Call) -> Redirect:
-    form = await call.form(ResumeTask)
-    was_paused = await resume(call.database, actor_of(call), form.name)
+async def resume_task(call: Call) -> Redirect:
+    wanted = await call.body(TaskResumeRequest)
+    was_paused = await resume(call.database, actor_of(call), wanted.name)
     call.hub.publish(*TOPICS)
-    return Redirect(_page_of(form.name), notice="Resumed." if was_paused else "It was not paused.")
+    notice = "Resumed." if was_paused else "It was not paused."
+    return Redirect(_page_of(wanted.name), notice=notice, answer=Resumed(was_paused))
 
 
 def _page_of(name: str) -> str:
-    from urllib.parse import urlencode
-
     return f"/task?{urlencode({'name': name})}" if name else "/tasks"
 
 
 ROUTES = [
     Route(
-        method="GET", path="/tasks", handler=tasks, permission="jobs.read", summary="Tasks",
-        query=TasksQuery, json_of=f"{API}/tasks",
+        method="GET", path="/tasks", api="/tasks", handler=list_tasks, permission="jobs.read",
+        query=TasksQuery, answer=Listing[TaskRow], summary="Tasks: waiting, running, rates, failures, times",
     ),
     Route(
-        method="GET", path="/task", handler=task, permission="jobs.read", summary="One task",
-        query=TaskPageQuery, json_of=f"{API}/task",
+        method="GET", path="/task", api="/task", handler=get_task, permission="jobs.read", query=TaskQuery,
+        answer=TaskDetails, summary="One task, with histograms and its slowest runs",
     ),
     Route(
-        method="GET", path="/tasks/pause", handler=pause_form, permission="tasks.pause",
-        summary="Pause a task", query=ResumeTask,
+        method="GET", path="/tasks/pause", needs=PAUSES, handler=pause_form, permission="tasks.pause",
+        summary="Pause a task", query=TaskResumeRequest,
     ),
     Route(
-        method="POST", path="/tasks/pause", handler=pause_posted, permission="tasks.pause",
-        summary="Pause a task", body=PauseForm,
+        method="POST", path="/tasks/pause", needs=PAUSES,
+        api="/tasks/pause", handler=pause_task, permission="tasks.pause",
+        body=TaskPauseRequest, answer=Pause, summary="Pause a task in Python workers, or all tasks",
     ),
     Route(
-        method="POST", path="/tasks/resume", handler=resume_posted, permission="tasks.pause",
-        summary="Resume a task", body=ResumeTask,
+        method="POST", path="/tasks/resume", needs=PAUSES, api="/tasks/resume", handler=resume_task,
+        permission="tasks.pause", body=TaskResumeRequest, answer=Resumed,
+        summary="End the pause of a task, or of all tasks",
     ),
 ]  # fmt: skip

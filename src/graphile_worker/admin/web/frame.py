@@ -14,14 +14,13 @@ from ...database.sql import load
 from ...diagnostics.explanation.values import title, words
 from ...values.job import Pause
 from ..answers import Count
-from ..database import ERRORS, PAUSES, WORKERS, Database, own_tables
-from ..doctor import DOCTOR, DoctorReport
-from ..live.hub import Hub
+from ..database import ERRORS, WORKERS, Database
+from ..live.hub import DOCTOR, Hub
 from ..security.identity import Permission
 
 logger = logging.getLogger("graphile_worker.admin")
 
-MAX_AGE = 10.0
+MAX_AGE = 30.0
 """Seconds for which all pages share what was found."""
 FINDINGS_FOR = 900.0
 """Seconds for which the number beside Doctor is shown: no other page examines the database."""
@@ -91,8 +90,8 @@ async def layout_context(hub: Hub) -> LayoutContext:
 async def _gather(database: Database) -> LayoutContext:
     now = datetime.now(UTC)
     async with database.read() as connection:
-        tables = await own_tables(connection, database.schema)
-        pauses = await database.utils.queues.list_pauses(connection=connection) if tables >= PAUSES else []
+        tables = await database.own_tables(connection)
+        pauses = await database.pauses(connection)
         groups = (
             await database.utils.history.list_error_groups(
                 since=now - RECENT, limit=MOST_GROUPS + 1, connection=connection
@@ -115,7 +114,7 @@ def _counted(groups: int) -> Count:
 
 
 def _findings(hub: Hub) -> int | None:
-    report: DoctorReport | None = hub.known(DOCTOR, max_age=FINDINGS_FOR)
+    report = hub.known(DOCTOR, max_age=FINDINGS_FOR)
     return None if report is None else (report.errors + report.warnings) or None
 
 

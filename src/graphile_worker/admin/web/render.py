@@ -51,8 +51,8 @@ def environment() -> Environment:
         number=number, sentence=sentence, short=short,
     )  # fmt: skip
     found.globals.update(
-        url=_url, may=_may, now=_now, state_of=state_of, time_parts=_time_parts, worker_name=_worker_name,
-        texts=texts,
+        url=_url, may=_may, offers=_offers, now=_now, state_of=state_of, time_parts=_time_parts,
+        worker_name=_worker_name, texts=texts,
     )  # fmt: skip
     found.globals["ui"] = found.get_template("parts/ui.html").module
     found.globals["charts"] = charts
@@ -165,6 +165,11 @@ def _url(path: str, **query: object) -> str:
 
 def _may(permission: Any) -> bool:
     return _viewer.get().call.may(permission)
+
+
+def _offers(path: str) -> bool:
+    call = _viewer.get().call
+    return call.app.offers(call.database, path)
 
 
 def _now(after: float = 0) -> datetime:

@@ -204,7 +204,9 @@ def _down(error: Exception) -> Problem:
 
 
 def _missing(said: str) -> Problem:
-    return Problem(
-        503, "The schema is not installed, or not completely",
-        f"{said}. Install it with `graphile-worker migrate`.",
-    )  # fmt: skip
+    if "graphile-worker migrate" in said:
+        return Problem(409, "A part of the schema is not installed", said)
+    advice = f"{said}. To create it, run as the owner of the schema: graphile-worker migrate"
+    if "_private_py_" in said:
+        return Problem(409, "A part of the schema is not installed", advice)
+    return Problem(503, "The schema is not installed, or not completely", advice)

@@ -57,6 +57,8 @@ class Route:
     """Of a page: the API path with the same content."""
     streams: bool = False
     """The answer does not end by itself, so there is no HEAD."""
+    needs: frozenset[str] = frozenset()
+    """Python-only tables: where they are missing, its buttons are not offered and it answers 409."""
     changes_nothing: bool = False
     """Of a POST: it only asks the database, or does not touch it, so a read-only dashboard has it too."""
 

@@ -16,10 +16,10 @@ WorkerState = Literal["alive", "paused", "stopping", "late", "dead", "unknown"]
 class BusySlot(msgspec.Struct, frozen=True, kw_only=True):
     """A job that a worker runs."""
 
-    job_id: int
-    task: str | None
+    id: int
+    started_at: datetime
+    task_identifier: str | None = None
     """None if it was not looked up, or the job has ended since."""
-    since: datetime
     seconds: float
 
 
@@ -35,13 +35,19 @@ class WorkerLane(msgspec.Struct, frozen=True, kw_only=True):
 class Blocked(msgspec.Struct, frozen=True, kw_only=True):
     """What blocks the event loop of a worker."""
 
-    culprit: str
+    task_identifier: str | None
     job_id: int | None
+    since: datetime
     seconds: float
+    culprit: str
+    """In words."""
 
 
 class Worker(msgspec.Struct, frozen=True, kw_only=True):
-    """A worker pool. Of other runtimes no more is known than the jobs they have locked."""
+    """A worker pool: what `worker_as_json` has, and what follows from it.
+
+    Of other runtimes no more is known than the jobs they have locked.
+    """
 
     id: str
     runtime: Literal["python", "other"]
@@ -55,13 +61,21 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True):
     app_version: str | None = None
     started_at: datetime | None = None
     last_seen_at: datetime | None = None
-    tasks: list[str] = []
-    slots: int | None = None
+    tasks: list[str] | None = None
+    concurrency: int | None = None
+    """Its slots."""
+    liveness: Literal["lock", "heartbeat"] | None = None
+    is_alive: bool | None = None
+    dead_in: float | None = None
+    silent_for: float | None = None
+    stalled_for: float | None = None
     busy: int | None = None
     prefetched: int | None = None
-    running: list[BusySlot] = []
+    running: list[BusySlot] | None = None
     """The longest-running first."""
-    lanes: list[WorkerLane] = []
+    job_ids: list[int] = []
+    lanes: list[WorkerLane] | None = None
+    forbidden_flags: list[str] | None = None
     per_minute: float | None = None
     """Attempts that ended, in the last minutes; None without statistics."""
     failed_per_minute: float | None = None
@@ -88,11 +102,11 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True):
         shown = [
             (
                 "long" if slot.seconds >= LONG else "on",
-                f"{slot.task or 'job'} {slot.job_id}, {duration(slot.seconds)}",
+                f"{slot.task_identifier or 'job'} {slot.id}, {duration(slot.seconds)}",
             )
-            for slot in self.running
+            for slot in self.running or ()
         ]
-        free = max(0, (self.slots or 0) - len(shown))
+        free = max(0, (self.concurrency or 0) - len(shown))
         return shown + [("", "free")] * free
 
 
@@ -138,15 +152,6 @@ class WorkerRequest(msgspec.Struct, frozen=True, kw_only=True):
     reason: str = ""
     typed: str = ""
     """To free the locks of a worker that may be alive: its id once more."""
-
-
-class WorkerForm(msgspec.Struct, frozen=True, kw_only=True):
-    """The same from a page."""
-
-    id: str
-    reason: str = ""
-    typed: str = ""
-    confirmed: str = ""
 
 
 class WorkerAnswer(msgspec.Struct, frozen=True, kw_only=True):

@@ -10,13 +10,14 @@ from typing import Any
 from ...database.connections.connection import Connection
 from ...database.sql import load
 from ...database.statements.control import StateRequest, list_requests
+from ...diagnostics.json_shapes import worker_as_json
 from ...errors import WorkerNotFoundError
 from ...history.audit import Actor, record
 from ...history.statistics import TaskStatistics
 from ...recovery.registry.workers import SCANNED_PAGES, WorkerList, WorkerSummary, condition_of
 from ...values.job import instant
 from ..answers import Problem, not_found
-from ..database import STATISTICS, WORKERS, Database, own_tables
+from ..database import STATISTICS, WORKERS, Database
 from . import (
     Blocked,
     BusySlot,
@@ -60,7 +61,7 @@ async def read_workers(
     database: Database, connection: Connection, *, only: str | None = None
 ) -> WorkerListing:
     """The same in a transaction; `only` one of them with all its running jobs looked up."""
-    tables = await own_tables(connection, database.schema)
+    tables = await database.own_tables(connection)
     if WORKERS not in tables:
         others = await _holders(database, connection)
         return WorkerListing(
@@ -80,7 +81,7 @@ async def read_workers(
 async def deploys(database: Database, since: datetime) -> list[DeployMark]:
     """When versions of the application were started, the latest first; empty where that is not recorded."""
     async with database.read() as connection:
-        if DEPLOYS not in await own_tables(connection, database.schema):
+        if DEPLOYS not in await database.own_tables(connection):
             return []
         found = await database.utils.workers.list_deploys(since=since, connection=connection)
     return [
@@ -208,9 +209,9 @@ def _worker(
     now = datetime.now(UTC) if worker.last_seen_at is None else max(worker.last_seen_at, datetime.now(UTC))
     running = [
         BusySlot(
-            job_id=job.id,
-            task=tasks.get(job.id),
-            since=job.started_at,
+            id=job.id,
+            started_at=job.started_at,
+            task_identifier=tasks.get(job.id),
             seconds=max(0.0, (now - job.started_at).total_seconds()),
         )
         for job in worker.running or ()
@@ -223,37 +224,27 @@ def _worker(
     state, detail = _state(worker, asked)
     request = asked.get("stop") or asked.get("quiet")
     return Worker(
-        id=worker.id,
+        **worker_as_json(worker) | {
+            "running": None if worker.running is None else running,
+            "lanes": _lanes(worker, running),
+            "executors": worker.executors,
+            "blocked": None if worker.blocked is None else Blocked(
+                task_identifier=worker.blocked.task_identifier, job_id=worker.blocked.job_id,
+                since=worker.blocked.since, seconds=worker.blocked.seconds, culprit=worker.blocked.culprit,
+            ),
+        },
         runtime="python" if is_ours else "other",
         state=state,
         detail=detail,
-        host=worker.host,
-        pid=worker.pid,
-        version=worker.version,
-        app_version=worker.app_version,
-        started_at=worker.started_at,
-        last_seen_at=worker.last_seen_at,
-        tasks=worker.tasks or [],
-        slots=worker.concurrency,
         busy=busy,
         prefetched=None if held is None or busy is None else max(0, held - busy),
-        running=running,
-        lanes=_lanes(worker, running),
         per_minute=sum(each.attempts for each in own) / minutes if statistics and is_ours else None,
         failed_per_minute=(
             sum(each.failed + each.permanently_failed for each in own) / minutes
             if statistics and is_ours
             else None
         ),
-        is_listening=worker.is_listening,
-        clock=worker.clock,
-        executors=worker.executors,
-        blocked=None if worker.blocked is None else Blocked(
-            culprit=worker.blocked.culprit, job_id=worker.blocked.job_id, seconds=worker.blocked.seconds
-        ),
         asked=None if request is None else request.reason,
-        jobs_held=held,
-        locked_since=worker.locked_since,
     )  # fmt: skip
 
 
@@ -268,13 +259,15 @@ def _state(worker: WorkerSummary, asked: Mapping[Any, StateRequest]) -> tuple[Wo
     return condition, detail
 
 
-def _lanes(worker: WorkerSummary, running: Sequence[BusySlot]) -> list[WorkerLane]:
+def _lanes(worker: WorkerSummary, running: Sequence[BusySlot]) -> list[WorkerLane] | None:
     """The lanes with what runs in each; a job whose task is unknown is in the first."""
-    lanes = worker.lanes or []
+    lanes = worker.lanes
+    if lanes is None:
+        return None
     lane_of = {task: lane.name for lane in lanes for task in lane.tasks}
     inside: defaultdict[str, list[BusySlot]] = defaultdict(list)
     for slot in running:
-        inside[lane_of.get(slot.task or "", lanes[0].name if lanes else "")].append(slot)
+        inside[lane_of.get(slot.task_identifier or "", lanes[0].name if lanes else "")].append(slot)
     return [
         WorkerLane(name=lane.name, slots=lane.slots, tasks=lane.tasks, running=inside[lane.name])
         for lane in lanes

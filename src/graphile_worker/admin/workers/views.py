@@ -6,71 +6,72 @@ from urllib.parse import urlencode
 
 from ..answers import Page, Redirect, confirmation
 from ..audit.recording import actor_of
+from ..database import REQUESTS
 from ..web.call import Call
-from ..web.routes import API, Route
-from . import WorkerForm, WorkerQuery, queries
-from .api import TOPICS
+from ..web.routes import Route
+from . import Worker, WorkerAnswer, WorkerListing, WorkerQuery, WorkerRequest, queries
+
+TOPICS = ("workers", "overview", "audit")
 
 
-async def list_page(call: Call) -> Page:
+async def list_workers(call: Call) -> Page:
     found = await queries.list_workers(call.database)
-    return Page("workers.html", "Workers", here="workers", values={"found": found})
+    return Page("workers.html", "Workers", here="workers", values={"found": found}, answer=found)
 
 
-async def worker_page(call: Call) -> Page:
+async def get_worker(call: Call) -> Page:
     wanted = call.query(WorkerQuery)
     found = await queries.get_worker(call.database, wanted.id)
-    return Page(
-        "worker.html", f"Worker {found.name[:80]}", here="workers", values={"worker": found},
-    )  # fmt: skip
+    title = f"Worker {found.name[:80]}"
+    return Page("worker.html", title, here="workers", values={"worker": found}, answer=found)
 
 
 async def stop(call: Call) -> Page | Redirect:
-    form = await call.form(WorkerForm)
-    if not form.confirmed:
+    wanted = await call.body(WorkerRequest)
+    if not await call.is_confirmed():
         return confirmation(
-            f"Stop {form.id[:80]}?",
+            f"Stop {wanted.id[:80]}?",
             "It finishes the jobs that it runs, returns those that it has prefetched, and ends. Whether it "
             "starts again is up to whatever runs the process.",
-            path="/workers/stop", fields={"id": form.id}, submit="Stop the worker", back=_page_of(form.id),
-            asks_reason=True, here="workers",
+            path="/workers/stop", fields={"id": wanted.id}, submit="Stop the worker",
+            back=_page_of(wanted.id), asks_reason=True, here="workers",
         )  # fmt: skip
-    answer = await queries.stop(call.database, actor_of(call), form.id, form.reason)
-    return _done(call, form.id, answer.done)
+    answer = await queries.stop(call.database, actor_of(call), wanted.id, wanted.reason)
+    return _done(call, answer)
 
 
 async def pause(call: Call) -> Redirect:
-    form = await call.form(WorkerForm)
-    answer = await queries.pause(call.database, actor_of(call), form.id, form.reason)
-    return _done(call, form.id, answer.done)
+    wanted = await call.body(WorkerRequest)
+    answer = await queries.pause(call.database, actor_of(call), wanted.id, wanted.reason)
+    return _done(call, answer)
 
 
 async def resume(call: Call) -> Redirect:
-    form = await call.form(WorkerForm)
-    answer = await queries.resume(call.database, actor_of(call), form.id)
-    return _done(call, form.id, answer.done)
+    wanted = await call.body(WorkerRequest)
+    answer = await queries.resume(call.database, actor_of(call), wanted.id)
+    return _done(call, answer)
 
 
 async def unlock(call: Call) -> Page | Redirect:
-    form = await call.form(WorkerForm)
-    if not form.confirmed:
-        is_dead = await queries.is_dead(call.database, form.id)
+    wanted = await call.body(WorkerRequest)
+    if not await call.is_confirmed():
+        is_dead = await queries.is_dead(call.database, wanted.id)
         return confirmation(
-            f"Free the locks of {form.id[:80]}?",
+            f"Free the locks of {wanted.id[:80]}?",
             "Its jobs and queues become free for other workers."
             if is_dead
             else "It may be alive, and then its jobs run twice. Stop it first, or be certain.",
-            path="/workers/unlock", fields={"id": form.id}, submit="Free the locks", back="/workers",
-            typed="" if is_dead else form.id, here="workers",
+            path="/workers/unlock", fields={"id": wanted.id}, submit="Free the locks", back="/workers",
+            typed="" if is_dead else wanted.id, here="workers",
         )  # fmt: skip
-    answer = await queries.unlock(call.database, actor_of(call), form.id, form.typed)
+    answer = await queries.unlock(call.database, actor_of(call), wanted.id, wanted.typed)
     call.hub.publish(*TOPICS, "jobs", "queues")
-    return Redirect("/workers", notice=answer.done)
+    return Redirect("/workers", notice=answer.done, answer=answer)
 
 
-def _done(call: Call, worker_id: str, notice: str) -> Redirect:
+def _done(call: Call, answer: WorkerAnswer) -> Redirect:
     call.hub.publish(*TOPICS)
-    return Redirect(_page_of(worker_id), notice=notice)
+    return Redirect(_page_of(answer.id), notice=answer.done, answer=answer)
 
 
 def _page_of(worker_id: str) -> str:
@@ -79,27 +80,31 @@ def _page_of(worker_id: str) -> str:
 
 ROUTES = [
     Route(
-        method="GET", path="/workers", handler=list_page, permission="jobs.read", summary="Workers",
-        json_of=f"{API}/workers",
+        method="GET", path="/workers", api="/workers", handler=list_workers, permission="jobs.read",
+        answer=WorkerListing, summary="Workers: alive or dead, what each runs, versions",
     ),
     Route(
-        method="GET", path="/worker", handler=worker_page, permission="jobs.read", summary="One worker",
-        query=WorkerQuery, json_of=f"{API}/worker",
+        method="GET", path="/worker", api="/worker", handler=get_worker, permission="jobs.read",
+        query=WorkerQuery, answer=Worker, summary="One worker, with its lanes",
     ),
     Route(
-        method="POST", path="/workers/stop", handler=stop, permission="workers.stop",
-        summary="Stop a worker", body=WorkerForm,
+        method="POST", path="/workers/stop", needs=REQUESTS,
+        api="/workers/stop", handler=stop, permission="workers.stop",
+        body=WorkerRequest, answer=WorkerAnswer, summary="Ask a Python worker to shut down gracefully",
     ),
     Route(
-        method="POST", path="/workers/pause", handler=pause, permission="workers.stop",
-        summary="Pause a worker", body=WorkerForm,
+        method="POST", path="/workers/pause", needs=REQUESTS,
+        api="/workers/pause", handler=pause, permission="workers.stop",
+        body=WorkerRequest, answer=WorkerAnswer, summary="Pause a Python worker: it fetches no more jobs",
     ),
     Route(
-        method="POST", path="/workers/resume", handler=resume, permission="workers.stop",
-        summary="Resume a worker", body=WorkerForm,
+        method="POST", path="/workers/resume", needs=REQUESTS, api="/workers/resume", handler=resume,
+        permission="workers.stop", body=WorkerRequest, answer=WorkerAnswer,
+        summary="Let a paused worker fetch jobs again",
     ),
     Route(
-        method="POST", path="/workers/unlock", handler=unlock, permission="workers.unlock",
-        summary="Free the locks of a dead worker", body=WorkerForm,
+        method="POST", path="/workers/unlock", api="/workers/unlock", handler=unlock,
+        permission="workers.unlock", body=WorkerRequest, answer=WorkerAnswer,
+        summary="Free the locks of a dead worker",
     ),
 ]  # fmt: skip

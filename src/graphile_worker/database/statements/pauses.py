@@ -160,11 +160,18 @@ async def _lock_running_jobs(connection: Connection, schema: SchemaName, pauses:
             return found
 
 
-async def list_pauses(connection: Connection, schema: SchemaName) -> list[Pause]:
-    """What is paused: everything first, then tasks, queues and recurring jobs, by name."""
+async def list_pauses(
+    connection: Connection, schema: SchemaName, *, has_schedules: bool | None = None
+) -> list[Pause]:
+    """What is paused: everything first, then tasks, queues and recurring jobs, by name.
+
+    `has_schedules`: whether there is a table of paused recurring jobs; None if that is not known.
+    """
     with _refusals():
         found = await _list_pauses(connection, schema)
-    return [*found, *await _paused_schedules(connection, schema)]
+    if has_schedules is None:
+        return [*found, *await _paused_schedules(connection, schema)]
+    return [*found, *(await _list_paused_schedules(connection, schema) if has_schedules else [])]
 
 
 async def _list_pauses(connection: Connection, schema: SchemaName) -> list[Pause]:
@@ -180,11 +187,11 @@ async def pauses_if_readable(connection: Connection, schema: SchemaName) -> list
 
 async def _paused_schedules(connection: Connection, schema: SchemaName) -> list[Pause]:
     """Recurring jobs that are paused; their table is younger than the others, and may be missing alone."""
+    return await if_readable(connection, lambda: _list_paused_schedules(connection, schema)) or []
 
-    async def read() -> list[Pause]:
-        return [pause_from(row) for row in await connection.fetch(load("schedules/list_pauses", schema))]
 
-    return await if_readable(connection, read) or []
+async def _list_paused_schedules(connection: Connection, schema: SchemaName) -> list[Pause]:
+    return [pause_from(row) for row in await connection.fetch(load("schedules/list_pauses", schema))]
 
 
 @contextmanager

@@ -8,7 +8,7 @@ was last added.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta
 from itertools import groupby
 from typing import Any, NamedTuple
@@ -202,8 +202,8 @@ def manual_job(schedule: Schedule, minute: datetime) -> JobSpec:
 
 
 def _schedule(row: Row) -> Schedule:
-    job_ids = msgspec.json.decode(row["job_ids"] or b"[]", type=list[int])
-    due_at = msgspec.json.decode(row["due_at"] or b"[]", type=list[float])
+    job_ids = msgspec.json.decode(row["job_ids"] or b"[]", type=list[int | None])
+    due_at = msgspec.json.decode(row["due_at"] or b"[]", type=list[float | None])
     pause = None
     if row["is_paused"]:
         pause = pause_from(
@@ -219,13 +219,25 @@ def _schedule(row: Row) -> Schedule:
         identifier=row["identifier"],
         known_since=_instant(row["known_since"]),
         last_execution=_instant(row["last_execution"]),
-        workers=msgspec.json.decode(row["definitions"] or b"[]", type=list[RegisteredSchedule]),
+        workers=_definitions(row["definitions"] or "[]"),
         runs=[
             ScheduleRun(job_id=job_id, due_at=instant(due))
-            for job_id, due in zip(job_ids, due_at, strict=True)
+            for job_id, due in zip(job_ids, due_at, strict=False)
+            if job_id is not None and due is not None
         ],
         pause=pause,
     )
+
+
+def _definitions(registered: str) -> list[RegisteredSchedule]:
+    """Those of workers, without what another version has written differently."""
+    found: list[RegisteredSchedule] = []
+    for each in msgspec.json.decode(registered, type=list[dict[str, Any]]):
+        options = each.get("options")
+        with suppress(msgspec.ValidationError):
+            known = {**each, "options": options if isinstance(options, dict) else {}}
+            found.append(msgspec.convert(known, RegisteredSchedule))
+    return found
 
 
 def _instant(seconds: float | None) -> datetime | None:

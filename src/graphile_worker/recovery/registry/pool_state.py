@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import msgspec
 
@@ -128,7 +128,27 @@ class StateReporter:
 
 def decode_state(reported: str | None) -> PoolState:
     """The column `state` as JSON text."""
-    return PoolState() if reported is None else msgspec.json.decode(reported, type=PoolState)
+    return decode_reported(reported, PoolState) or PoolState()
+
+
+T = TypeVar("T")
+
+
+def decode_reported(reported: str | None, type: type[T]) -> T | None:
+    """JSON of another worker; None if its version writes something else."""
+    try:
+        return None if reported is None else msgspec.json.decode(reported, type=type)
+    except (msgspec.DecodeError, RecursionError):
+        return None
+
+
+def decode_list(reported: str | None, type: type[T]) -> list[T] | None:
+    """A JSON array of another worker, without the elements that are something else; None if it is none."""
+    found = decode_reported(reported, list[msgspec.Raw])
+    if found is None:
+        return None
+    decoded = (decode_reported(bytes(each).decode(), type) for each in found)
+    return [each for each in decoded if each is not None]
 
 
 REFUSED = (
@@ -275,7 +295,7 @@ class _Reported(msgspec.Struct):
 
 def decode_blockage(reported: str | None, now: float) -> BlockedLoop | None:
     """The column `blocked` as JSON text; `now` is the server's time in seconds since 1970."""
-    if reported is None:
+    found = decode_reported(reported, _Reported)
+    if found is None:
         return None
-    found = msgspec.json.decode(reported, type=_Reported)
     return BlockedLoop(found.task, found.job, instant(found.since), max(0.0, now - found.since))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import msgspec
 
@@ -20,7 +20,15 @@ from ...errors import InvalidArgumentError
 from ...values.job import instant
 from ...values.schema_name import SchemaName
 from ...values.text import duration
-from .pool_state import BlockedLoop, ExecutorPlace, LaneDescription, decode_blockage, decode_state
+from .pool_state import (
+    BlockedLoop,
+    ExecutorPlace,
+    LaneDescription,
+    decode_blockage,
+    decode_list,
+    decode_reported,
+    decode_state,
+)
 
 Liveness = Literal["lock", "heartbeat"]
 Condition = Literal["alive", "late", "dead", "unknown"]
@@ -49,6 +57,9 @@ class Registration:
     concurrency: int
     heartbeat_interval: float
     grace: float
+
+
+JobId = Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)]
 
 
 class JobReport(NamedTuple):
@@ -381,18 +392,16 @@ def _pid(metadata: str | None) -> int | None:
 
 
 def _running(reported: str | None) -> list[RunningJob] | None:
-    if reported is None:
-        return None
-    pairs = msgspec.json.decode(reported, type=list[tuple[int, float]])
-    return [RunningJob(job_id, instant(started)) for job_id, started in pairs]
+    pairs = decode_list(reported, tuple[JobId, float])
+    return None if pairs is None else [RunningJob(job_id, instant(started)) for job_id, started in pairs]
 
 
 def _lanes(described: str | None) -> list[LaneDescription] | None:
-    return None if described is None else msgspec.json.decode(described, type=list[LaneDescription])
+    return decode_list(described, LaneDescription)
 
 
 def _names(described: str | None) -> list[str] | None:
-    return None if described is None else msgspec.json.decode(described, type=list[str])
+    return decode_reported(described, list[str])
 
 
 def _instant(seconds: float | None) -> datetime | None:
