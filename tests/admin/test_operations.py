@@ -17,8 +17,7 @@ from faults.scene import own_server, stop_server
 from graphile_worker import JobSpec, WorkerUtils, make_worker_utils
 from graphile_worker.admin import AdminApp, admin_app, everyone_may
 from graphile_worker.admin.database import Database
-from graphile_worker.admin.operations.runner import MOST_RETRIES
-from graphile_worker.admin.operations.steps import STEP, step
+from graphile_worker.admin.operations.runner import MOST_RETRIES, STEP, step
 from graphile_worker.database.embedded import EmbeddedPostgres
 from graphile_worker.database.statements.job_filter import JobFilter
 from support.working import PATIENCE, until

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from .audit import api as audit_api
 from .audit import views as audit_pages
 from .doctor import api as doctor_api
 from .doctor import health as health_pages
 from .doctor import health as metrics_pages
 from .doctor import views as doctor_pages
-from .failures import api as failures_api
 from .failures import views as failures_pages
 from .jobs import action_api as actions_api
 from .jobs import action_views as actions_pages
@@ -17,10 +15,7 @@ from .jobs import api as jobs_api
 from .jobs import job_api as job_api
 from .jobs import job_views as job_pages
 from .jobs import views as jobs_pages
-from .operations import api as operations_api
 from .operations import views as operations_pages
-from .overview import api as overview_api
-from .overview import summary_views as summary_pages
 from .overview import views as overview_pages
 from .queues import views as queues_pages
 from .schedules import api as schedules_api
@@ -37,8 +32,6 @@ from .workers import views as workers_pages
 
 _SUBJECTS: tuple[Route, ...] = (
     *overview_pages.ROUTES,
-    *overview_api.ROUTES,
-    *summary_pages.ROUTES,
     *tasks_pages.ROUTES,
     *tasks_api.ROUTES,
     *queues_pages.ROUTES,
@@ -63,9 +56,6 @@ _SUBJECTS: tuple[Route, ...] = (
     *health_pages.ROUTES,
     *openapi_api.ROUTES,
     *metrics_pages.ROUTES,
-    *operations_api.ROUTES,
-    *audit_api.ROUTES,
     *failures_pages.ROUTES,
-    *failures_api.ROUTES,
 )
 ROUTES: tuple[Route, ...] = tuple(with_api(_SUBJECTS))

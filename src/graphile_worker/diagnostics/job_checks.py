@@ -138,8 +138,15 @@ def check_workers(locks: Locks) -> Iterator[Finding]:
     elif alive:
         verb = "is" if len(alive) == 1 else "are"
         yield well("workers", f"{count(len(alive), 'worker pool')} {verb} running")
+    elif locks.last_work is not None:
+        known = f", and {count(locks.schedules, 'recurring job')} known" if locks.schedules else ""
+        yield Finding(
+            "workers", "warning", f"no Python worker is running{known}; the last one counted an attempt "
+            f"{duration(locks.last_work, units=1)} ago",
+            "Jobs that are added wait, and recurring jobs add none.", "Start one: graphile-worker",
+        )  # fmt: skip
     else:
-        yield well("workers", "no Python worker is running")
+        yield well("workers", "no Python worker has run yet")
 
 
 def _hindered(worker: WorkerSummary, locks: Locks) -> Iterator[Finding]:
