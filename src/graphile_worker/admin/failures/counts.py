@@ -28,7 +28,7 @@ PAGES = 400
 """Of the jobs table, in a sample."""
 GROUPS = 500
 """Error groups that are told apart, the latest ones."""
-TEXTS = 1_000
+TEXTS = 500
 """Errors that teach what the errors of a group look like, the latest ones."""
 KEPT = 5_000
 """Errors of a group whose jobs are looked up, if its errors look like those of another group."""
@@ -102,18 +102,19 @@ async def read_counts(connection: Connection, schema: SchemaName) -> ErrorCounts
     since = datetime.now(UTC) - TAUGHT_FOR
     groups = await list_error_groups(connection, schema, limit=GROUPS)
     kept = await connection.fetch(load("admin/recent_errors", schema), since, TEXTS)
-    matcher = ErrorMatcher(groups, texts_of(kept))
+    tasks = {group.fingerprint: group.task_identifier for group in groups}
+    texts = [
+        (tasks[row["fingerprint"]], row["fingerprint"], row["error"] or "")
+        for row in kept
+        if row["fingerprint"] in tasks
+    ]
+    matcher = ErrorMatcher(groups, texts)
     rows, factor = await _read_jobs(connection, schema)
     found = ErrorCounts(matcher, frozenset(group.fingerprint for group in groups), rows, factor)
     found.jobs, found.unclear = _by_group(matcher, rows)
     for fingerprint in [*found.unclear]:
         await _add_kept(connection, schema, found, fingerprint)
     return found
-
-
-def texts_of(kept: Sequence[Row]) -> list[tuple[str, str, str]]:
-    """Kept errors for a matcher."""
-    return [(row["task_identifier"], row["fingerprint"], row["error"] or "") for row in kept]
 
 
 async def _read_jobs(connection: Connection, schema: SchemaName) -> tuple[list[Row], dict[str, float]]:
@@ -160,12 +161,12 @@ async def _add_kept(
     """Count the jobs whose errors look like those of another group, but were kept."""
     kept = await connection.fetch(load("admin/jobs_of_kept_errors", schema), fingerprint, KEPT)
     group = await list_error_groups(connection, schema, fingerprint=fingerprint, limit=1)
+    task = group[0].task_identifier if group else ""
     for row in kept:
-        task = group[0].task_identifier if group else ""
-        if len(counts.matcher.groups_of(task, row["error"] or "")) > 1:
-            key = fingerprint, row["state"]
-            counts.jobs[key] = counts.jobs.get(key, 0) + 1
-            counts.unclear[fingerprint] -= 1
+        alike = counts.matcher.groups_of(task, row["error"] or "")
+        if len(alike) > 1:
+            counts.jobs[fingerprint, row["state"]] = counts.jobs.get((fingerprint, row["state"]), 0) + 1
+            counts.unclear.subtract(dict.fromkeys(alike, 1))
 
 
 def estimate(value: float) -> Count:

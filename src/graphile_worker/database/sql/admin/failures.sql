@@ -232,19 +232,6 @@ where $1::text = (
 
 -- part: error_of_group
     error.fingerprint, error.job_id, error.failed_at, error.pool_id, error.version,
-    coalesce(
-        (
-            select name.identifier
-            from :GRAPHILE_WORKER_SCHEMA._private_py_task_names as name
-            where name.id = error.task_id
-        ),
-        (
-            select tasks.identifier
-            from :GRAPHILE_WORKER_SCHEMA._private_tasks as tasks
-            where tasks.id = error.task_id
-        ),
-        ''
-    ) as task_identifier,
     case
         when pg_catalog.octet_length(error.message) <= 600 then error.message
         else pg_catalog."left"(error.message, 500)
