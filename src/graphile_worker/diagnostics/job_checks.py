@@ -138,12 +138,13 @@ def check_workers(locks: Locks) -> Iterator[Finding]:
     elif alive:
         verb = "is" if len(alive) == 1 else "are"
         yield well("workers", f"{count(len(alive), 'worker pool')} {verb} running")
-    elif locks.last_work is not None:
+    elif locks.workers or locks.last_work is not None:
+        last = f"; a job last ran {duration(locks.last_work, units=1)} ago" if locks.last_work else ""
         known = f", and {count(locks.schedules, 'recurring job')} known" if locks.schedules else ""
         yield Finding(
-            "workers", "warning", f"no Python worker is running{known}; the last one counted an attempt "
-            f"{duration(locks.last_work, units=1)} ago",
-            "Jobs that are added wait, and recurring jobs add none.", "Start one: graphile-worker",
+            "workers", "warning", f"no Python worker is running{known}{last}",
+            "There were some. Jobs that are added wait, and nobody adds recurring jobs.",
+            "Start one: graphile-worker",
         )  # fmt: skip
     else:
         yield well("workers", "no Python worker has run yet")

@@ -122,9 +122,9 @@ def _stopped(facts: OverviewFacts) -> list[OverviewFinding]:
     """Steady work that has ended, although workers are alive."""
     done = facts.hour.completed
     before, since = done[-STEADY_FOR - STOPPED : -STOPPED], done[-STOPPED:]
-    if not facts.sample.workers or not facts.hour.is_recorded or sum(since) or len(before) < STEADY_FOR:
+    if not facts.sample.workers or not facts.hour.is_recorded or any(since) or len(before) < STEADY_FOR:
         return []
-    if sum(1 for number in before if number) < 0.9 * STEADY_FOR or facts.sample.running.value:
+    if len([number for number in before if number]) < 0.9 * STEADY_FOR or facts.sample.running.value:
         return []
     usual = sum(before) / len(before)
     added = facts.rates.added
