@@ -332,6 +332,26 @@ async def test_a_careful_retry_stops_at_the_first_failure(
     assert "was declined" in done["note"]
 
 
+async def test_the_note_of_a_careful_retry_tells_no_secret(
+    http: httpx.AsyncClient, utils: WorkerUtils, database_url: str
+) -> None:
+    async def connect(payload: Any) -> None:
+        raise ValueError("login refused: password=geheim postgres://bob:geheim@db/x")
+
+    async def run() -> None:
+        await run_once(connection_string=database_url, task_list={"connect": connect})
+
+    await utils.add_jobs([JobSpec("connect", max_attempts=1)] * 2)
+    await run()
+    path = f"/api/v1/failures/{(await group_of(http))['fingerprint']}/retry"
+    begun = (await http.post(path, json={})).json()
+    while (await http.get(f"/api/v1/operations/{begun['id']}")).json()["finished_at"] is None:
+        await run()
+    answers = [await http.get(f"{root}/operations/{begun['id']}") for root in ("", "/api/v1")]
+    assert "login refused" in answers[0].text
+    assert not any("geheim" in answer.text for answer in answers)
+
+
 async def test_a_careful_retry_stops_when_a_later_job_fails_and_survives_a_restart(
     database_url: str, utils: WorkerUtils, shop: Shop
 ) -> None:
