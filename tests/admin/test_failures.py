@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import UTC, datetime
 from typing import Any
 
 import asyncpg
@@ -11,11 +12,12 @@ import pytest
 
 from admin.conftest import client_of
 from admin.test_operations import ended
-from graphile_worker import WorkerUtils, run_once
+from graphile_worker import JobSpec, WorkerUtils, run_once
 from graphile_worker.admin import admin_app, everyone_may
 from graphile_worker.admin.failures.plain_groups import shared_members
 from graphile_worker.admin.security.redact import HIDDEN
 from graphile_worker.database.sql import load
+from graphile_worker.history.error_groups import ErrorGroup, ErrorMatcher
 from graphile_worker.options import JobFilter
 from graphile_worker.values.schema_name import SchemaName
 from support.working import PATIENCE, until
@@ -35,8 +37,21 @@ class Shop:
         if "all" in self.broken or payload["n"] in self.broken:
             raise ValueError(f"card {payload['n']} was declined")
 
+    async def settle(self, payload: Any) -> None:
+        """Three kinds of errors from one task."""
+        await asyncio.sleep(0)
+        if "all" not in self.broken:
+            return
+        n = payload["n"]
+        if n % 3 == 0:
+            raise ValueError(f"card {n} was declined")
+        if n % 3 == 1:
+            raise KeyError(f"account-{n}")
+        raise RuntimeError(f"the bank says {'x' * 700} {n}\nand some more")
+
     async def run(self) -> None:
-        await run_once(connection_string=self.url, task_list={"charge": self.charge})
+        tasks = {"charge": self.charge, "settle": self.settle}
+        await run_once(connection_string=self.url, task_list=tasks, concurrency=10)
 
 
 @pytest.fixture
@@ -123,6 +138,154 @@ async def work(shop: Shop, http: httpx.AsyncClient, operation_id: int) -> None:
         await shop.run()
 
 
+async def groups_of(http: httpx.AsyncClient) -> dict[str, Any]:
+    """Groups by the types of their errors."""
+    found = (await http.get("/api/v1/failures")).json()["items"]
+    return {group["error_type"]: group for group in found}
+
+
+async def test_every_job_of_a_group_is_reached_although_few_errors_were_kept(
+    http: httpx.AsyncClient, utils: WorkerUtils, shop: Shop, connection: Any
+) -> None:
+    """3,000 jobs of three groups: the list, the page, the overview, the dialog and the result agree."""
+    await utils.add_jobs([JobSpec("settle", {"n": n}, max_attempts=1) for n in range(3_000)])
+    await shop.run()
+    kept = await connection.fetchval(f"select count(*) from {SCHEMA}._private_py_errors")
+    assert kept < 1_000  # of 3,000
+    groups = await groups_of(http)
+    assert {name: group["failed"] for name, group in groups.items()} == {
+        name: {"value": 1_000, "kind": "exact"} for name in ("ValueError", "KeyError", "RuntimeError")
+    }
+    shop.broken.clear()
+    for name, left in (("RuntimeError", 2_000), ("ValueError", 1_000)):
+        path = f"/failures/{groups[name]['fingerprint']}"
+        assert "1,000" in (await http.get(path)).text
+        overview = (await http.get("/api/v1/overview")).json()["errors"]
+        shown = {each["fingerprint"]: each["failed"]["value"] for each in overview}
+        assert shown[groups[name]["fingerprint"]] == 1_000
+        question = await http.get(f"{path}/actions", params={"action": "carefully"})
+        assert "<strong>1,000 jobs</strong>" in question.text
+        begun = (await http.post(f"/api/v1{path}/retry", json={"rate": 100_000})).json()
+        assert begun["expected"] == {"value": 1_000, "kind": "exact"}
+        running = asyncio.create_task(work(shop, http, begun["id"]))
+        done = await ended(http, begun["id"])
+        await running
+        assert (done["state"], done["changed"], done["succeeded"]) == ("done", 1_000, 1_000)
+        assert done["message"] == "1,000 of 1,000 jobs changed."
+        assert await connection.fetchval(f"select count(*) from {SCHEMA}._private_jobs") == left
+        found = (await http.get(f"/api/v1{path}")).json()["group"]
+        assert (found["failed"]["value"], found["retrying"]["value"]) == (0, 0)
+        page = await http.get(f"/operations/{begun['id']}")
+        assert "1,000 of 1,000 jobs changed." in page.text
+        assert "/stop" not in page.text
+        assert "has started" not in page.text
+
+
+async def test_after_a_part_was_retried_the_page_tells_what_is_left(
+    http: httpx.AsyncClient, utils: WorkerUtils, shop: Shop
+) -> None:
+    ids = await fail(utils, shop, 1_300)
+    await utils.jobs.retry("charge", up_to=ids[149])
+    group = await group_of(http)
+    assert group["failed"] == {"value": 1_150, "kind": "exact"}
+    path = f"/failures/{group['fingerprint']}"
+    page = await http.get(path)
+    assert "1,150" in page.text
+    assert "No job of this group" not in page.text
+    question = await http.get(f"{path}/actions", params={"action": "retry"})
+    assert "Type 1150 to confirm" in question.text
+    form = {"action": "retry", "confirmed": "yes"}
+    wrong = await http.post(f"{path}/actions", data={**form, "typed": "4,342"})
+    assert wrong.status_code == 409
+    assert "The number that was typed is 4,342, but 1,150 jobs match now." in wrong.text
+    begun = await http.post(f"{path}/actions", data={**form, "typed": "1,150"})
+    done = await ended(http, int(begun.headers["location"].rpartition("/")[2]))
+    assert (done["changed"], done["message"]) == (1_150, "1,150 of 1,150 jobs changed.")
+
+
+async def test_jobs_that_wait_for_another_attempt_are_counted_and_changed(
+    http: httpx.AsyncClient, utils: WorkerUtils, shop: Shop
+) -> None:
+    await utils.add_jobs([JobSpec("charge", {"n": n}, max_attempts=1 + n % 2) for n in range(40)])
+    await shop.run()
+    group = await group_of(http)
+    assert (group["failed"]["value"], group["retrying"]["value"]) == (20, 20)
+    path = f"/failures/{group['fingerprint']}"
+    for page in ("/failures", path):
+        assert "no attempts left" not in (await http.get(page)).text
+    question = await http.get(f"{path}/actions", params={"action": "delete"})
+    assert "<strong>40 jobs</strong>" in question.text
+    assert "20 have failed permanently, 20 wait for another attempt." in question.text
+    begun = (await http.post(f"/api/v1{path}/actions", json={"action": "delete"})).json()
+    done = await ended(http, begun["id"])
+    assert done["changed"] == 40
+
+
+async def test_many_jobs_are_estimated_and_the_result_is_exact(
+    http: httpx.AsyncClient, utils: WorkerUtils, shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("graphile_worker.admin.failures.counts.EXACT", 100)
+    monkeypatch.setattr("graphile_worker.admin.failures.counts.PAGES", 20)  # about a third of them
+    await fail(utils, shop, 1_500)
+    group = await group_of(http)
+    assert group["failed"]["kind"] == "estimate"
+    assert 500 <= group["failed"]["value"] <= 1_500
+    path = f"/failures/{group['fingerprint']}/actions"
+    dry = (await http.post(f"/api/v1{path}", json={"action": "delete", "dry_run": True})).json()
+    assert dry["count"] == group["failed"]
+    assert "The number is an estimate" in (await http.get(path, params={"action": "delete"})).text
+    confirmed = {"action": "delete", "confirm": dry["count"]["value"]}
+    begun = (await http.post(f"/api/v1{path}", json=confirmed)).json()
+    done = await ended(http, begun["id"])
+    assert done["message"] == "1,500 of 1,500 jobs changed."
+
+
+async def test_errors_that_look_alike_are_named_before_the_click(
+    http: httpx.AsyncClient, utils: WorkerUtils, shop: Shop, connection: Any
+) -> None:
+    """Redacted to nothing, the errors of two groups cannot be told apart, except those that were kept."""
+    await utils.add_jobs([JobSpec("settle", {"n": n}, max_attempts=1) for n in range(9)])
+    await shop.run()
+    for table, column in (("jobs", "last_error"), ("py_errors", "message"), ("py_error_groups", "message")):
+        await connection.execute(f"update {SCHEMA}._private_{table} set {column} = '[hidden]'")
+    last = await connection.fetchval(f"select max(id) from {SCHEMA}._private_jobs")
+    await connection.execute(f"delete from {SCHEMA}._private_py_errors where job_id > $1", last - 6)
+    group = (await groups_of(http))["ValueError"]
+    assert group["failed"]["value"] == 1
+    path = f"/failures/{group['fingerprint']}/actions"
+    question = await http.get(path, params={"action": "retry"})
+    assert "<strong>1 job</strong>" in question.text
+    assert "6 more jobs may be of this group" in question.text
+    begun = (await http.post(f"/api/v1{path}", json={"action": "retry"})).json()
+    assert (await ended(http, begun["id"]))["changed"] == 1
+
+
+def test_the_group_of_a_text() -> None:
+    """By what was kept, else by type, message and place; several if they look alike."""
+    now = datetime.now(UTC)
+
+    def group(mark: str, kind: str, message: str, place: str) -> ErrorGroup:
+        return ErrorGroup(mark, "t", kind, message, place, now, now, 1, 1, 1, None, None)
+
+    groups = [
+        group("a", "shop.Refused", "card 17 of 'Ann'", "/srv/shop/tasks.py in charge"),
+        group("b", "shop.Refused", "card 17 of 'Ann'", "/srv/shop/bank.py in charge"),
+        group("c", "KeyError", "KeyError", "/srv/shop/tasks.py in charge"),
+        group("d", "TaskTimeoutError", "took longer than 5 s", ""),
+    ]
+    found = ErrorMatcher(groups, [("t", "e", "Odd: thing 1\n  at lib/x.py, line 3, in y")]).groups_of
+    here = "\n  at shop/tasks.py, line 12, in charge"
+    assert found("t", f"shop.Refused: card 99 of 'Bob'{here}") == {"a"}
+    assert found("t", f"shop.Refused: card 99 of 'Bob'\nmore{here}") == {"a"}
+    assert found("t", "shop.Refused: card 1 of 'Bob'\n  at shop/bank.py, line 1, in charge") == {"b"}
+    assert found("t", "shop.Refused: card 1 of 'Bob'") == {"a", "b"}
+    assert found("t", f"KeyError{here}") == {"c"}
+    assert found("t", "took longer than 70 s") == {"d"}
+    assert found("t", "Odd: thing 22\n  at lib/x.py, line 9, in y") == {"e"}
+    assert found("t", f"shop.Other: card 99 of 'Bob'{here}") == frozenset()
+    assert found("u", f"shop.Refused: card 99 of 'Bob'{here}") == frozenset()
+
+
 async def test_a_careful_retry_counts_jobs_apart_that_did_not_complete(
     http: httpx.AsyncClient, utils: WorkerUtils, shop: Shop
 ) -> None:
@@ -167,6 +330,26 @@ async def test_a_careful_retry_stops_at_the_first_failure(
     assert (done["state"], done["changed"]) == ("stopped", 1)
     assert "failed again" in done["note"]
     assert "was declined" in done["note"]
+
+
+async def test_the_note_of_a_careful_retry_tells_no_secret(
+    http: httpx.AsyncClient, utils: WorkerUtils, database_url: str
+) -> None:
+    async def connect(payload: Any) -> None:
+        raise ValueError("login refused: password=geheim postgres://bob:geheim@db/x")
+
+    async def run() -> None:
+        await run_once(connection_string=database_url, task_list={"connect": connect})
+
+    await utils.add_jobs([JobSpec("connect", max_attempts=1)] * 2)
+    await run()
+    path = f"/api/v1/failures/{(await group_of(http))['fingerprint']}/retry"
+    begun = (await http.post(path, json={})).json()
+    while (await http.get(f"/api/v1/operations/{begun['id']}")).json()["finished_at"] is None:
+        await run()
+    answers = [await http.get(f"{root}/operations/{begun['id']}") for root in ("", "/api/v1")]
+    assert "login refused" in answers[0].text
+    assert not any("geheim" in answer.text for answer in answers)
 
 
 async def test_a_careful_retry_stops_when_a_later_job_fails_and_survives_a_restart(

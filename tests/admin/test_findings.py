@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
+import msgspec
 import pytest
 
 from graphile_worker.admin.answers import Count
@@ -11,7 +12,9 @@ from graphile_worker.admin.live.sampler import Sample
 from graphile_worker.admin.overview import Rates
 from graphile_worker.admin.overview.findings import OverviewFacts, find, forecast
 from graphile_worker.admin.overview.series import RANGES, TaskSeries, Timeline
+from graphile_worker.admin.overview.views import before, rate_or_number
 from graphile_worker.admin.tasks import RunningLine, TaskRow
+from graphile_worker.history.error_groups import ErrorGroup
 from graphile_worker.values.job import Pause
 
 NOW = datetime(2026, 11, 16, 3, 30, tzinfo=UTC)
@@ -114,3 +117,69 @@ def test_forecasts(
 
 def test_without_rates_there_is_no_forecast() -> None:
     assert forecast(ready=1, added=None, completed=1.0, run_time=1, busy=0, slots=1) is None
+
+
+def test_no_worker_although_there_were_some() -> None:
+    """The queue is empty, because without workers no recurring job is added: that is not well."""
+    given = facts(workers=0, last_work=NOW - timedelta(minutes=25), schedules=5)
+    given.rates = Rates(completed=0.0)
+    found = find(given)[0]
+    assert (found.level, found.title) == ("bad", "No worker is running")
+    assert "The last job ran 25 min ago." in found.detail
+    assert "5 recurring jobs are known, and nobody adds their jobs." in found.detail
+
+
+def test_recurring_jobs_of_nobody() -> None:
+    """Node workers may be idle; a day without a recurring job is suspicious."""
+    given = facts(workers=0, schedules=2, last_scheduled=NOW - timedelta(days=2))
+    given.rates = Rates(completed=0.0)
+    assert find(given)[0].level == "warn"
+    given.last_scheduled = NOW - timedelta(hours=1)
+    assert find(given)[0].level == "idle"
+
+
+def test_a_fresh_installation_is_neither_well_nor_wrong() -> None:
+    given = facts(workers=0)
+    given.rates = Rates()
+    found = find(given)
+    assert [(each.level, each.title) for each in found] == [("idle", "No worker has run yet")]
+    given.rates = Rates(completed=10.0)  # of other runtimes
+    assert title(given).startswith("All well")
+
+
+def test_recurring_jobs_that_are_overdue() -> None:
+    late = [("nightly", NOW - timedelta(minutes=10))]
+    found = find(facts(late=late))[0]
+    assert (found.level, found.title) == ("warn", "1 recurring job is overdue: nightly")
+    late = [(name, NOW - timedelta(days=2)) for name in "abcd"]
+    found = find(facts(late=late))[0]
+    assert (found.level, found.title) == ("bad", "4 recurring jobs are overdue: a, b, c and 1 more")
+
+
+def test_steady_work_that_has_stopped() -> None:
+    given = facts()
+    given.hour.tasks["resize"] = TaskSeries([300.0] * 55 + [0.0] * 5, [0.0] * 60, [1.0] * 60)
+    found = find(given)[0]
+    assert found.level == "warn"
+    assert found.title == "No job has completed for 5 minutes; before, 300 a minute did"
+    given.hour.tasks["resize"] = TaskSeries([300.0] * 20 + [0.0] * 40, [0.0] * 60, [1.0] * 60)
+    assert title(given).startswith("All well")  # a batch that ended long ago
+
+
+def test_an_error_that_has_just_begun() -> None:
+    began = NOW - timedelta(seconds=20)
+    group = ErrorGroup("f", "charge", "ValueError", "x", "", began, NOW, 900, 900, 1, None, None)
+    found = find(facts(groups=[group]))[0]
+    assert (found.level, found.title, found.path) == (
+        "bad", "charge: 900 failures, a new error", "/failures/f",
+    )  # fmt: skip
+    group = msgspec.structs.replace(group, errors=2)
+    assert title(facts(groups=[group])).startswith("All well")
+
+
+def test_few_attempts_make_no_rate() -> None:
+    assert rate_or_number(0.6, [0.0] * 57 + [1.0] * 3) == "3 in 1 h"
+    assert rate_or_number(0.0, [0.0] * 60) == "0 in 1 h"
+    assert rate_or_number(40.0, [40.0] * 60) == "40 /min"
+    assert rate_or_number(None, []) == "–"
+    assert (before(0.6), before(0.0), before(12.0)) == ("", "0 /min an hour ago", "12 /min an hour ago")

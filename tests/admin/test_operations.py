@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import asyncpg
@@ -17,8 +18,8 @@ from faults.scene import own_server, stop_server
 from graphile_worker import JobSpec, WorkerUtils, make_worker_utils
 from graphile_worker.admin import AdminApp, admin_app, everyone_may
 from graphile_worker.admin.database import Database
-from graphile_worker.admin.operations.runner import MOST_RETRIES
-from graphile_worker.admin.operations.steps import STEP, step
+from graphile_worker.admin.operations.queries import LATE, LEASE
+from graphile_worker.admin.operations.runner import MOST_RETRIES, STEP, step
 from graphile_worker.database.embedded import EmbeddedPostgres
 from graphile_worker.database.statements.job_filter import JobFilter
 from support.working import PATIENCE, until
@@ -342,3 +343,105 @@ async def test_a_filter_with_a_secret_is_kept_from_others(database_url: str, uti
                 assert "hunter2" not in text
                 assert "4111222233334444" not in text
     await app.aclose()
+
+
+async def test_rows_that_are_locked_for_a_moment_are_tried_again(
+    http: httpx.AsyncClient, utils: WorkerUtils, connection: Any
+) -> None:
+    ids = await add_failed(utils, 6)
+    transaction = connection.transaction()
+    await transaction.start()
+    await connection.execute(f"select from {SCHEMA}._private_jobs where id = $1 for update", ids[3])
+    begun = await operate(http, action="retry", filter="state:failed")
+
+    async def is_held_up() -> bool:
+        return (await http.get(f"/api/v1/operations/{begun['id']}")).json()["changed"] == 3
+
+    await until(is_held_up, every=0.05)
+    await transaction.rollback()
+    done = await ended(http, begun["id"])
+    assert (done["state"], done["changed"], done["skipped"]) == ("done", 6, 0)
+
+
+async def test_rows_that_stay_locked_are_skipped_in_the_end(
+    http: httpx.AsyncClient, utils: WorkerUtils, connection: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("graphile_worker.admin.operations.runner.PATIENCE", 0.5)
+    ids = await add_failed(utils, 6)
+    async with connection.transaction():
+        await connection.execute(f"select from {SCHEMA}._private_jobs where id = $1 for update", ids[3])
+        begun = await operate(http, action="retry", filter="state:failed")
+        done = await ended(http, begun["id"])
+    assert (done["state"], done["changed"], done["skipped"]) == ("done", 5, 1)
+    assert done["message"] == "5 of 6 jobs changed; 1 was running or locked."
+
+
+@pytest.mark.parametrize("how", ["lifespan", "healthz"])
+async def test_an_operation_goes_on_without_a_person(
+    database_url: str, utils: WorkerUtils, connection: Any, how: str
+) -> None:
+    """At the start of the application; mounted without a lifespan, at the first request of any kind."""
+    await add_failed(utils, 900)
+    first = admin_app(connection_string=database_url, authorize=everyone_may)
+    async with client_of(first) as http:
+        await operate(http, action="retry", filter="state:failed", rate=10)
+    await first.aclose()
+    await connection.execute(f"update {SCHEMA}._private_py_operations set rate = null")
+    second = admin_app(connection_string=database_url, authorize=everyone_may)
+    over = f"select finished_at is not null from {SCHEMA}._private_py_operations"
+    try:
+        if how == "healthz":
+            async with client_of(second) as http:
+                assert (await http.get("/healthz")).status_code == 200
+                await until(lambda: connection.fetchval(over))
+        else:
+            async with started(second):
+                await until(lambda: connection.fetchval(over))
+    finally:
+        await second.aclose()
+    assert await connection.fetchval(f"select changed from {SCHEMA}._private_py_operations") == 900
+
+
+@asynccontextmanager
+async def started(app: AdminApp) -> AsyncIterator[None]:
+    """The application as a server starts it, without a request."""
+    said: asyncio.Queue[Any] = asyncio.Queue()
+    heard: asyncio.Queue[Any] = asyncio.Queue()
+    running = asyncio.create_task(app({"type": "lifespan"}, said.get, heard.put))
+    await said.put({"type": "lifespan.startup"})
+    assert (await heard.get())["type"] == "lifespan.startup.complete"
+    try:
+        yield
+    finally:
+        await said.put({"type": "lifespan.shutdown"})
+        await running
+
+
+async def test_an_operation_of_a_killed_dashboard_says_so_and_is_taken_over(
+    http: httpx.AsyncClient, utils: WorkerUtils, connection: Any, database_url: str
+) -> None:
+    """Its process is gone, and cannot have let go of it: another one waits for the end of the lease."""
+    await add_failed(utils, 3)
+    begun = await operate(http, action="retry", filter="state:failed", rate=0.1)
+    await connection.execute(
+        f"update {SCHEMA}._private_py_operations set runner = 'killed', rate = null, "
+        f"lease_until = clock_timestamp() + interval '{LEASE - LATE - 1} seconds'"
+    )
+    other = admin_app(connection_string=database_url, authorize=everyone_may)
+    try:
+        async with client_of(other) as second:
+            page = await second.get(f"/operations/{begun['id']}")
+            assert "Waiting for its runner." in page.text
+            done = await ended(second, begun["id"])
+    finally:
+        await other.aclose()
+    assert (done["state"], done["changed"]) == ("done", 3)
+
+
+async def test_the_audit_has_the_number_of_an_operation_that_changed_nothing(
+    http: httpx.AsyncClient, utils: WorkerUtils
+) -> None:
+    begun = await operate(http, action="retry", filter="state:failed task:none")
+    done = await ended(http, begun["id"])
+    assert done["message"] == "0 of 0 jobs changed."
+    assert '<td class="num wide">0</td>' in (await http.get("/audit")).text

@@ -12,7 +12,7 @@ import pytest
 
 from admin.callers import drop_own_tables
 from admin.conftest import client_of
-from graphile_worker import JobSpec, WorkerUtils
+from graphile_worker import JobSpec, WorkerUtils, run_once
 from graphile_worker.admin import AdminApp, Identity, admin_app, everyone_may
 from graphile_worker.admin.live.hub import hubs_of
 from graphile_worker.admin.overview.series import RANGES
@@ -78,10 +78,10 @@ async def past(connection: Any) -> Past:
     return Past(connection)
 
 
-async def test_an_empty_database_is_well(http: httpx.AsyncClient) -> None:
+async def test_an_empty_database_is_no_alarm(http: httpx.AsyncClient) -> None:
     found = (await http.get("/api/v1/overview")).json()
-    assert found["level"] == "ok"
-    assert found["findings"][0]["title"].startswith("All well")
+    assert found["level"] == "idle"
+    assert found["findings"][0]["title"] == "No worker has run yet"
     assert found["ready"] == {"value": 0, "kind": "exact"}
     assert found["cost"]["statements"] > 0
     for path in ("/", "/tasks", "/summary"):
@@ -160,6 +160,47 @@ async def test_ready_jobs_without_a_worker_are_a_finding(
     await utils.add_jobs([JobSpec("task")] * 3)
     found = (await http.get("/api/v1/overview")).json()
     assert found["findings"][0]["title"] == "No worker is running, and 3 jobs are ready"
+
+
+async def test_failures_of_the_current_minute_are_seen(
+    http: httpx.AsyncClient, utils: WorkerUtils, past: Past, database_url: str
+) -> None:
+    """Never green while everything fails, also in the first minute; nor with a group that is known."""
+
+    async def fail(payload: Any) -> None:
+        raise ValueError("the bank is closed")
+
+    await past.statistics("other", completed=100, failed=0, minutes=range(1, 60))
+    await utils.add_jobs([JobSpec("charge", max_attempts=1)] * 200)
+    await run_once(connection_string=database_url, task_list={"charge": fail})
+    groups = f"{SCHEMA}._private_py_error_groups"
+    await past.connection.execute(f"update {groups} set first_at = now() - interval '9 days'")
+    found = (await http.get("/api/v1/overview")).json()
+    assert found["level"] == "bad"
+    titles = " ".join(each["title"] for each in found["findings"])
+    assert "charge: 200 failures in" in titles
+    assert "one error" in titles
+
+
+async def test_no_worker_after_work_is_a_finding_everywhere(http: httpx.AsyncClient, past: Past) -> None:
+    """On the overview, in the incident summary and in the doctor's check."""
+    await past.statistics("resize", completed=300, failed=0, minutes=range(25, 60))
+    found = (await http.get("/api/v1/overview")).json()["findings"][0]
+    assert (found["level"], found["title"]) == ("bad", "No worker is running")
+    assert "No worker is running" in (await http.get("/api/v1/summary")).text
+    report = (await http.get("/api/v1/doctor")).json()
+    workers = [each for each in report["findings"] if each["check"] == "workers"]
+    assert [each["severity"] for each in workers] == ["warning"]
+    assert "no Python worker is running" in workers[0]["summary"]
+
+
+async def test_the_summary_counts_all_workers(http: httpx.AsyncClient, past: Past) -> None:
+    await past.connection.execute(
+        f"insert into {SCHEMA}._private_py_workers (id, host, pid, version, tasks, concurrency, liveness,"
+        " heartbeat_interval, grace) select 'pool-' || n, 'h', n, '1', '{a}', 2, 'heartbeat',"
+        " interval '1 hour', interval '1 hour' from generate_series(1, 20) n"
+    )
+    assert "- 20 workers alive" in (await http.get("/api/v1/summary")).text
 
 
 async def reported(http: httpx.AsyncClient, admin: AdminApp) -> Any:

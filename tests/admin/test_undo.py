@@ -9,7 +9,7 @@ from typing import Any
 
 import httpx
 
-from graphile_worker import WorkerUtils
+from graphile_worker import JobSpec, WorkerUtils
 from graphile_worker.history.audit import purge_audit
 from graphile_worker.values.schema_name import SchemaName
 
@@ -181,3 +181,42 @@ async def test_commands_are_in_the_audit(
     assert {entry["how"] for entry in found} == {"command line"}
     assert (found[2]["jobs"], found[2]["job_ids"]) == (1, [jobs[0].id])
     assert "wrong file" in found[2]["target"]
+
+
+async def test_an_undo_leaves_the_time_of_the_failure(
+    http: httpx.AsyncClient, utils: WorkerUtils, connection: Any
+) -> None:
+    """An old failure does not become a new one, whether it was retried or deleted."""
+    jobs = await utils.add_jobs([JobSpec("a", max_attempts=1)] * 2)
+    ids = [job.id for job in jobs]
+    await utils.permanently_fail_jobs(ids, "boom")
+    await connection.execute(
+        f"update {SCHEMA}._private_jobs set updated_at = updated_at - interval '4 days', "
+        "run_at = run_at - interval '4 days'"
+    )
+
+    async def failed() -> list[Any]:
+        found = (await http.get("/api/v1/jobs", params={"q": "state:failed"})).json()["items"]
+        return sorted(job["failed_at"] for job in found)
+
+    before = await failed()
+    assert len(before) == 2
+    await undo(http, await act(http, "retry", [ids[0]]))
+    await undo(http, await act(http, "delete", [ids[1]]))
+    assert await failed() == before
+
+
+async def test_a_pause_that_was_resumed_cannot_be_undone(http: httpx.AsyncClient) -> None:
+    for action, body in (("queues/pause", {"name": "q"}), ("queues/resume", {"name": "q"})):
+        assert (await http.post(f"/api/v1/{action}", json=body)).status_code == 200
+    entries = (await http.get("/api/v1/audit")).json()["items"]
+    first = next(entry for entry in entries if entry["action"] == "pause_queue")
+    assert first["can_undo"] is False
+    assert f"/audit/{first['id']}/undo" not in (await http.get("/audit")).text
+    refused = await http.post(f"/api/v1/audit/{first['id']}/undo")
+    assert (refused.status_code, refused.json()["detail"]) == (409, "What was paused has been resumed since.")
+    await http.post("/api/v1/queues/pause", json={"name": "q"})
+    entries = (await http.get("/api/v1/audit")).json()["items"]
+    assert entries[0]["can_undo"] is True
+    assert (await http.post(f"/api/v1/audit/{entries[0]['id']}/undo")).status_code == 200
+    assert (await http.get("/api/v1/overview")).json()["pauses"] == []

@@ -136,6 +136,7 @@ class AdminApp:
             for read_only in {database.is_read_only for database in self.databases}
         }
         self._shared: dict[Hashable, Any] = {}
+        self._has_begun = False
         if isinstance(authorize, SignIn):
             authorize.on_failure = self._record_failure
 
@@ -163,6 +164,13 @@ class AdminApp:
             self._shared[key] = make()
         return cast(T, self._shared[key])
 
+    def begin(self) -> None:
+        """Go on with operations that an earlier process left. Without it, the first request does."""
+        if not self._has_begun:
+            self._has_begun = True
+            for database in self.databases:
+                database.operations.adopt_later()
+
     def stop(self) -> None:
         """End all streams, before the server waits for connections to close."""
         self.stopping.set()
@@ -182,6 +190,7 @@ class AdminApp:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
+            self.begin()
             scope = {**scope, ROOT: scope.get("root_path", ""), NONCE: secrets.token_urlsafe(16)}
             request = Request(scope, receive)
             response, is_ours = await self._respond(request)
@@ -195,6 +204,7 @@ class AdminApp:
 
     async def _lifespan(self, receive: Receive, send: Send) -> None:
         await receive()
+        self.begin()
         await send({"type": "lifespan.startup.complete"})
         await receive()
         await self.aclose()

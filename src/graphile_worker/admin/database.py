@@ -59,7 +59,7 @@ class OperationsRunner(Protocol):
 
     def adopt_later(self) -> None: ...
 
-    async def adopt_if_possible(self) -> None: ...
+    def has(self, operation_id: int) -> bool: ...
 
     async def aclose(self) -> None: ...
 
@@ -137,8 +137,6 @@ class Database:
             self._utils = WorkerUtils(
                 ClientConnections(pool, schema=self.schema, clock=self.clock), checks_names=False
             )
-        if self.runner is not None:
-            await self.runner.adopt_if_possible()
 
     async def _open_pool(self) -> Pool:
         source = self._source

@@ -213,6 +213,7 @@ class DashboardServer(uvicorn.Server):
 
     async def run_on(self, endpoint: socket.socket) -> None:
         """Serve until `stop` is called or the task is cancelled."""
+        self._admin.begin()
         serving = asyncio.ensure_future(self.serve(sockets=[endpoint]))
         try:
             await asyncio.shield(serving)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from .audit import api as audit_api
 from .audit import views as audit_pages
 from .doctor import health as health_pages
 from .doctor import views as doctor_pages
-from .failures import api as failures_api
 from .failures import views as failures_pages
 from .jobs import action_api as actions_api
 from .jobs import action_views as actions_pages
@@ -15,10 +13,7 @@ from .jobs import api as jobs_api
 from .jobs import job_api as job_api
 from .jobs import job_views as job_pages
 from .jobs import views as jobs_pages
-from .operations import api as operations_api
 from .operations import views as operations_pages
-from .overview import api as overview_api
-from .overview import summary_views as summary_pages
 from .overview import views as overview_pages
 from .queues import views as queues_pages
 from .schedules import views as schedules_pages
@@ -26,20 +21,16 @@ from .tasks import views as tasks_pages
 from .web import events as events_api
 from .web import openapi as openapi_api
 from .web import sign_in_views as login_pages
-from .web import sign_in_views as session_api
 from .web.routes import Route, with_api
 from .workers import views as workers_pages
 
 _SUBJECTS: tuple[Route, ...] = (
     *overview_pages.ROUTES,
-    *overview_api.ROUTES,
-    *summary_pages.ROUTES,
     *tasks_pages.ROUTES,
     *queues_pages.ROUTES,
     *workers_pages.ROUTES,
     *schedules_pages.ROUTES,
     *doctor_pages.ROUTES,
-    *session_api.ROUTES,
     *actions_api.ROUTES,
     *events_api.ROUTES,
     *actions_pages.ROUTES,
@@ -53,9 +44,6 @@ _SUBJECTS: tuple[Route, ...] = (
     *login_pages.ROUTES,
     *health_pages.ROUTES,
     *openapi_api.ROUTES,
-    *operations_api.ROUTES,
-    *audit_api.ROUTES,
     *failures_pages.ROUTES,
-    *failures_api.ROUTES,
 )
 ROUTES: tuple[Route, ...] = tuple(with_api(_SUBJECTS))

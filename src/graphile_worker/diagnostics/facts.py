@@ -13,6 +13,7 @@ import msgspec
 
 from ..database.connections.connection import Connection
 from ..database.connections.encoding import teach_arrays
+from ..database.connections.errors import if_readable
 from ..database.sql import load
 from ..database.statements.inspection import READ_JOBS, ReadyTask, ready_tasks
 from ..recovery.registry.workers import WorkerList, list_workers
@@ -215,6 +216,10 @@ class Locks(msgspec.Struct, frozen=True):
     """All pools; None if the table of workers is missing."""
     silent: dict[str, SilentJobs] = {}
     """Jobs of pools that miss heartbeats, by pool id."""
+    last_work: float | None = None
+    """Seconds since a Python worker last counted an attempt; None if none ever did, or that is not known."""
+    schedules: int = 0
+    """Recurring jobs that are known."""
 
 
 class Waiting(msgspec.Struct, frozen=True):
@@ -278,7 +283,15 @@ async def locks(connection: Connection, schema: SchemaName, *, has_workers: bool
         for worker in workers
         if worker.jobs_held != 0 and (worker.is_registered or worker.job_ids)
     ]
-    return Locks(holders, workers, await _jobs_of_silent(connection, schema, workers))
+    silent = await _jobs_of_silent(connection, schema, workers)
+    if any(worker.is_alive is not False for worker in workers):
+        return Locks(holders, workers, silent)
+    last = await if_readable(connection, lambda: connection.fetchrow(load("diagnose/past_work", schema)))
+    return (
+        Locks(holders, workers, silent, last["last_work"], last["schedules"])
+        if last
+        else Locks(holders, workers, silent)
+    )
 
 
 async def _jobs_of_silent(

@@ -134,14 +134,23 @@ def check_workers(locks: Locks) -> Iterator[Finding]:
         return
     alive = [worker for worker in locks.workers if worker.is_alive]
     others = _others([worker for worker in locks.workers if not worker.is_registered])
+    were_some = any(worker.is_registered for worker in locks.workers)
     found = [finding for worker in alive for finding in _hindered(worker, locks)]
     if found:
         yield from found
     elif alive:
         verb = "is" if len(alive) == 1 else "are"
         yield well("workers", f"{count(len(alive), 'worker pool')} {verb} running{others}")
+    elif were_some or (locks.last_work is not None and not others):
+        last = f"; a job last ran {duration(locks.last_work, units=1)} ago" if locks.last_work else ""
+        known = f", and {count(locks.schedules, 'recurring job')} known" if locks.schedules else ""
+        yield Finding(
+            "workers", "warning", f"no Python worker is running{others}{known}{last}",
+            "There were some. Jobs that are added wait, and nobody adds recurring jobs.",
+            "Start one: graphile-worker",
+        )  # fmt: skip
     else:
-        yield well("workers", f"no Python worker is running{others}")
+        yield well("workers", f"no Python worker has run yet{others}")
 
 
 def _others(workers: Sequence[WorkerSummary]) -> str:

@@ -6,9 +6,11 @@ The kind is a fingerprint: the same for errors of one type from one place with a
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
+from functools import lru_cache
 from hashlib import blake2b
+from typing import NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -164,3 +166,67 @@ def place_in(traceback: str) -> str:
     for path, function in (own or frames)[-1:]:
         return f"{path} in {function}"
     return ""
+
+
+# -- which group a last error belongs to --------------------------------------------------------------------
+
+_DIGITS = str.maketrans("123456789", "000000000")
+_TYPE = re.compile(r"([A-Za-z_][\w.<>]*)(?::\s+|\n|$)")
+_PLACE = re.compile(r"\n  at ([^\n]+), line \d+, in ([^\n]+)")
+
+
+class ErrorText(NamedTuple):
+    """What `last_error` tells of its group: `fingerprint` knows more, but jobs only have the text."""
+
+    error_type: str
+    """Empty if the text does not begin with one."""
+    template: str
+    place: str
+    """`tasks/orders.py in ship`, relative to the folder of the worker; empty if the text has none."""
+
+
+@lru_cache(maxsize=20_000)
+def parse_error(text: str) -> ErrorText:
+    """The parts of a `last_error` that are alike for all errors of a group."""
+    text = text.translate(_DIGITS)
+    headline = text.partition("\n  at ")[0]
+    found = _TYPE.match(headline)
+    kind = found[1] if found else ""
+    message = headline[found.end() :] if found else headline
+    place = _PLACE.search(text)
+    return ErrorText(kind, template_of(message.strip() or kind), f"{place[1]} in {place[2]}" if place else "")
+
+
+class ErrorMatcher:
+    """Tells the group of a job by its `last_error`, because workers keep only some errors of a kind.
+
+    `kept` are errors that were kept: task, fingerprint and the text that is also in `last_error`. They teach
+    what the texts of a group look like; for other texts, type, message and place of the groups decide.
+    """
+
+    def __init__(self, groups: Iterable[ErrorGroup], kept: Iterable[tuple[str, str, str]] = ()) -> None:
+        self._groups: dict[tuple[str, str], list[ErrorGroup]] = {}
+        for group in groups:
+            template = template_of(group.message.translate(_DIGITS))
+            self._groups.setdefault((group.task_identifier, template), []).append(group)
+        self._taught: dict[tuple[str, ErrorText], set[str]] = {}
+        for task_identifier, fingerprint, text in kept:
+            self._taught.setdefault((task_identifier, parse_error(text)), set()).add(fingerprint)
+        self._known: dict[tuple[str, ErrorText], frozenset[str]] = {}
+
+    def groups_of(self, task_identifier: str, text: str) -> frozenset[str]:
+        """Fingerprints of the groups that the text may be of: none, one, or several that look alike."""
+        key = task_identifier, parse_error(text)
+        found = self._known.get(key)
+        if found is None:
+            alike = self._groups.get((task_identifier, key[1].template), ())
+            found = frozenset({each.fingerprint for each in alike if _is_like(key[1], each)})
+            found = self._known[key] = found | self._taught.get(key, set())
+        return found
+
+
+def _is_like(text: ErrorText, group: ErrorGroup) -> bool:
+    if text.error_type and text.error_type != group.error_type.translate(_DIGITS):
+        return False
+    place = group.place.translate(_DIGITS)
+    return not text.place or not place or place == text.place or place.endswith("/" + text.place)

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from datetime import timedelta
 from typing import Any
 
 import msgspec
 
 from ...database.connections.connection import Connection, Row
 from ...database.sql import load
+from ...database.statements.pauses import pauses_if_readable
 from ...history.audit import audit_tables
+from ...values.job import Pause
 from ..answers import Listing
 from ..database import Database
 from ..jobs.changing import with_zone
 from . import AuditQuery, Entry
 
+PAUSES = ("pause_queue", "pause_task", "pause_all")
+"""Actions that are undone by a resume, as long as the pause is there."""
+SAME = timedelta(seconds=2)
+"""A pause that began so much later is another one."""
 WORDS = {
     "run_now": "Run now",
     "retry": "Retry",
@@ -45,7 +53,7 @@ async def list_entries(database: Database, query: AuditQuery) -> Listing[Entry] 
         if not (await audit_tables(connection, database.schema)).may_read:
             return None
         rows = await _rows(connection, database, query)
-    entries = [entry_from(row) for row in rows[: query.limit]]
+        entries = await _entries(connection, database, rows[: query.limit])
     return Listing(entries, next=str(entries[-1].id) if len(rows) > query.limit else None)
 
 
@@ -68,7 +76,7 @@ async def of_job(database: Database, connection: Connection, job_id: int, limit:
     if not (await audit_tables(connection, database.schema)).may_read:
         return []
     statement = load("admin/list_audit_of_job", database.schema)
-    return [entry_from(row) for row in await connection.fetch(statement, job_id, None, limit)]
+    return await _entries(connection, database, await connection.fetch(statement, job_id, None, limit))
 
 
 async def names_and_actions(database: Database) -> tuple[list[str], list[str]]:
@@ -85,11 +93,38 @@ async def get_entry(database: Database, audit_id: int) -> Entry | None:
     async with database.read() as connection:
         if not (await audit_tables(connection, database.schema)).may_read:
             return None
-        row = await connection.fetchrow(load("admin/get_audit_entry", database.schema), audit_id)
-    return None if row is None else entry_from(row)
+        rows = await connection.fetch(load("admin/get_audit_entry", database.schema), audit_id)
+        entries = await _entries(connection, database, rows)
+    return entries[0] if entries else None
 
 
-def entry_from(row: Row) -> Entry:
+async def _entries(connection: Connection, database: Database, rows: Sequence[Row]) -> list[Entry]:
+    """Rows as entries. What has been undone by hand since, a pause that was resumed, cannot be undone."""
+    entries = [_entry(row) for row in rows]
+    if not any(entry.can_undo and entry.action in PAUSES for entry in entries):
+        return entries
+    pauses = await pauses_if_readable(connection, database.schema)
+    return [
+        msgspec.structs.replace(entry, can_undo=False)
+        if entry.action in PAUSES and not any(_is_of(pause, entry) for pause in pauses)
+        else entry
+        for entry in entries
+    ]
+
+
+def _is_of(pause: Pause, entry: Entry) -> bool:
+    """Whether the entry began the pause, or changed it."""
+    if pause.paused_at is not None and pause.paused_at > entry.at + SAME:
+        return False
+    name = str(entry.details.get("name") or entry.target)
+    if entry.action == "pause_queue":
+        return pause.queue_name is not None and pause.queue_name == name
+    if entry.action == "pause_task":
+        return pause.task_identifier is not None and name in (pause.task_identifier, pause.what)
+    return pause.name is None
+
+
+def _entry(row: Row) -> Entry:
     values: dict[str, Any] = dict(row.items())
     values["job_ids"] = list(values["job_ids"])
     details = msgspec.json.decode(values["details"])

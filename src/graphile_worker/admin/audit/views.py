@@ -2,50 +2,37 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import get_args
 
-import msgspec
-
-from ..answers import Page, Problem, Redirect, confirmation
-from ..jobs.action_views import local_time
+from ..answers import Listing, Page, Problem, Redirect, confirmation
 from ..operations import undo
-from ..operations.api import announce_to, id_of
+from ..operations.views import announce_to, id_of
+from ..security.identity import Permission
 from ..web.call import Call
-from ..web.routes import API, Route
-from . import AuditQuery, Entry, queries
-from .api import UNDOING
+from ..web.routes import Route
+from . import AuditQuery, Entry, UndoAnswer, queries
 from .recording import actor_of
 
 MAX_DETAIL = 300
+UNDOING: tuple[Permission, ...] = tuple(
+    permission for permission in get_args(Permission) if not permission.endswith(".read")
+)
 
 
-class PageQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """The filter of the page; days are in the viewer's zone."""
-
-    who: Annotated[str, msgspec.Meta(max_length=200)] = ""
-    action: Annotated[str, msgspec.Meta(max_length=200)] = ""
-    job: int | None = None
-    since: Annotated[str, msgspec.Meta(max_length=40)] = ""
-    until: Annotated[str, msgspec.Meta(max_length=40)] = ""
-    after: int | None = None
-
-
-async def list_page(call: Call) -> Page:
-    asked = call.query(PageQuery)
-    query = AuditQuery(
-        who=asked.who, action=asked.action, job=asked.job, after=asked.after,
-        since=local_time(call, asked.since), until=local_time(call, asked.until),
-    )  # fmt: skip
+async def list_entries(call: Call) -> Page:
+    """Days without a zone are the viewer's."""
+    query = call.query(AuditQuery)
     found = await queries.list_entries(call.database, query)
-    names, actions = await queries.names_and_actions(call.database)
-    given = {name: value or None for name, value in msgspec.to_builtins(asked).items()}
+    names, actions = ([], []) if call.is_api else await queries.names_and_actions(call.database)
+    given = dict(call.request.query_params)
     values = {
-        "found": found, "query": asked, "names": names, "words_for": queries.words_for,
+        "found": found, "query": query, "names": names, "words_for": queries.words_for,
+        "since": given.get("since", ""), "until": given.get("until", ""),
         "actions": [("", "Any action"), *((name, queries.words_for(name)) for name in actions)],
         "next": call.url("/audit", **{**given, "after": found.next}) if found and found.next else "",
         "may_undo": lambda entry: _may_undo(call, entry), "details_of": details_of,
     }  # fmt: skip
-    return Page("audit.html", "Audit", here="audit", values=values)
+    return Page("audit.html", "Audit", here="audit", values=values, answer=found or Listing([]))
 
 
 async def ask_undo(call: Call) -> Page:
@@ -53,18 +40,18 @@ async def ask_undo(call: Call) -> Page:
     return await _question(call, await undo.find_entry(call.database, id_of(call)))
 
 
-async def undo_entry(call: Call) -> Page | Redirect:
+async def undo_entry(call: Call) -> Redirect:
     entry = await undo.find_entry(call.database, id_of(call))
     call.require(undo.permission_for(entry.action))
     announce_to(call)
     answer = await undo.undo(call.database, actor_of(call), entry)
     if answer.operation_id is not None:
-        return Redirect(f"/operations/{answer.operation_id}", answer.message)
+        return Redirect(f"/operations/{answer.operation_id}", answer=answer)
     back = "/audit"
     if len(answer.restored) == 1:
         back = f"/jobs/{answer.restored[0].new_id or answer.restored[0].id}"
     reasons = " ".join(f"Job {job.id}: {job.detail or job.why}." for job in answer.left[:3])
-    return Redirect(back, f"{answer.message} {reasons}".strip())
+    return Redirect(back, f"{answer.message} {reasons}".strip(), answer=answer)
 
 
 async def _question(call: Call, entry: Entry) -> Page:
@@ -98,15 +85,16 @@ def _may_undo(call: Call, entry: Entry) -> bool:
 
 ROUTES = [
     Route(
-        method="GET", path="/audit", handler=list_page, permission="audit.read", query=PageQuery,
-        summary="Audit", json_of=f"{API}/audit",
+        method="GET", path="/audit", api="/audit", handler=list_entries, permission="audit.read",
+        query=AuditQuery, answer=Listing[Entry], summary="Who did what, the latest first",
     ),
     Route(
         method="GET", path="/audit/{id:int}/undo", handler=ask_undo, permission=UNDOING,
         summary="Ask before an undo",
     ),
     Route(
-        method="POST", path="/audit/{id:int}/undo", handler=undo_entry, permission=UNDOING,
-        summary="Undo an action",
+        method="POST", path="/audit/{id:int}/undo", api="/audit/{id:int}/undo", handler=undo_entry,
+        permission=UNDOING, answer=UndoAnswer,
+        summary="Undo an action, for jobs that are unchanged since",
     ),
 ]  # fmt: skip

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
@@ -11,15 +11,17 @@ import msgspec
 from ...database.connections.connection import Connection, Row
 from ...database.sql import load
 from ...database.statements.attempts import attempts_made
-from ...history.audit import Actor, audit_tables, record
+from ...history.audit import MAX_KEPT, Actor, audit_tables, record
 from ...history.error_groups import ErrorGroup, list_error_groups
 from ...history.records import list_errors
 from ...values.schema_name import SchemaName
+from ...values.text import count
 from ..answers import Count, Problem, not_found
 from ..database import ERRORS, WORKERS, Database, own_tables
 from ..jobs import ActionName, ActionValues
+from ..jobs.changing import check_values
+from ..live.hub import Hub
 from ..operations import CarefulRequest, Chosen, DryRun, Example, Operation, queries
-from ..operations.choosing import Position, choose
 from ..security.redact import Redactor
 from . import (
     PERIODS,
@@ -28,19 +30,19 @@ from . import (
     FailureList,
     FailuresQuery,
     GroupJob,
+    GroupRequest,
     Muted,
     Period,
     SharedMember,
 )
+from .counts import GroupCount, count_errors
 from .plain_groups import plain_groups, shared_members
 
 READ_ERRORS = 1_000
 """Errors of a list that are looked at, the latest ones."""
 READ_OF_GROUP = 200
 LOOK_UP = 100
-"""Jobs of a list whose states are looked up."""
-SEEN_ERRORS = 100
-"""Errors of a group that are looked at to say how many jobs an action would change."""
+"""Jobs of a group whose states are looked up, for examples."""
 BARS = 24
 MAX_PAYLOAD = 20_000
 """Bytes of a payload that is compared."""
@@ -57,23 +59,11 @@ class _Sample(msgspec.Struct):
     is_cut: bool
     hosts: dict[str, str]
     """Pools to hosts."""
-    states: dict[int, Row]
-    """Jobs that were looked up."""
-    looked: set[int]
-    latest: dict[int, str]
-    """Jobs to the groups of their latest errors."""
-
-    def states_of(self, fingerprint: str) -> Counter[str]:
-        ids = {row["job_id"] for row in self.errors.get(fingerprint, ())}
-        return Counter(
-            self.states[job_id]["state"]
-            for job_id in ids
-            if job_id in self.states and self.latest[job_id] == fingerprint
-        )
 
 
-async def list_failures(database: Database, query: FailuresQuery, redactor: Redactor) -> FailureList:
+async def list_failures(hub: Hub, query: FailuresQuery, redactor: Redactor) -> FailureList:
     """One page of error groups."""
+    database = hub.database
     async with database.read() as connection:
         if not (await own_tables(connection, database.schema)) >= ERRORS:
             found = await plain_groups(connection, database.schema, redactor)
@@ -81,13 +71,13 @@ async def list_failures(database: Database, query: FailuresQuery, redactor: Reda
             return FailureList(
                 items=groups[: query.limit], period=query.period, note=found.note, has_tables=False
             )
-        return await _list_failures(connection, database, query, redactor)
+        return await _list_failures(connection, hub, query, redactor)
 
 
 async def _list_failures(
-    connection: Connection, database: Database, query: FailuresQuery, redactor: Redactor
+    connection: Connection, hub: Hub, query: FailuresQuery, redactor: Redactor
 ) -> FailureList:
-    schema, now = database.schema, datetime.now(UTC)
+    schema, now = hub.database.schema, datetime.now(UTC)
     since = now - timedelta(seconds=PERIODS[query.period])
     groups = await list_error_groups(
         connection, schema, since=since, task_identifier=query.task or None, limit=query.limit + 1,
@@ -95,10 +85,13 @@ async def _list_failures(
     )  # fmt: skip
     page = groups[: query.limit]
     rows = await connection.fetch(load("admin/recent_errors", schema), since, READ_ERRORS)
-    sample = await _sample(connection, schema, rows, READ_ERRORS, LOOK_UP)
+    sample = await _sample(connection, schema, rows, READ_ERRORS)
     muted = await _muted(connection, schema)
     newest = _newest_version(page)
-    items = [_group(group, sample, muted, newest, query.period, now, redactor) for group in page]
+    counts = await count_errors(hub, connection)
+    items = [
+        _group(group, counts.of(group), sample, muted, newest, query.period, now, redactor) for group in page
+    ]
     return FailureList(
         items=[group for group in items if group.muted_by is None],
         muted=[group for group in items if group.muted_by is not None],
@@ -117,38 +110,20 @@ def _cursor(text: str) -> datetime | None:
     return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
 
 
-async def _sample(
-    connection: Connection, schema: SchemaName, rows: Sequence[Row], most: int, look_up: int
-) -> _Sample:
+async def _sample(connection: Connection, schema: SchemaName, rows: Sequence[Row], most: int) -> _Sample:
     errors: defaultdict[str, list[Row]] = defaultdict(list)
     for row in rows:
         errors[row["fingerprint"]].append(row)
-    ids = _fair_choice([[row["job_id"] for row in found] for found in errors.values()], look_up)
-    states = await connection.fetch(load("admin/current_states", schema), sorted(ids))
     hosts: dict[str, str] = {}
     if WORKERS in await own_tables(connection, schema):
         pools = await connection.fetch(load("admin/hosts_of_pools", schema))
         hosts = {row["id"]: row["host"] for row in pools}
-    latest = {row["job_id"]: row["fingerprint"] for row in reversed(rows)}
-    known = {row["id"]: row for row in states}
-    return _Sample(dict(errors), len(rows) >= most, hosts, known, ids, latest)
-
-
-def _fair_choice(lists: Sequence[Sequence[int]], most: int) -> set[int]:
-    """Ids from each list in turn, so that a large group does not hide the others."""
-    found: set[int] = set()
-    longest = max(map(len, lists), default=0)
-    for place in range(longest):
-        for ids in lists:
-            if place < len(ids):
-                found.add(ids[place])
-                if len(found) >= most:
-                    return found
-    return found
+    return _Sample(dict(errors), len(rows) >= most, hosts)
 
 
 def _group(
     group: ErrorGroup,
+    jobs: GroupCount,
     sample: _Sample,
     muted: Mapping[str, Row],
     newest: str | None,
@@ -157,9 +132,6 @@ def _group(
     redactor: Redactor,
 ) -> FailureGroup:
     errors = sample.errors.get(group.fingerprint, [])
-    states = sample.states_of(group.fingerprint)
-    is_exact = not sample.is_cut and {row["job_id"] for row in errors} <= sample.looked
-    kind = "exact" if is_exact and len(errors) >= group.errors else "at_least"
     hosts = sorted({sample.hosts[row["pool_id"]] for row in errors if row["pool_id"] in sample.hosts})
     versions = sorted({row["version"] for row in errors if row["version"]})
     muting = muted.get(group.fingerprint)
@@ -174,8 +146,8 @@ def _group(
         last_at=group.last_at,
         errors=group.errors,
         attempts=_attempts(group, len(errors), sample, now - timedelta(seconds=PERIODS[period])),
-        failed=Count(states["failed"], kind),  # type: ignore[arg-type]
-        retrying=Count(states["retrying"], kind),  # type: ignore[arg-type]
+        failed=jobs.failed,
+        retrying=jobs.retrying,
         bars=_bars(errors, period, now),
         last_job_id=group.last_job_id,
         is_new=new_since is not None or group.first_at >= now - NEW_FOR,
@@ -231,31 +203,29 @@ def _bars(errors: Sequence[Row], period: Period, now: datetime) -> list[int]:
 # -- one group ---------------------------------------------------------------------------------------------
 
 
-async def get_failure(database: Database, fingerprint: str, redactor: Redactor) -> FailureDetails:
+async def get_failure(hub: Hub, fingerprint: str, redactor: Redactor) -> FailureDetails:
     """One group: the latest error, what its jobs share, and the jobs."""
+    database = hub.database
     async with database.read() as connection:
         if not (await own_tables(connection, database.schema)) >= ERRORS:
             return await _plain_details(connection, database, fingerprint, redactor)
-        return await _details(connection, database, fingerprint, redactor)
+        return await _details(connection, hub, fingerprint, redactor)
 
 
-async def _details(
-    connection: Connection, database: Database, fingerprint: str, redactor: Redactor
-) -> FailureDetails:
-    schema, now = database.schema, datetime.now(UTC)
+async def _details(connection: Connection, hub: Hub, fingerprint: str, redactor: Redactor) -> FailureDetails:
+    schema, now = hub.database.schema, datetime.now(UTC)
     group = await _error_group(connection, schema, fingerprint)
     since = now - timedelta(seconds=PERIODS["7d"])
     rows = await connection.fetch(
         load("admin/recent_errors_of_group", schema), since, READ_OF_GROUP, fingerprint
     )
-    sample = await _sample(connection, schema, rows, READ_OF_GROUP, LOOK_UP)
+    sample = await _sample(connection, schema, rows, READ_OF_GROUP)
     muted = await _muted(connection, schema)
-    found = _group(group, sample, muted, None, "7d", now, redactor)
+    counts = await count_errors(hub, connection)
+    found = _group(group, counts.of(group), sample, muted, None, "7d", now, redactor)
     latest = await list_errors(connection, schema, fingerprint=fingerprint, limit=1)
     error = latest[0] if latest else None
-    times = {row["job_id"]: row["failed_at"] for row in reversed(rows)}
-    jobs = [row for row in sample.states.values() if row["state"] in ("failed", "retrying")]
-    jobs.sort(key=lambda row: times[row["id"]], reverse=True)
+    jobs, times = await _jobs(connection, schema, rows, group)
     shown = jobs[:SHOWN_JOBS]
     made = await attempts_made(connection, schema, [row["id"] for row in shown if row["state"] == "failed"])
     return FailureDetails(
@@ -263,9 +233,26 @@ async def _details(
         error=redactor.text(error.traceback or error.message) if error else redactor.text(group.message),
         error_job_id=error.job_id if error else None,
         shared=await _shared(connection, schema, [row["id"] for row in jobs], group, redactor),
-        jobs=[_job(row, times[row["id"]], made.get(row["id"])) for row in shown],
+        jobs=[_job(row, times.get(row["id"]), made.get(row["id"])) for row in shown],
         operation_id=await _active_operation(connection, schema, fingerprint),
     )
+
+
+async def _jobs(
+    connection: Connection, schema: SchemaName, errors: Sequence[Row], group: ErrorGroup
+) -> tuple[list[Row], dict[int, datetime]]:
+    """Jobs of the group that have failed or wait: those of the latest errors, else the next ones by id."""
+    times = {row["job_id"]: row["failed_at"] for row in reversed(errors)}
+    latest = sorted(times, key=times.__getitem__, reverse=True)[:LOOK_UP]
+    states = await connection.fetch(load("admin/current_states", schema), sorted(latest))
+    jobs = [row for row in states if row["state"] in ("failed", "retrying")]
+    if not jobs:
+        start = queries.Position(0, 2**63 - 1)
+        chosen = Chosen(fingerprint=group.fingerprint)
+        found = await queries.choose(connection, schema, chosen, "retry", start, LOOK_UP)
+        jobs = list(await connection.fetch(load("admin/current_states", schema), found.ids))
+    jobs.sort(key=lambda row: (row["id"] in times, times.get(row["id"], row["run_at"])), reverse=True)
+    return jobs, times
 
 
 async def _error_group(connection: Connection, schema: SchemaName, fingerprint: str) -> ErrorGroup:
@@ -326,34 +313,44 @@ async def _plain_details(
 
 
 async def dry_run(
-    database: Database, fingerprint: str, action: ActionName, rate: float | None, environment: str
+    hub: Hub, fingerprint: str, action: ActionName, rate: float | None, environment: str
 ) -> DryRun:
-    """How many jobs an action on the group would change, as far as one step reads."""
+    """How many jobs an action on the group would change: as many as its page says."""
+    database, start = hub.database, queries.Position(0, 2**63 - 1)
     async with database.read() as connection:
         if not (await own_tables(connection, database.schema)) >= ERRORS:
             raise queries.MISSING
         group = await _error_group(connection, database.schema, fingerprint)
-        start = Position(0, 0, None, datetime.now(UTC))
-        chosen = Chosen(fingerprint=fingerprint)
-        choice = await choose(
-            connection, database.schema, chosen, action, start, SEEN_ERRORS, errors=SEEN_ERRORS
+        jobs = (await count_errors(hub, connection, max_age=0)).of(group)
+        choice = await queries.choose(
+            connection, database.schema, Chosen(fingerprint=fingerprint), action, start, queries.EXAMPLES
         )
-        rows = await connection.fetch(
-            load("admin/current_states", database.schema), choice.ids[: queries.EXAMPLES]
-        )
-    count = Count(len(choice.ids))
-    if not choice.is_last:
-        share = len(choice.ids) / SEEN_ERRORS  # of the errors whose job would be changed
-        count = Count(max(len(choice.ids), group.permanent, round(share * group.errors)), "estimate")
+        rows = await connection.fetch(load("admin/current_states", database.schema), choice.ids)
     return DryRun(
         action=action,
         target=target_of(group),
-        count=count,
+        count=jobs.all,
         examples=[Example(row["id"], group.task_identifier, row["state"]) for row in rows],
-        seconds=queries.seconds_for(count.value, rate),
-        needs_confirmation=queries.needs_confirmation(count, environment),
-        can_undo=True,
+        seconds=queries.seconds_for(jobs.all.value, rate),
+        needs_confirmation=queries.needs_confirmation(jobs.all, environment),
+        can_undo=jobs.all.value <= MAX_KEPT,
+        note=_note(jobs),
     )
+
+
+def _note(jobs: GroupCount) -> str:
+    """What the count is made of, and what cannot be found."""
+    sentences = []
+    if jobs.failed.value and jobs.retrying.value:
+        sentences.append(f"{jobs.failed} have failed permanently, {jobs.retrying} wait for another attempt.")
+    if jobs.all.kind != "exact":
+        sentences.append("The number is an estimate; all jobs of the group are found.")
+    if jobs.unclear:
+        sentences.append(
+            f"{count(jobs.unclear, 'more job')} may be of this group, and cannot be told apart from those of "
+            "another one: their errors look alike after redaction, and were not kept. They stay as they are."
+        )
+    return " ".join(sentences)
 
 
 def target_of(group: ErrorGroup) -> str:
@@ -362,11 +359,12 @@ def target_of(group: ErrorGroup) -> str:
 
 
 async def retry_carefully(
-    database: Database, actor: Actor, fingerprint: str, request: CarefulRequest, environment: str
+    hub: Hub, actor: Actor, fingerprint: str, request: CarefulRequest, environment: str
 ) -> Operation:
     """Retry some jobs of the group first; when they have succeeded, the others, until one fails."""
-    found = await dry_run(database, fingerprint, "retry", request.rate, environment)
+    database = hub.database
     await queries.require_tables(database)
+    found = await dry_run(hub, fingerprint, "retry", request.rate, environment)
     queries.check_confirmation(found, request.confirm)
     async with database.read() as connection:
         active = await _active_operation(connection, database.schema, fingerprint)
@@ -380,26 +378,17 @@ async def retry_carefully(
 
 
 async def change_group(
-    database: Database,
-    actor: Actor,
-    fingerprint: str,
-    action: ActionName,
-    values: ActionValues,
-    *,
-    rate: float | None,
-    confirm: int | None,
-    environment: str,
+    hub: Hub, actor: Actor, fingerprint: str, request: GroupRequest, environment: str
 ) -> Operation:
     """An action on all jobs of the group."""
-    from ..jobs.changing import check_values
-
-    check_values(action, values)
-    await queries.require_tables(database)
-    found = await dry_run(database, fingerprint, action, rate, environment)
-    queries.check_confirmation(found, confirm)
+    action: ActionName = "retry" if request.action == "carefully" else request.action
+    check_values(action, request)
+    await queries.require_tables(hub.database)
+    found = await dry_run(hub, fingerprint, action, request.rate, environment)
+    queries.check_confirmation(found, request.number)
     return await queries.begin(
-        database, actor, action, Chosen(fingerprint=fingerprint), values,
-        target=found.target, rate=rate, expected=found.count,
+        hub.database, actor, action, Chosen(fingerprint=fingerprint), request,
+        target=found.target, rate=request.rate, expected=found.count,
     )  # fmt: skip
 
 

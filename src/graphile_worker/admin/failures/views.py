@@ -2,27 +2,35 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
-
-import msgspec
+import re
+from typing import Literal
 
 from .. import charts
-from ..answers import Page, Redirect
+from ..answers import Page, Redirect, not_found
 from ..audit.queries import words_for
 from ..audit.recording import actor_of
-from ..jobs import PERMISSION_FOR, ActionValues, Attempts, Reason, Smallint
-from ..jobs.action_views import local_time
+from ..jobs import PERMISSION_FOR
 from ..jobs.api import redactor_of
-from ..operations import CarefulRequest, Operation, Rate
+from ..operations import CarefulRequest, DryRun, Operation
 from ..operations import queries as operations
-from ..operations.api import announce_to
+from ..operations.views import announce_to
+from ..security.identity import Permission
 from ..web.call import Call
-from ..web.routes import API, Route
+from ..web.routes import Route
 from ..web.show import lay_out_error, one_line
 from ..web.times import zone_name
-from . import PERIODS, FailuresQuery, queries
-from .api import ON_GROUPS, fingerprint_of
+from . import (
+    PERIODS,
+    FailureDetails,
+    FailureList,
+    FailuresQuery,
+    GroupRequest,
+    Muted,
+    MuteRequest,
+    queries,
+)
 
+ON_GROUPS: tuple[Permission, ...] = ("jobs.retry", "jobs.reschedule", "jobs.cancel", "jobs.delete")
 PERIOD_WORDS = {"1h": "1 hour", "24h": "24 hours", "7d": "7 days"}
 QUESTIONS = {
     "retry": "All of them can start at once, with all their attempts.",
@@ -31,31 +39,14 @@ QUESTIONS = {
     "delete": "They are deleted without being run.",
     "carefully": "One job first. When it has succeeded, the others; the first new failure stops it.",
 }
+RATE = 50.0
+"""Jobs per second of a careful retry, if nothing else is wanted."""
+_FINGERPRINT = re.compile(r"[0-9a-f]{16}")
 
 
-class GroupForm(msgspec.Struct, frozen=True, kw_only=True):
-    """Fields of the forms for a group."""
-
-    action: Literal["carefully", "retry", "reschedule", "give_up", "delete"] = "carefully"
-    confirmed: str = ""
-    typed: str = ""
-    canary: Annotated[int, msgspec.Meta(ge=1, le=100)] = 1
-    rate: Rate | None = None
-    reason: Reason = ""
-    run_at: str = ""
-    priority: Smallint | None = None
-    attempts: Attempts | None = None
-
-
-class MuteForm(msgspec.Struct, frozen=True):
-    """Fields of the form that mutes a group."""
-
-    reason: Reason = ""
-
-
-async def list_page(call: Call) -> Page:
+async def list_failures(call: Call) -> Page:
     query = call.query(FailuresQuery)
-    found = await queries.list_failures(call.database, query, redactor_of(call))
+    found = await queries.list_failures(call.hub, query, redactor_of(call))
     task = query.task or None
     values = {
         "found": found, "query": query, "charts": charts, "one_line": one_line,
@@ -66,112 +57,135 @@ async def list_page(call: Call) -> Page:
         ],
         "next": call.url("/failures", period=query.period, task=task, after=found.next) if found.next else "",
     }  # fmt: skip
-    return Page("failures.html", "Failures", here="failures", values=values)
+    return Page("failures.html", "Failures", here="failures", values=values, answer=found)
 
 
-async def page(call: Call) -> Page:
-    found = await queries.get_failure(call.database, fingerprint_of(call), redactor_of(call))
+async def get_failure(call: Call) -> Page:
+    found = await queries.get_failure(call.hub, fingerprint_of(call), redactor_of(call))
     values = {
         "found": found, "group": found.group, "charts": charts, "one_line": one_line,
         "frames": lay_out_error(found.error),
         "ids": [("ids", job.id) for job in found.jobs],
     }  # fmt: skip
     title = one_line(found.group.title, 80) or "Error group"
-    return Page("failure.html", title, here="failures", values=values)
+    return Page("failure.html", title, here="failures", values=values, answer=found)
 
 
 async def ask(call: Call) -> Page:
     """The question, for links."""
-    return await _question(call, call.query(GroupForm))
+    return await _question(call, call.query(GroupRequest))
 
 
 async def act(call: Call) -> Page | Redirect:
-    form = await call.form(GroupForm)
-    if not form.confirmed:
-        return await _question(call, form)
-    call.require(_permission(form))
-    begun = await _begin(call, form)
-    return Redirect(f"/operations/{begun.id}", f"{_word(form)} has started.")
+    request = await call.body(GroupRequest)
+    if not await call.is_confirmed():
+        return await _question(call, request)
+    call.require(_permission(request))
+    if request.dry_run:
+        return Redirect("", answer=await _dry_run(call, request))
+    return await _begun(call, request)
 
 
-async def _begin(call: Call, form: GroupForm) -> Operation:
-    announce_to(call)
-    digits = form.typed.replace(",", "").strip()
-    confirm = int(digits) if digits.isdecimal() and len(digits) <= 15 else None
-    fingerprint, environment = fingerprint_of(call), call.app.environment
-    if form.action == "carefully":
-        request = CarefulRequest(canary=form.canary, rate=form.rate or 50.0, confirm=confirm)
-        return await queries.retry_carefully(call.database, actor_of(call), fingerprint, request, environment)
-    values = ActionValues(
-        reason=form.reason, run_at=local_time(call, form.run_at), priority=form.priority,
-        attempts=form.attempts,
-    )  # fmt: skip
-    return await queries.change_group(
-        call.database, actor_of(call), fingerprint, form.action, values,
-        rate=form.rate, confirm=confirm, environment=environment,
-    )  # fmt: skip
-
-
-async def _question(call: Call, form: GroupForm) -> Page:
-    call.require(_permission(form))
-    action = "retry" if form.action == "carefully" else form.action
-    await operations.require_tables(call.database)
-    found = await queries.dry_run(
-        call.database, fingerprint_of(call), action, form.rate, call.app.environment
+async def retry(call: Call) -> Redirect:
+    """A careful retry, for programs."""
+    asked = await call.json(CarefulRequest)
+    request = GroupRequest(
+        action="carefully", canary=asked.canary, rate=asked.rate, confirm=asked.confirm, dry_run=asked.dry_run
     )
+    if request.dry_run:
+        return Redirect("", answer=await _dry_run(call, request))
+    return await _begun(call, request)
+
+
+async def _begun(call: Call, request: GroupRequest) -> Redirect:
+    announce_to(call)
+    fingerprint, environment, actor = fingerprint_of(call), call.app.environment, actor_of(call)
+    if request.action == "carefully":
+        careful = CarefulRequest(canary=request.canary, rate=request.rate or RATE, confirm=request.number)
+        begun = await queries.retry_carefully(call.hub, actor, fingerprint, careful, environment)
+    else:
+        begun = await queries.change_group(call.hub, actor, fingerprint, request, environment)
+    return Redirect(f"/operations/{begun.id}", answer=begun)
+
+
+async def _question(call: Call, request: GroupRequest) -> Page:
+    call.require(_permission(request))
+    await operations.require_tables(call.database)
+    found = await _dry_run(call, request)
     values = {
-        "form": form, "found": found, "word": _word(form), "text": QUESTIONS[form.action],
+        "form": request, "found": found, "word": _word(request), "text": QUESTIONS[request.action],
         "path": f"/failures/{fingerprint_of(call)}", "zone": zone_name(call.zone),
         "typed": str(found.count.value) if found.needs_confirmation else "",
     }  # fmt: skip
-    return Page("failure_action.html", f"{_word(form)}?", here="failures", values=values)
+    return Page("failure_action.html", f"{_word(request)}?", here="failures", values=values)
 
 
-def _permission(form: GroupForm) -> Literal["jobs.retry", "jobs.reschedule", "jobs.cancel", "jobs.delete"]:
-    permission = "jobs.retry" if form.action == "carefully" else PERMISSION_FOR[form.action]
+async def _dry_run(call: Call, request: GroupRequest) -> DryRun:
+    action = "retry" if request.action == "carefully" else request.action
+    return await queries.dry_run(call.hub, fingerprint_of(call), action, request.rate, call.app.environment)
+
+
+def _permission(
+    request: GroupRequest,
+) -> Literal["jobs.retry", "jobs.reschedule", "jobs.cancel", "jobs.delete"]:
+    permission = "jobs.retry" if request.action == "carefully" else PERMISSION_FOR[request.action]
     return permission  # type: ignore[return-value]
 
 
-def _word(form: GroupForm) -> str:
-    return words_for("retry_carefully" if form.action == "carefully" else form.action)
+def _word(request: GroupRequest) -> str:
+    return words_for("retry_carefully" if request.action == "carefully" else request.action)
 
 
 async def mute(call: Call) -> Redirect:
-    form = await call.form(MuteForm)
-    muted = await queries.mute(call.database, actor_of(call), fingerprint_of(call), form.reason)
+    request = await call.body(MuteRequest)
+    muted = await queries.mute(call.database, actor_of(call), fingerprint_of(call), request.reason)
     until = f"until a version other than {muted.version}" if muted.version else "for a day"
-    return Redirect("/failures", f"The error group is muted {until}.")
+    return Redirect("/failures", f"The error group is muted {until}.", answer=muted)
 
 
 async def unmute(call: Call) -> Redirect:
-    await queries.unmute(call.database, actor_of(call), fingerprint_of(call))
-    return Redirect(f"/failures/{fingerprint_of(call)}", "The error group is shown again.")
+    muted = await queries.unmute(call.database, actor_of(call), fingerprint_of(call))
+    return Redirect(f"/failures/{muted.fingerprint}", "The error group is shown again.", answer=muted)
+
+
+def fingerprint_of(call: Call) -> str:
+    """The fingerprint in the path."""
+    text = str(call.path_values["fingerprint"])
+    if not _FINGERPRINT.fullmatch(text):
+        raise not_found("such error group")
+    return text
 
 
 GROUP = "/failures/{fingerprint}"
 ROUTES = [
     Route(
-        method="GET", path="/failures", handler=list_page, permission="jobs.read", query=FailuresQuery,
-        summary="Failures", json_of=f"{API}/failures",
+        method="GET", path="/failures", api="/failures", handler=list_failures, permission="jobs.read",
+        query=FailuresQuery, answer=FailureList, summary="Error groups, the one that occurred last first",
     ),
     Route(
-        method="GET", path=GROUP, handler=page, permission="jobs.read", summary="An error group",
-        json_of=f"{API}/failures/{{fingerprint}}",
+        method="GET", path=GROUP, api=GROUP, handler=get_failure, permission="jobs.read",
+        answer=FailureDetails, summary="An error group: the latest error, what its jobs share, and the jobs",
     ),
     Route(
-        method="GET", path=f"{GROUP}/actions", handler=ask, permission=ON_GROUPS, query=GroupForm,
+        method="POST", path=f"/api/v1{GROUP}/retry", handler=retry, permission="jobs.retry",
+        body=CarefulRequest, answer=Operation | DryRun,
+        summary="Retry the jobs of a group carefully: some first, then the others until one fails",
+    ),
+    Route(
+        method="GET", path=f"{GROUP}/actions", handler=ask, permission=ON_GROUPS, query=GroupRequest,
         summary="Ask before an action on a group",
     ),
     Route(
-        method="POST", path=f"{GROUP}/actions", handler=act, permission=ON_GROUPS, body=GroupForm,
-        summary="Act on all jobs of a group",
+        method="POST", path=f"{GROUP}/actions", api=f"{GROUP}/actions", handler=act, permission=ON_GROUPS,
+        body=GroupRequest, answer=Operation | DryRun,
+        summary="Retry, reschedule, give up or delete all jobs of a group",
     ),
     Route(
-        method="POST", path=f"{GROUP}/mute", handler=mute, permission="jobs.retry", body=MuteForm,
-        summary="Mute a group",
+        method="POST", path=f"{GROUP}/mute", api=f"{GROUP}/mute", handler=mute, permission="jobs.retry",
+        body=MuteRequest, answer=Muted, summary="Hide a group until it occurs in a newer version",
     ),
     Route(
-        method="POST", path=f"{GROUP}/unmute", handler=unmute, permission="jobs.retry",
-        summary="Show a group again",
+        method="POST", path=f"{GROUP}/unmute", api=f"{GROUP}/unmute", handler=unmute,
+        permission="jobs.retry", answer=Muted, summary="Show a group again",
     ),
 ]  # fmt: skip

@@ -18,6 +18,12 @@ OperationAction = Literal[ActionName, "undo"]
 Rate = Annotated[float, msgspec.Meta(ge=0.1, le=100_000)]
 
 
+def typed_number(text: str) -> int | None:
+    """A number as people type it: `4,342`."""
+    digits = text.replace(",", "").replace(".", "").strip()
+    return int(digits) if digits.isdecimal() and len(digits) <= 15 else None
+
+
 class Chosen(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Which jobs an operation is about: one of these."""
 
@@ -47,6 +53,28 @@ class OperationRequest(ActionValues, frozen=True, kw_only=True):
     """Only say what would happen."""
     confirm: int | None = None
     """The number of jobs as the dry run said it; needed for more than 1,000 jobs, and in production."""
+    typed: Annotated[str, msgspec.Meta(max_length=40)] = ""
+    """The same, as a person typed it."""
+
+    @property
+    def number(self) -> int | None:
+        """The number of jobs that was confirmed."""
+        return self.confirm if self.confirm is not None else typed_number(self.typed)
+
+
+class OperationForm(OperationRequest, frozen=True, kw_only=True):
+    """The same, as a page asks for it. Its filter is called `q`, as on the page Jobs."""
+
+    action: ActionName = "retry"
+    q: Annotated[str, msgspec.Meta(max_length=2000)] = ""
+    back: Annotated[str, msgspec.Meta(max_length=4000)] = ""
+
+
+class OperationsQuery(msgspec.Struct, frozen=True):
+    """One page of the operations, the latest first."""
+
+    after: int | None = None
+    limit: Annotated[int, msgspec.Meta(ge=1, le=200)] = 50
 
 
 class CarefulRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -85,6 +113,8 @@ class DryRun(msgspec.Struct, frozen=True, kw_only=True):
     needs_confirmation: bool = False
     """Whether `confirm` must repeat the number."""
     can_undo: bool = True
+    note: str = ""
+    """Of an error group: which of its jobs cannot be found, and why."""
     up_to: int = 0
 
 
@@ -117,7 +147,9 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
     undo: str | None
     """The id in the audit, for `POST /audit/{id}/undo`; None if it cannot be undone."""
     is_waiting_for_runner: bool = False
-    """No dashboard carries it out now; the next one that starts goes on."""
+    """The dashboard that carries it out has gone; another one goes on soon."""
+    message: str = ""
+    """The numbers at the end: how many jobs were changed, and why others were not."""
 
     @property
     def is_active(self) -> bool:
@@ -126,6 +158,11 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def is_careful(self) -> bool:
         return self.stage != "all"
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether it ended with all jobs changed that were there."""
+        return self.state == "done" and not self.skipped
 
     @property
     def share(self) -> float:

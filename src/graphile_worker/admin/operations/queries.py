@@ -1,23 +1,30 @@
-"""Operations: counting before the start, starting, stopping, listing. `runner` does the work."""
+"""Operations: which jobs they are about, counting before the start, starting, stopping, listing.
+
+`runner` does the work, step by step: each step chooses the next jobs and changes them in one transaction.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
 
 from ...database.connections.connection import Connection, Row
 from ...database.sql import load
-from ...database.statements.bulk_changes import READ, BulkChange
+from ...database.statements.bulk_changes import READ, BulkChange, BulkOptions, BulkWalk
+from ...database.statements.job_filter import JobFilter
 from ...history.audit import MAX_KEPT, Actor, audit_tables, record
+from ...history.error_groups import ErrorMatcher, list_error_groups
 from ...values.schema_name import SchemaName
+from ...values.text import count
 from ..answers import Count, Problem, not_found
 from ..database import Database
 from ..jobs import ActionName, ActionValues, changing
 from ..jobs.filters import Filter
 from ..security.redact import Redactor
 from . import Chosen, DryRun, Example, Operation, OperationAction, OperationRequest, Stage
-from .choosing import LONG_AGO, Position, walk_for
 
 EXAMPLES = 5
 CONFIRM_ABOVE = 1_000
@@ -26,14 +33,149 @@ CONFIRM_WITHIN = 0.1
 """How far the number of jobs may have changed since it was typed."""
 PER_SECOND = 5_000.0
 """Jobs that a step changes per second, roughly, without a rate."""
-LEASE = 30.0
-"""Seconds after which another dashboard may take over."""
+LEASE = 10.0
+"""Seconds after which another dashboard may take over. Whoever has it renews it every few seconds; a step
+that takes longer holds the lock of the row."""
+CANDIDATES = 200
+"""Jobs of a task whose errors are compared in one step, at least."""
+LATE = 5.0
+"""Seconds without a renewal after which an operation counts as waiting for its runner."""
+GROUPS, TEXTS = 500, 200
+"""Groups of a task that are told apart, and errors of a group that teach what its errors look like."""
+TAUGHT_FOR = timedelta(days=365)
 MISSING = Problem(
     409,
     "Operations need tables of their own",
     "This schema has none of the tables that keep the progress of an operation. To create them, run as the "
     "owner of the schema: graphile-worker migrate. Up to 200 jobs can be changed without them.",
 )
+
+
+# -- which jobs ---------------------------------------------------------------------------------------------
+
+
+class Position(msgspec.Struct, frozen=True):
+    """How far an operation has come."""
+
+    last_id: int
+    up_to: int
+    began_at: datetime | None = None
+    """Periods in a filter count from here."""
+
+
+class Choice(msgspec.Struct, frozen=True):
+    """The jobs of one step."""
+
+    ids: list[int]
+    position: Position
+    is_last: bool
+    running: list[int] = []
+    """Jobs that match, but are running."""
+    locked: list[int] = []
+    """Jobs that match, but another transaction has locked their rows."""
+
+
+async def choose(
+    connection: Connection,
+    schema: SchemaName,
+    chosen: Chosen,
+    action: ActionName,
+    position: Position,
+    size: int,
+) -> Choice:
+    """The next jobs, `size` at most."""
+    await connection.fetchrow(load("manage/read_by_indexes", schema))
+    if chosen.fingerprint is not None:
+        return await _choose_of_group(connection, schema, chosen.fingerprint, position, size)
+    return await _choose_by_filter(connection, schema, chosen, action, position, size)
+
+
+async def _choose_by_filter(
+    connection: Connection,
+    schema: SchemaName,
+    chosen: Chosen,
+    action: ActionName,
+    position: Position,
+    size: int,
+) -> Choice:
+    change = BulkChange("bulk_choose", (action in ("cancel", "add_again"),))
+    walk = walk_for(schema, chosen, change, position, size)
+    await walk.begin(connection)
+    ids: list[int] = []
+    if not walk.report.is_complete:
+        ids = await walk.step(connection)
+    report = walk.report
+    at = msgspec.structs.replace(position, last_id=report.last_id)
+    if not report.skipped:
+        return Choice(ids, at, report.is_complete)
+    again = msgspec.structs.replace(position, up_to=report.last_id)
+    look = walk_for(schema, chosen, BulkChange("bulk_look"), again, READ)
+    await look.begin(connection)
+    left = sorted(set(await look.step(connection)) - set(ids))
+    states = await connection.fetch(load("admin/current_states", schema), left)
+    return Choice(
+        ids,
+        at,
+        report.is_complete,
+        running=[row["id"] for row in states if row["state"] == "running"],
+        locked=[row["id"] for row in states if row["state"] != "running"],
+    )
+
+
+async def _choose_of_group(
+    connection: Connection, schema: SchemaName, fingerprint: str, position: Position, size: int
+) -> Choice:
+    """By the last errors of jobs: workers keep only some errors of a kind. Where these tell nothing, because
+    those of two groups look alike, by the errors that were kept."""
+    groups = await list_error_groups(connection, schema, fingerprint=fingerprint, limit=1)
+    if not groups:
+        return Choice([], position, is_last=True)
+    task = groups[0].task_identifier
+    others = await list_error_groups(connection, schema, task_identifier=task, limit=GROUPS)
+    since = datetime.now(UTC) - TAUGHT_FOR
+    kept = await connection.fetch(load("admin/recent_errors_of_group", schema), since, TEXTS, fingerprint)
+    matcher = ErrorMatcher([*groups, *others], [(task, fingerprint, row["error"] or "") for row in kept])
+    rows = await connection.fetch(
+        load("admin/next_with_error", schema),
+        task, position.last_id, position.up_to, max(size, CANDIDATES), READ,
+    )  # fmt: skip
+    found = [(row, matcher.groups_of(task, row["error"] or "")) for row in rows if row["id"] is not None]
+    unclear = [row["id"] for row, marks in found if len(marks) > 1 and fingerprint in marks]
+    latest = await _latest_errors(connection, schema, unclear)
+    mine = [row for row, marks in found if latest.get(row["id"], *_only(marks)) == fingerprint]
+    taken = mine[:size]
+    is_cut = len(mine) > size
+    last_id = taken[-1]["id"] if is_cut else rows[0]["last_id"]
+    return Choice(
+        [row["id"] for row in taken if not row["is_running"]],
+        msgspec.structs.replace(position, last_id=position.last_id if last_id is None else last_id),
+        is_last=not is_cut and last_id is None,
+        running=[row["id"] for row in taken if row["is_running"]],
+    )
+
+
+def _only(marks: frozenset[str]) -> tuple[str | None]:
+    return (next(iter(marks)) if len(marks) == 1 else None,)
+
+
+async def _latest_errors(
+    connection: Connection, schema: SchemaName, job_ids: Sequence[int]
+) -> dict[int, str]:
+    if not job_ids:
+        return {}
+    rows = await connection.fetch(load("admin/latest_errors_of_jobs", schema), list(job_ids))
+    return {row["id"]: row["fingerprint"] for row in rows}
+
+
+def walk_for(
+    schema: SchemaName, chosen: Chosen, change: BulkChange, position: Position, size: int
+) -> BulkWalk:
+    """The client's walk over the jobs that match, from this position on."""
+    redactor = Redactor() if chosen.hides_secrets else None
+    found = Filter.parse(chosen.filter or "").job_filter(now=position.began_at, redactor=redactor)
+    fields = {name: getattr(found, name) for name in JobFilter.__dataclass_fields__}
+    wanted = JobFilter(**{**fields, "after": position.last_id or None})
+    return BulkWalk(schema, wanted, change, BulkOptions(up_to=position.up_to, step_size=size, all=True))
 
 
 # -- before the start --------------------------------------------------------------------------------------
@@ -65,9 +207,9 @@ async def _dry_run_by_filter(
     await walk.begin(connection)
     ids = [] if walk.report.is_complete else await walk.step(connection)
     report = walk.report
-    count = Count(report.changed)
+    jobs = Count(report.changed)
     if not report.is_complete:
-        count = _projected(report.changed, report.last_id, report.up_to)
+        jobs = _projected(report.changed, report.last_id, report.up_to)
     examples = []
     for job_id in ids[:EXAMPLES]:
         job = await database.utils.jobs.get(job_id, connection=connection)
@@ -76,12 +218,12 @@ async def _dry_run_by_filter(
     return DryRun(
         action=request.action,
         target=filter_in_words(text),
-        count=count,
+        count=jobs,
         running=0 if request.action == "cancel" else report.asked,
         examples=examples,
-        seconds=seconds_for(count.value, request.rate),
-        needs_confirmation=needs_confirmation(count, environment),
-        can_undo=request.action != "add_again" and count.value <= MAX_KEPT,
+        seconds=seconds_for(jobs.value, request.rate),
+        needs_confirmation=needs_confirmation(jobs, environment),
+        can_undo=request.action != "add_again" and jobs.value <= MAX_KEPT,
         up_to=report.up_to,
     )
 
@@ -119,7 +261,7 @@ def check_confirmation(found: DryRun, confirm: int | None) -> None:
         raise Problem(
             409,
             "The number of jobs is another one",
-            f"{confirm:,} was confirmed, but {found.count} jobs match now.",
+            f"The number that was typed is {confirm:,}, but {found.count} jobs match now.",
             count=found.count.value,
         )
 
@@ -147,7 +289,7 @@ async def start(
     """Count again, check the confirmation, and begin. The runner of the dashboard does the rest."""
     await require_tables(database)
     found = await dry_run(database, request, chosen, environment)
-    check_confirmation(found, request.confirm)
+    check_confirmation(found, request.number)
     return await begin(
         database,
         actor,
@@ -189,6 +331,8 @@ async def begin(
             raise MISSING
         if undoes is not None:
             await mark_undone(connection, database.schema, undoes, audit_id)
+        if not up_to:
+            up_to = await connection.fetchval(load("admin/highest_id", database.schema)) or 0
         operation_id: int = await connection.fetchval(
             load("admin/start_operation", database.schema),
             audit_id, action, msgspec.json.encode(given).decode(), msgspec.json.encode(chosen).decode(),
@@ -231,13 +375,15 @@ async def get(database: Database, operation_id: int) -> Operation:
         row = await connection.fetchrow(load("admin/get_operation", database.schema), operation_id)
     if row is None:
         raise not_found("operation")
-    return _continued(database, operation_from(row))
+    return _seen(database, row)
 
 
-def _continued(database: Database, found: Operation) -> Operation:
+def _seen(database: Database, row: Row) -> Operation:
     """Called when a person looks: if no dashboard carries it out any more, this one goes on."""
-    if found.is_waiting_for_runner:
-        database.operations.adopt_later()
+    found = operation_from(row)
+    if not found.is_waiting_for_runner or database.operations.has(found.id):
+        return msgspec.structs.replace(found, is_waiting_for_runner=False)
+    database.operations.adopt_later()
     return found
 
 
@@ -247,7 +393,7 @@ async def latest(database: Database, *, before: int | None = None, limit: int = 
         if not (await audit_tables(connection, database.schema)).may_read:
             return None
         rows = await connection.fetch(load("admin/list_operations", database.schema), before, limit)
-    return [_continued(database, operation_from(row)) for row in rows]
+    return [_seen(database, row) for row in rows]
 
 
 def operation_from(row: Row) -> Operation:
@@ -272,9 +418,35 @@ def operation_from(row: Row) -> Operation:
         updated_at=row["updated_at"],
         finished_at=row["finished_at"],
         undo=str(row["audit_id"]) if _can_undo(row) else None,
-        is_waiting_for_runner=row["finished_at"] is None
-        and (row["runner"] is None or bool(row["is_orphaned"])),
+        is_waiting_for_runner=row["finished_at"] is None and _is_late(row),
+        message=_in_words(row),
     )
+
+
+def _is_late(row: Row) -> bool:
+    """Whether nobody has it, or whoever has it did not renew the lease in time."""
+    if row["runner"] is None or row["lease_until"] is None:
+        return True
+    left: timedelta = row["lease_until"] - row["read_at"]
+    return left.total_seconds() < LEASE - LATE
+
+
+def _in_words(row: Row) -> str:
+    """The numbers at the end."""
+    if row["finished_at"] is None:
+        return ""
+    changed, skipped, expected = row["changed"], row["skipped"], row["expected"]
+    if row["action"] == "undo":
+        left = f"; {skipped:,} could not be put back: changed, running or gone since" if skipped else ""
+        return f"{changed:,} of {count(changed + skipped, 'job')} put back{left}."
+    is_exact = row["expected_kind"] == "exact" and row["state"] == "done"
+    others = max(0, expected - changed - skipped) if is_exact else 0
+    text = f"{changed:,} of {count(changed + skipped + others, 'job')} changed"
+    if skipped:
+        text += f"; {skipped:,} {'was' if skipped == 1 else 'were'} running or locked"
+    if others:
+        text += f"; {others:,} had changed or gone before {'its' if others == 1 else 'their'} turn"
+    return text + "."
 
 
 def _without_secrets(chosen: Chosen) -> Chosen:
@@ -308,7 +480,7 @@ async def require_tables(database: Database) -> None:
 
 def position_of(row: Row) -> Position:
     """Where the next step of an operation starts."""
-    return Position(row["last_id"], row["up_to"], row["last_at"] or LONG_AGO, row["created_at"])
+    return Position(row["last_id"], row["up_to"], row["created_at"])
 
 
 def values_of(row: Row) -> ActionValues:

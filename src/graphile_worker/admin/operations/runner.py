@@ -3,6 +3,10 @@
 All state is in the database. A process that carries out an operation has a lease on its row, which each step
 renews; when the process ends, another one takes over after the lease. Without an operation under way the
 runner sends no statement.
+
+A step is one transaction that changes the next jobs and notes how far it has come. It holds the lock of the
+operation's row and checks that this dashboard still has the lease. So each job is changed once, however often
+a dashboard is restarted and however many there are.
 """
 
 from __future__ import annotations
@@ -12,16 +16,22 @@ import logging
 import os
 import secrets
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from ...database.connections.errors import explained
+import msgspec
+
+from ...database.connections import sqlstates
+from ...database.connections.connection import Connection, Row
+from ...database.connections.errors import explained, sqlstate_of
 from ...database.connections.retry import is_conflict, is_retryable
 from ...database.sql import load
-from ...history.audit import audit_tables, purge_audit
-from ..database import Database, is_outage
-from .queries import LEASE
-from .steps import step
+from ...history.audit import MAX_KEPT, Actor, audit_tables, complete_record, purge_audit
+from ..database import HISTORY, STEP_WITHIN, Database, is_outage, own_tables
+from ..jobs.changing import MAY_BE_RUNNING, change, lock_jobs
+from ..security.redact import Redactor
+from . import Chosen, undo
+from .queries import LEASE, Choice, action_of, choose, position_of, values_of
 
 logger = logging.getLogger("graphile_worker.admin")
 
@@ -29,8 +39,14 @@ RETRY = 2.0
 """Seconds until a step is repeated that failed because of the connection or of a lock."""
 MOST_RETRIES = 5
 """Of a step that the database refuses; a lost connection is waited for without end."""
-RENEW = 5.0
+RENEW = 3.0
 """Seconds between two renewals of the lease while an operation waits."""
+SOON = 0.2
+"""Seconds after the end of a lease, when another process takes over."""
+DOWN = 5.0
+"""Seconds until a database that did not answer is asked again for operations to take over."""
+PATIENCE = 15.0
+"""Seconds that an operation waits in all for rows that other transactions have locked."""
 
 
 class OperationRunner:
@@ -55,6 +71,10 @@ class OperationRunner:
         self._tasks[operation_id] = task
         task.add_done_callback(lambda _: self._forget(operation_id))
 
+    def has(self, operation_id: int) -> bool:
+        """Whether this process carries it out."""
+        return operation_id in self._tasks
+
     def wake(self, operation_id: int) -> None:
         """Make the next step at once: a person asked for a stop."""
         if operation_id in self._woken:
@@ -70,19 +90,30 @@ class OperationRunner:
             if not (tables.may_read and tables.may_write):
                 return
             rows = await connection.fetch(load("admin/active_operations", database.schema))
-        others = False
-        for row in rows:
-            if row["id"] in self._tasks:
-                continue
+        leases = [
+            left
+            for row in rows
+            if row["id"] not in self._tasks
+            if (left := await self._claim(row)) is not None
+        ]
+        if leases:
+            self.adopt_later(min(leases) + SOON)
+
+    async def _claim(self, row: Row) -> float | None:
+        """Take over one operation; returns the seconds that the lease of another process lasts."""
+        database = self._database
+        try:
             async with database.write() as connection:
                 claim = load("admin/claim_operation", database.schema)
-                mine = await connection.fetchval(claim, row["id"], self.name, LEASE)
-            if mine is None:
-                others = True
-            else:
-                self.start(row["id"])
-        if others:
-            self.adopt_later(LEASE)
+                if await connection.fetchval(claim, row["id"], self.name, LEASE) is not None:
+                    self.start(row["id"])
+                    return None
+        except Exception as error:
+            if sqlstate_of(error) != sqlstates.LOCK_NOT_AVAILABLE:  # its process is just making a step
+                raise
+        return (
+            max(0.0, (row["lease_until"] - row["read_at"]).total_seconds()) if row["lease_until"] else LEASE
+        )
 
     def adopt_later(self, seconds: float = 0.0) -> None:
         """The same in the background."""
@@ -108,6 +139,8 @@ class OperationRunner:
                     await purge_audit(connection, self._database.schema)
         except Exception as error:
             logger.debug("operations cannot be taken over: %s", explained(error))
+            if is_outage(error):
+                self.adopt_later(DOWN)
 
     async def aclose(self) -> None:
         """Stop after the current steps; another dashboard, or the next start, goes on."""
@@ -130,11 +163,12 @@ class OperationRunner:
         self._woken.pop(operation_id, None)
 
     async def _run(self, operation_id: int) -> None:
-        failures = 0
+        failures, held_up = 0, 0.0
         while not self._is_closed:
             try:
-                made = await step(self._database, operation_id, self.name)
+                made = await step(self._database, operation_id, self.name, waits_for_locks=held_up < PATIENCE)
                 failures = 0
+                held_up += made.wait if made.is_held_up and not made.changed else 0.0
             except Exception as error:
                 failures += 0 if is_outage(error) else 1
                 if failures > (MOST_RETRIES if is_retryable(error) or is_conflict(error) else 0):
@@ -178,3 +212,260 @@ class OperationRunner:
         except Exception as again:
             logger.warning("operation %s cannot be ended: %s", operation_id, explained(again))
         self.on_change(operation_id)
+
+
+# -- steps ---------------------------------------------------------------------------------------------------
+
+STEP = 1_000
+"""Jobs of one step."""
+MOST_WATCHED = 1_000
+"""Retried jobs without an outcome, at which a careful retry waits for workers."""
+TRY_AGAIN = 0.25
+"""Seconds until a job is tried again whose row was locked."""
+LOOK_EVERY = 1.0
+"""Seconds between two looks at jobs that were retried."""
+
+
+class Step(msgspec.Struct, frozen=True):
+    """What a step did, and when the next one is due."""
+
+    changed: int = 0
+    wait: float = 0.0
+    """Seconds until the next step."""
+    is_held_up: bool = False
+    """The next job is locked by another transaction."""
+    is_over: bool = False
+    """The operation has ended, or another dashboard has it."""
+
+
+class StepProgress(msgspec.Struct):
+    """What is written at the end of a step."""
+
+    last_id: int
+    stage: str
+    watched: list[int]
+    changed: int = 0
+    skipped: int = 0
+    succeeded: int = 0
+    kept: int = 0
+    state: str | None = None
+    note: str | None = None
+    wait: float = 0.0
+    waits_for_locks: bool = True
+    is_held_up: bool = False
+
+
+async def step(database: Database, operation_id: int, runner: str, *, waits_for_locks: bool = True) -> Step:
+    """Make the next step. It ends before a job that another transaction has locked, or skips such jobs."""
+    async with database.write(within=STEP_WITHIN) as connection:
+        schema = database.schema
+        mine = await connection.fetchval(load("admin/lock_operation", schema), operation_id, runner, LEASE)
+        row = await connection.fetchrow(load("admin/get_operation", schema), operation_id)
+        if mine is None or row is None:
+            return Step(is_over=True)
+        done = StepProgress(
+            row["last_id"], row["stage"], list(row["watched"]), waits_for_locks=waits_for_locks
+        )
+        if row["state"] == "stopping":
+            done.state = "stopped"
+            done.note = "Stopped by a person."
+        elif row["action"] == "undo":
+            await _undo_some(connection, database, row, done)
+        else:
+            await _STAGES[row["stage"]](connection, database, row, done)
+        await _note(connection, database, row, done)
+        return Step(done.changed, done.wait, done.is_held_up, is_over=done.state is not None)
+
+
+async def _note(connection: Connection, database: Database, row: Row, done: StepProgress) -> None:
+    await connection.execute(
+        load("admin/advance_operation", database.schema),
+        row["id"], done.last_id, done.changed, done.skipped, done.succeeded, done.watched,
+        done.kept, done.stage, done.state, done.note,
+    )  # fmt: skip
+    if done.changed:
+        await complete_record(connection, database.schema, row["audit_id"], jobs=done.changed)
+
+
+# -- all jobs ----------------------------------------------------------------------------------------------
+
+
+async def _all(connection: Connection, database: Database, row: Row, done: StepProgress) -> None:
+    choice = await _change_next(connection, database, row, done, _size(row))
+    if choice.is_last:
+        done.state = "done"
+
+
+async def _change_next(
+    connection: Connection, database: Database, row: Row, done: StepProgress, size: int
+) -> Choice:
+    """Change the next jobs, and note where the step after it starts."""
+    chosen = msgspec.json.decode(row["chosen"], type=Chosen)
+    choice = await choose(connection, database.schema, chosen, action_of(row), position_of(row), size)
+    found, busy = await lock_jobs(connection, database.schema, choice.ids)
+    choice = _before_locked(choice, sorted({*choice.locked, *busy}), done)
+    jobs = [
+        found[job_id]
+        for job_id in sorted({*choice.ids} & found.keys())
+        if found[job_id].state != "running" or action_of(row) in MAY_BE_RUNNING
+        if chosen.fingerprint is None or found[job_id].attempts > 0
+    ]
+    audit_id = await _audit_id_for(connection, database, row, len(jobs))
+    made = await change(
+        connection, database.utils, action_of(row), values_of(row), jobs,
+        audit_id=audit_id, who=actor_of(row).name,
+    )  # fmt: skip
+    done.last_id = choice.position.last_id
+    done.changed += len(made.ids)
+    done.skipped += len(choice.running) + len({*choice.ids, *choice.locked} - {*made.ids})
+    done.kept += made.kept
+    done.watched = [*done.watched, *made.ids] if row["stage"] != "all" else []
+    if row["rate"] is not None and made.ids:
+        done.wait = len(made.ids) / row["rate"]
+    elif done.is_held_up:
+        done.wait = TRY_AGAIN
+    return choice
+
+
+def _before_locked(choice: Choice, locked: Sequence[int], done: StepProgress) -> Choice:
+    """End the step before the first job whose row is locked: the next one tries it again."""
+    if not locked or not done.waits_for_locks:
+        return choice
+    done.is_held_up, first = True, locked[0]
+    return msgspec.structs.replace(
+        choice,
+        ids=[job_id for job_id in choice.ids if job_id < first],
+        running=[job_id for job_id in choice.running if job_id < first],
+        locked=[],
+        position=msgspec.structs.replace(choice.position, last_id=first - 1),
+        is_last=False,
+    )
+
+
+async def _audit_id_for(connection: Connection, database: Database, row: Row, jobs: int) -> int | None:
+    """Where to keep the jobs as they were; None once there are too many for an undo."""
+    if row["kept"] == 0 and row["changed"] > 0:
+        return None
+    if row["changed"] + jobs <= MAX_KEPT:
+        audit_id: int = row["audit_id"]
+        return audit_id
+    await connection.execute(load("admin/drop_before", database.schema), row["audit_id"])
+    await connection.execute(load("admin/forget_kept", database.schema), row["id"])
+    return None
+
+
+def _size(row: Row) -> int:
+    rate = row["rate"]
+    return STEP if rate is None else max(1, min(STEP, int(rate)))
+
+
+# -- a careful retry -----------------------------------------------------------------------------------------
+
+
+async def _canary(connection: Connection, database: Database, row: Row, done: StepProgress) -> None:
+    """Retry some jobs."""
+    wanted = int(msgspec.json.decode(row["arguments"]).get("canary", 1))
+    choice = await _change_next(connection, database, row, done, wanted)
+    done.wait = LOOK_EVERY
+    if len(done.watched) >= wanted or choice.is_last:
+        done.stage = "watching" if done.watched else "settling"  # no job is left
+    else:
+        done.wait = TRY_AGAIN if done.is_held_up else 0.0
+
+
+async def _watching(connection: Connection, database: Database, row: Row, done: StepProgress) -> None:
+    """Wait for the outcome of the first jobs."""
+    await _look(connection, database, row, done)
+    done.wait = LOOK_EVERY
+    if not done.watched and done.state is None:
+        has_proof = row["succeeded"] + done.succeeded > 0  # else the job is gone: send another
+        done.stage, done.wait = "rest" if has_proof else "canary", 0.0
+
+
+async def _rest(connection: Connection, database: Database, row: Row, done: StepProgress) -> None:
+    """Retry the others, as long as none fails and workers keep up."""
+    await _look(connection, database, row, done)
+    if done.state is not None or len(done.watched) >= MOST_WATCHED:
+        done.wait = LOOK_EVERY
+        return
+    choice = await _change_next(connection, database, row, done, _size(row))
+    if choice.is_last:
+        done.stage = "settling"
+
+
+async def _settling(connection: Connection, database: Database, row: Row, done: StepProgress) -> None:
+    """Wait for the outcome of the last jobs."""
+    await _look(connection, database, row, done)
+    done.wait = LOOK_EVERY
+    if not done.watched and done.state is None:
+        done.state = "done"
+
+
+async def _look(connection: Connection, database: Database, row: Row, done: StepProgress) -> None:
+    """See what became of retried jobs; the first failure stops it all.
+
+    Workers delete jobs that complete, so a job that is no longer there succeeded, unless something says
+    otherwise: then it is gone, and neither proves nor disproves the fix.
+    """
+    if not done.watched:
+        return
+    rows = await connection.fetch(load("admin/watched_jobs", database.schema), done.watched)
+    left = [job["id"] for job in rows]
+    failed = [job for job in rows if job["has_failed"]]
+    missing = sorted(set(done.watched) - set(left))
+    gone = await _deleted(connection, database, row, missing)
+    for end in await _other_finished_jobs(connection, database, row, missing):
+        if end["state"] == "failed":
+            failed.append(end)
+        gone.add(end["id"])
+    done.succeeded += len(missing) - len(gone)
+    done.watched = left
+    if failed:
+        done.state = "stopped"
+        done.note = _why_stopped(row, failed)
+
+
+async def _deleted(connection: Connection, database: Database, row: Row, missing: Sequence[int]) -> set[int]:
+    """Those that were deleted through the dashboard."""
+    if not missing:
+        return set()
+    statement = load("admin/deleted_by_hand", database.schema)
+    return {each["job_id"] for each in await connection.fetch(statement, missing, row["audit_id"])}
+
+
+async def _other_finished_jobs(
+    connection: Connection, database: Database, row: Row, missing: Sequence[int]
+) -> Sequence[Row]:
+    """Those that were cancelled, expired or failed, as the history says."""
+    if not missing or not await own_tables(connection, database.schema) >= HISTORY:
+        return []
+    statement = load("admin/other_finished_jobs", database.schema)
+    return await connection.fetch(statement, missing, row["created_at"])
+
+
+def _why_stopped(row: Row, failed: Sequence[Row]) -> str:
+    first = failed[0]
+    lines = Redactor().text(str(first["last_error"] or "")).strip().splitlines()
+    which = "The first job" if row["stage"] == "watching" else "A retried job"
+    more = f" ({len(failed) - 1:,} more failed too)" if len(failed) > 1 else ""
+    return f"{which}, {first['id']}, failed again{more}: {lines[0][:500] if lines else 'no message'}"
+
+
+# -- an undo -------------------------------------------------------------------------------------------------
+
+
+async def _undo_some(connection: Connection, database: Database, row: Row, done: StepProgress) -> None:
+    chosen = msgspec.json.decode(row["chosen"], type=Chosen)
+    found = await undo.undo_step(connection, database.schema, chosen.audit_id or 0, row["last_id"])
+    done.last_id = found.last_id
+    done.changed, done.skipped = len(found.restored), len(found.left)
+    if found.is_last:
+        done.state = "done"
+
+
+def actor_of(row: Row) -> Actor:
+    """Who began the operation."""
+    return Actor(row["who"] or "", row["how"] or "", row["origin"] or "")
+
+
+_STAGES = {"all": _all, "canary": _canary, "watching": _watching, "rest": _rest, "settling": _settling}

@@ -60,6 +60,8 @@ async def undo(database: Database, actor: Actor, entry: Entry) -> UndoAnswer:
     if entry.undone_by is not None:
         raise Problem(409, "It has been undone already", f"See entry {entry.undone_by} of the audit.")
     if entry.action in RESUMES:
+        if not entry.can_undo:
+            raise Problem(409, "It has been undone already", "What was paused has been resumed since.")
         return await _resume(database, actor, entry)
     if entry.operation_id is not None:
         running = await queries.get(database, entry.operation_id)

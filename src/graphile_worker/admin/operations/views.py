@@ -1,25 +1,31 @@
-"""`/operations`: changes to all jobs that match a filter, from the question to the end."""
+"""Operations: changes to all jobs that match a filter, from the question to the end."""
 
 from __future__ import annotations
 
-from typing import Annotated
-
 import msgspec
 
-from ..answers import Page, Redirect
+from ..answers import Listing, Page, Redirect
 from ..audit.queries import words_for
 from ..audit.recording import actor_of
 from ..database import OPERATIONS
-from ..jobs import PERMISSION_FOR, ActionName, Attempts, Reason, Smallint
-from ..jobs.action_views import local_time
+from ..jobs import PERMISSION_FOR
+from ..jobs.api import job_filter_of, redactor_of
 from ..jobs.filters import Filter
 from ..web.call import Call, return_url
-from ..web.routes import API, Route
+from ..web.routes import Route
 from ..web.times import zone_name
-from . import Operation, OperationRequest, Rate, queries
-from .api import ANY_ACTION, OperationsQuery, announce_to, chosen_of, id_of
+from . import (
+    Chosen,
+    DryRun,
+    Operation,
+    OperationForm,
+    OperationRequest,
+    OperationsQuery,
+    queries,
+)
 from .undo import permission_to_stop
 
+ANY_ACTION = tuple(dict.fromkeys(PERMISSION_FOR.values()))
 STAGES = {
     "canary": "Retrying the first job",
     "watching": "Waiting for the first job",
@@ -28,46 +34,41 @@ STAGES = {
 }
 
 
-class NewForm(msgspec.Struct, frozen=True, kw_only=True):
-    """Fields of the form that starts an operation."""
-
-    action: ActionName = "retry"
-    q: Annotated[str, msgspec.Meta(max_length=2000)] = ""
-    everything: str = ""
-    back: str = ""
-    confirmed: str = ""
-    typed: str = ""
-    reason: Reason = ""
-    one_more: str = ""
-    rate: Rate | None = None
-    run_at: str = ""
-    priority: Smallint | None = None
-    attempts: Attempts | None = None
-    max_attempts: Annotated[int, msgspec.Meta(ge=1, le=32767)] | None = None
+def announce_to(call: Call) -> None:
+    """Let live pages know of progress."""
+    hub = call.hub
+    call.database.operations.on_change = lambda operation_id: hub.publish(
+        f"operation:{operation_id}", "operations", "failures"
+    )
 
 
 async def ask(call: Call) -> Page:
     """What would happen, for links."""
-    return await _question(call, call.query(NewForm))
+    return await _question(call, call.query(OperationForm))
 
 
 async def start(call: Call) -> Page | Redirect:
-    form = await call.form(NewForm)
-    if not form.confirmed:
-        return await _question(call, form)
-    call.require(PERMISSION_FOR[form.action])
-    request = _request(call, form)
+    request = await call.body(OperationRequest) if call.is_api else _of_form(await call.form(OperationForm))
+    if not await call.is_confirmed():
+        return await _question(call, await call.form(OperationForm))
+    call.require(PERMISSION_FOR[request.action])
+    chosen = _chosen(call, request)
+    if request.dry_run:
+        found = await queries.dry_run(call.database, request, chosen, call.app.environment)
+        return Redirect("", answer=found)
     announce_to(call)
-    begun = await queries.start(
-        call.database, actor_of(call), request, chosen_of(call, request), call.app.environment
-    )
-    return Redirect(f"/operations/{begun.id}", f"{words_for(form.action)} has started.")
+    begun = await queries.start(call.database, actor_of(call), request, chosen, call.app.environment)
+    return Redirect(f"/operations/{begun.id}", answer=begun)
 
 
-async def _question(call: Call, form: NewForm) -> Page:
+def _of_form(form: OperationForm) -> OperationForm:
+    return msgspec.structs.replace(form, filter=form.q)
+
+
+async def _question(call: Call, form: OperationForm) -> Page:
     call.require(PERMISSION_FOR[form.action])
-    request = msgspec.structs.replace(_request(call, form), **_anything(form))
-    found = await queries.dry_run(call.database, request, chosen_of(call, request), call.app.environment)
+    request = msgspec.structs.replace(_of_form(form), **_anything(form))
+    found = await queries.dry_run(call.database, request, _chosen(call, request), call.app.environment)
     values = {
         "form": form, "found": found, "zone": zone_name(call.zone),
         "word": words_for(form.action), "filter": Filter.parse(form.q).text,
@@ -77,31 +78,29 @@ async def _question(call: Call, form: NewForm) -> Page:
     return Page("operation_new.html", f"{words_for(form.action)} all that match?", here="jobs", values=values)
 
 
-def _anything(form: NewForm) -> dict[str, object]:
+def _chosen(call: Call, request: OperationRequest) -> Chosen:
+    """The jobs that a request names; refused if the person may not search what it searches."""
+    job_filter_of(call, Filter.parse(request.filter))
+    return queries.chosen_by(request, redactor_of(call), hides_secrets=not call.may("payload.read"))
+
+
+def _anything(form: OperationForm) -> dict[str, object]:
     """The question may be asked before the new values are known."""
     return {"priority": 0} if form.action == "reschedule" and form.priority is None else {}
 
 
-def _request(call: Call, form: NewForm) -> OperationRequest:
-    digits = form.typed.replace(",", "").replace(".", "").strip()
-    return OperationRequest(
-        action=form.action, filter=form.q, everything=bool(form.everything), rate=form.rate,
-        confirm=int(digits) if digits.isdecimal() and len(digits) <= 15 else None,
-        reason=form.reason, one_more=bool(form.one_more), run_at=local_time(call, form.run_at),
-        priority=form.priority, attempts=form.attempts, max_attempts=form.max_attempts,
-    )  # fmt: skip
-
-
-async def list_page(call: Call) -> Page:
+async def list_operations(call: Call) -> Page:
     query = call.query(OperationsQuery)
     found = await queries.latest(call.database, before=query.after, limit=query.limit + 1)
     items = (found or [])[: query.limit]
-    next_page = call.url("/operations", after=items[-1].id) if found and len(found) > query.limit else ""
+    has_more = len(found or []) > query.limit
+    next_page = call.url("/operations", after=items[-1].id) if has_more else ""
     values = {"found": found, "items": items, "next": next_page, "words_for": title_of}
-    return Page("operations.html", "Operations", here="audit", values=values)
+    answer = Listing(items, next=str(items[-1].id) if has_more else None)
+    return Page("operations.html", "Operations", here="audit", values=values, answer=answer)
 
 
-async def page(call: Call) -> Page:
+async def get_operation(call: Call) -> Page:
     announce_to(call)
     found = await queries.get(call.database, id_of(call))
     values = {
@@ -110,17 +109,21 @@ async def page(call: Call) -> Page:
         and call.may(await permission_to_stop(call.database, found)),
         "filter_url": _jobs_url(call, found),
     }  # fmt: skip
-    return Page(
-        "operation.html", f"{title_of(found)}: operation {found.id}", here="audit", values=values,
-    )  # fmt: skip
+    title = f"{title_of(found)}: operation {found.id}"
+    return Page("operation.html", title, here="audit", values=values, answer=found)
 
 
 async def stop(call: Call) -> Redirect:
     found = await queries.get(call.database, id_of(call))
     call.require(await permission_to_stop(call.database, found))
     announce_to(call)
-    await queries.stop(call.database, actor_of(call), found.id)
-    return Redirect(f"/operations/{found.id}", "The operation stops after the current step.")
+    answer = await queries.stop(call.database, actor_of(call), found.id)
+    return Redirect(f"/operations/{found.id}", answer=answer)
+
+
+def id_of(call: Call) -> int:
+    """The id in the path."""
+    return int(call.path_values["id"])
 
 
 def title_of(found: Operation) -> str:
@@ -136,25 +139,31 @@ def _jobs_url(call: Call, found: Operation) -> str:
 
 ROUTES = [
     Route(
-        method="GET", path="/operations", handler=list_page, permission="jobs.read", query=OperationsQuery,
-        summary="Operations", json_of=f"{API}/operations",
+        method="GET", path="/operations", api="/operations", handler=list_operations,
+        permission="jobs.read", query=OperationsQuery, answer=Listing[Operation],
+        summary="Changes to many jobs, the latest first",
     ),
     Route(
         method="GET", path="/operations/new", needs=OPERATIONS,
-        handler=ask, permission=ANY_ACTION, query=NewForm,
+        handler=ask, permission=ANY_ACTION, query=OperationForm,
         summary="What an operation would do",
     ),
     Route(
         method="POST", path="/operations/new", needs=OPERATIONS,
-        handler=start, permission=ANY_ACTION, body=NewForm,
+        handler=start, permission=ANY_ACTION, body=OperationForm,
         summary="Start an operation",
     ),
     Route(
-        method="GET", path="/operations/{id:int}", handler=page, permission="jobs.read",
-        summary="How far an operation is", json_of=f"{API}/operations/{{id:int}}",
+        method="POST", path="/api/v1/operations", handler=start, permission=ANY_ACTION,
+        body=OperationRequest, answer=Operation | DryRun,
+        summary="Change all jobs that match a filter, in steps; or only say what would happen",
     ),
     Route(
-        method="POST", path="/operations/{id:int}/stop", handler=stop, permission=ANY_ACTION,
-        summary="Stop an operation",
+        method="GET", path="/operations/{id:int}", api="/operations/{id:int}", handler=get_operation,
+        permission="jobs.read", answer=Operation, summary="How far an operation is",
+    ),
+    Route(
+        method="POST", path="/operations/{id:int}/stop", api="/operations/{id:int}/stop", handler=stop,
+        permission=ANY_ACTION, answer=Operation, summary="Stop an operation after the current step",
     ),
 ]  # fmt: skip

@@ -12,7 +12,8 @@ from ..answers import Count
 from ..database import Cost
 from ..tasks import RunningLine, TaskRow
 
-Level = Literal["ok", "warn", "bad"]
+Level = Literal["ok", "idle", "warn", "bad"]
+"""`idle`: nothing is wrong, and nothing runs yet."""
 
 
 class OverviewFinding(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,7 +61,11 @@ class ErrorLine(msgspec.Struct, frozen=True, kw_only=True):
     task: str
     title: str
     errors: int
-    permanent: int
+    """Failed attempts."""
+    failed: Count
+    """Jobs that are permanently failed now."""
+    retrying: Count
+    """Jobs that wait for their next attempt."""
     first_at: datetime
     last_at: datetime
     is_new: bool
@@ -109,6 +114,9 @@ class Overview(msgspec.Struct, frozen=True, kw_only=True):
     rates: Rates
     forecast: Forecast | None
     workers: list[WorkerLine]
+    """Some of them: those that do not answer, then the busiest."""
+    workers_alive: int | None
+    """All Python pools that are alive; None if that is not known."""
     errors: list[ErrorLine]
     tasks: list[TaskRow]
     """The busiest."""

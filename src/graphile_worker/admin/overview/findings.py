@@ -24,6 +24,8 @@ FEW_FAILURES = 5
 FAILING = 0.1
 """Share of failed attempts from which on a task counts as failing."""
 FAILING_BADLY = 0.25
+JUST_BEGUN = 3
+"""Minutes in which errors count as new."""
 QUIET = 3
 """Minutes without a failure that end a series of failures."""
 LONG_WAIT = 60.0
@@ -33,7 +35,15 @@ FAR_ABOVE = 10
 VERY_LONG_WAIT = 600.0
 BEFORE = timedelta(minutes=30)
 """How long before failures began a deploy may have caused them."""
-ORDER: dict[Level, int] = {"bad": 0, "warn": 1, "ok": 2}
+STEADY_FOR = 30
+"""Minutes with jobs before a stop, of which nine in ten had some."""
+STOPPED = 5
+"""Minutes without a completed job after which steady work counts as stopped."""
+OVERDUE = timedelta(hours=1)
+"""A recurring job that is later is a problem, not a warning."""
+LONG_UNUSED = timedelta(days=1)
+"""Recurring jobs of other runtimes may be rare; without any for so long, nobody runs them."""
+ORDER: dict[Level, int] = {"bad": 0, "warn": 1, "idle": 2, "ok": 3}
 
 
 @dataclass(slots=True)
@@ -50,6 +60,14 @@ class OverviewFacts:
     tasks: Sequence[TaskRow] = ()
     running: Sequence[RunningLine] = ()
     deploys: Sequence[Marker] = field(default_factory=list)
+    last_work: datetime | None = None
+    """When Python workers last counted an attempt; None if none ever did."""
+    late: Sequence[tuple[str, datetime]] = ()
+    """Recurring jobs that are overdue, with the first run that was not added."""
+    schedules: int = 0
+    """Recurring jobs that are known."""
+    last_scheduled: datetime | None = None
+    """When one of them last added a job."""
 
 
 def find(facts: OverviewFacts) -> list[OverviewFinding]:
@@ -57,6 +75,8 @@ def find(facts: OverviewFacts) -> list[OverviewFinding]:
     found = [
         *_no_worker(facts),
         *_failing(facts),
+        *_stopped(facts),
+        *_overdue(facts),
         *_paused(facts),
         *_waiting(facts),
         *_unknown_tasks(facts),
@@ -69,15 +89,73 @@ def find(facts: OverviewFacts) -> list[OverviewFinding]:
 
 
 def _no_worker(facts: OverviewFacts) -> list[OverviewFinding]:
+    """Nobody runs jobs, although there are some, there were workers, or recurring jobs should add some."""
     sample = facts.sample
-    if sample.workers != 0 or not sample.ready.value:
+    if sample.workers != 0 or sample.running.value or (facts.rates.completed or 0) > 0:  # of other runtimes
         return []
-    if sample.running.value or (facts.rates.completed or 0) > 0:  # of other runtimes
+    reason, sentences = words("no_worker"), list[str]()
+    level: Level = "bad"
+    if sample.ready.value:
+        reason += f", and {count(sample.ready.value, 'job')} {_are(sample.ready.value)} ready"
+        sentences.append(f"The oldest has waited for {duration(sample.oldest_wait)}.")
+    if facts.last_work is not None:
+        seconds = max((sample.at - facts.last_work).total_seconds(), 0.0)
+        sentences.append(f"The last job ran {duration(seconds, units=1)} ago.")
+    if facts.schedules:
+        sentences.append(
+            f"{count(facts.schedules, 'recurring job')} {_are(facts.schedules)} known, and nobody adds "
+            f"{'its' if facts.schedules == 1 else 'their'} jobs."
+        )
+    if not sample.ready.value and facts.last_work is None:
+        is_unused = facts.last_scheduled is None or sample.at - facts.last_scheduled > LONG_UNUSED
+        if not facts.schedules or not is_unused:
+            return []
+        level = "warn"
+    return [
+        OverviewFinding(
+            level=level, title=title(reason), detail=" ".join(sentences), link="Open workers", path="/workers"
+        )
+    ]
+
+
+def _stopped(facts: OverviewFacts) -> list[OverviewFinding]:
+    """Steady work that has ended, although workers are alive."""
+    done = facts.hour.completed
+    before, since = done[-STEADY_FOR - STOPPED : -STOPPED], done[-STOPPED:]
+    if not facts.sample.workers or not facts.hour.is_recorded or any(since) or len(before) < STEADY_FOR:
         return []
-    jobs = f"{count(sample.ready.value, 'job')} {_are(sample.ready.value)} ready"
-    reason = title(f"{words('no_worker')}, and {jobs}")
-    detail = f"The oldest has waited for {duration(sample.oldest_wait)}."
-    return [OverviewFinding(level="bad", title=reason, detail=detail, link="Open workers", path="/workers")]
+    if len([number for number in before if number]) < 0.9 * STEADY_FOR or facts.sample.running.value:
+        return []
+    usual = sum(before) / len(before)
+    added = facts.rates.added
+    why = "No job is added either." if added == 0 else f"{facts.sample.ready} jobs are ready."
+    return [
+        OverviewFinding(
+            level="warn",
+            title=f"No job has completed for {STOPPED} minutes; before, {usual:,.0f} a minute did",
+            detail=why,
+            link="Open workers",
+            path="/workers",
+        )
+    ]
+
+
+def _overdue(facts: OverviewFacts) -> list[OverviewFinding]:
+    """Recurring jobs whose time is over."""
+    if not facts.late:
+        return []
+    names = ", ".join(name for name, _ in facts.late[:3])
+    more = f" and {len(facts.late) - 3} more" if len(facts.late) > 3 else ""
+    seconds = (facts.sample.at - facts.late[0][1]).total_seconds()
+    return [
+        OverviewFinding(
+            level="bad" if seconds >= OVERDUE.total_seconds() else "warn",
+            title=f"{count(len(facts.late), 'recurring job')} {_are(len(facts.late))} overdue: {names}{more}",
+            detail=f"The first one was due {duration(max(seconds, 0.0), units=1)} ago, and no job was added.",
+            link="Open schedules",
+            path="/schedules",
+        )
+    ]
 
 
 def _failing(facts: OverviewFacts) -> list[OverviewFinding]:
@@ -88,7 +166,35 @@ def _failing(facts: OverviewFacts) -> list[OverviewFinding]:
             continue
         found.append((failed, _failing_task(facts, name, series, failed / (failed + completed))))
     found.sort(key=lambda pair: -pair[0])
-    return [finding for _, finding in found] or _failing_elsewhere(facts)
+    named = {finding.title.partition(":")[0] for _, finding in found}
+    return [
+        *(finding for _, finding in found),
+        *_new_errors(facts, named),
+        *([] if found else _failing_elsewhere(facts)),
+    ]
+
+
+def _new_errors(facts: OverviewFacts, named: set[str]) -> list[OverviewFinding]:
+    """Errors that have just begun: workers store errors sooner than they count attempts."""
+    found: dict[str, list[ErrorGroup]] = {}
+    for group in facts.groups:
+        is_new = group.first_at >= facts.sample.at - timedelta(minutes=JUST_BEGUN)
+        if is_new and group.errors >= FEW_FAILURES and group.task_identifier not in named:
+            found.setdefault(group.task_identifier, []).append(group)
+    return [_new_error(name, groups) for name, groups in found.items()]
+
+
+def _new_error(name: str, groups: Sequence[ErrorGroup]) -> OverviewFinding:
+    errors, began = sum(each.errors for each in groups), min(each.first_at for each in groups)
+    what = "a new error" if len(groups) == 1 else f"{len(groups)} new errors"
+    return OverviewFinding(
+        level="bad",
+        title=f"{name}: {count(errors, 'failure')}, {what}",
+        since=began,
+        link="Open the failure" if len(groups) == 1 else "Open failures",
+        path=f"/failures/{groups[0].fingerprint}" if len(groups) == 1 else "/failures",
+        query={} if len(groups) == 1 else {"task": name},
+    )
 
 
 def _failing_task(facts: OverviewFacts, name: str, series: TaskSeries, share: float) -> OverviewFinding:
@@ -240,6 +346,13 @@ def _long_running(facts: OverviewFacts) -> list[OverviewFinding]:
 
 def _all_well(facts: OverviewFacts) -> OverviewFinding:
     sample, rate = facts.sample, facts.rates.completed
+    if sample.workers == 0 and not rate and not sample.running.value:
+        waiting = f"{sample.scheduled} jobs are scheduled." if sample.scheduled.value else ""
+        detail = "Jobs run as soon as a worker is started."
+        return OverviewFinding(
+            level="idle", title="No worker has run yet", detail=f"{waiting} {detail}".strip(),
+            link="Open workers", path="/workers",
+        )  # fmt: skip
     busy = "" if rate is None else f"{rate:,.0f}/min, " if rate >= 1 or rate == 0 else f"{rate:.1f}/min, "
     if sample.ready.value:
         waits = f"nothing waits longer than {duration(max(sample.oldest_wait, 1))}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
 from ...database.connections.connection import Connection
@@ -12,15 +12,16 @@ from ...history.error_groups import ErrorGroup, list_error_groups
 from ...recovery.registry.workers import WorkerSummary
 from ..answers import Marker, RangeName
 from ..database import ERRORS, PAUSES, STATISTICS, WORKERS
+from ..failures.counts import ErrorCounts, count_errors
 from ..live.hub import Hub
 from ..live.sampler import Sample
-from ..schedules.queries import next_schedules
+from ..schedules.queries import list_schedules
 from ..security.redact import Redactor
 from ..tasks import RunningLine
 from ..tasks.queries import TaskFacts, read_tasks
-from . import ErrorLine, Forecast, Overview, Rates, ScheduleLine, WorkerLine
+from . import ErrorLine, Forecast, Overview, OverviewFinding, Rates, ScheduleLine, WorkerLine
 from .findings import OverviewFacts, find, forecast
-from .series import RANGES, Timeline, read_deploys, read_markers, read_timeline
+from .series import RANGES, TaskSeries, Timeline, read_deploys, read_markers, read_timeline
 
 ERROR_GROUPS = 5
 TASKS = 10
@@ -36,6 +37,27 @@ HOURS_FOR = 60.0
 """Seconds for which a range in hours or days is not read again: it reads many rows, of which one changes."""
 DAY = timedelta(days=1)
 MOST_GROUPS = 20
+NEXT_SCHEDULES = 5
+
+
+@dataclass(frozen=True, slots=True)
+class _Schedules:
+    """Recurring jobs, those of the first page."""
+
+    upcoming: list[ScheduleLine] = field(default_factory=list)
+    late: list[tuple[str, datetime]] = field(default_factory=list)
+    """With the first run that was due and was not added."""
+    known: int = 0
+    last_at: datetime | None = None
+    """When a job of one of them was last added."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Errors:
+    """Error groups of the last day, with the jobs of each."""
+
+    groups: Sequence[ErrorGroup] = ()
+    counts: ErrorCounts | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,13 +93,25 @@ async def _read(hub: Hub, range: RangeName) -> OverviewPage:
                 ),
                 max_age=0.0 if wanted.is_fine else HOURS_FOR,
             )
-        groups = await _groups(connection, hub, now)
+        errors = await _errors(connection, hub, now)
+        current = await _until_now(connection, hub, tasks.hour)
+        last_work = await _last_work(connection, hub)
         markers = await read_markers(connection, schema, timeline.start, tables=tables, pauses=tasks.pauses)
         deploys = await read_deploys(connection, schema, tasks.hour.start - DAY, tables=tables)
     schedules = await hub.shared(
         "next schedules", lambda: _schedules(hub), max_age=SCHEDULES_FOR, topic="schedules"
     )
-    found = _overview(hub, sample, usual, tasks, groups, deploys, schedules, now)
+    rates = _rates(sample, tasks.hour)
+    outlook = _forecast(sample, rates, tasks)
+    findings = find(
+        OverviewFacts(
+            sample, current, rates, usual_wait=usual, forecast=outlook, groups=errors.groups,
+            pauses=tasks.pauses, tasks=tasks.rows, running=tasks.running.lines, deploys=deploys,
+            last_work=last_work, late=schedules.late, schedules=schedules.known,
+            last_scheduled=schedules.last_at,
+        )
+    )  # fmt: skip
+    found = _overview(hub, sample, usual, tasks, errors, schedules, rates, outlook, findings, now)
     return OverviewPage(found, tasks.hour, timeline, markers)
 
 
@@ -86,19 +120,13 @@ def _overview(
     sample: Sample,
     usual: float | None,
     tasks: TaskFacts,
-    groups: Sequence[ErrorGroup],
-    deploys: Sequence[Marker],
-    schedules: list[ScheduleLine],
+    errors: _Errors,
+    schedules: _Schedules,
+    rates: Rates,
+    outlook: Forecast | None,
+    findings: list[OverviewFinding],
     now: datetime,
 ) -> Overview:
-    rates = _rates(sample, tasks.hour)
-    outlook = _forecast(sample, rates, tasks)
-    findings = find(
-        OverviewFacts(
-            sample, tasks.hour, rates, usual_wait=usual, forecast=outlook, groups=groups,
-            pauses=tasks.pauses, tasks=tasks.rows, running=tasks.running.lines, deploys=deploys,
-        )
-    )  # fmt: skip
     return Overview(
         at=sample.at,
         level=findings[0].level,
@@ -113,11 +141,16 @@ def _overview(
         rates=rates,
         forecast=outlook,
         workers=_workers(tasks.workers, tasks.running.lines),
-        errors=[_error(group, hub.redactor, now) for group in groups[:ERROR_GROUPS]],
+        workers_alive=sample.workers,
+        errors=[
+            _error(group, errors.counts, hub.redactor, now)
+            for group in errors.groups[:ERROR_GROUPS]
+            if errors.counts is not None
+        ],
         tasks=tasks.rows[:TASKS],
         task_count=len(tasks.rows),
         longest=tasks.running.lines[:LONGEST],
-        schedules=schedules,
+        schedules=schedules.upcoming,
         pauses=tasks.pauses,
         missing=missing_parts(hub.sampler.tables),
         cost=hub.database.meter.cost,
@@ -174,20 +207,50 @@ async def _usual_wait(connection: Connection, hub: Hub) -> float | None:
     return found
 
 
-async def _groups(connection: Connection, hub: Hub, now: datetime) -> list[ErrorGroup]:
+async def _errors(connection: Connection, hub: Hub, now: datetime) -> _Errors:
     """Groups with an error in the last day, the one that occurred last first."""
     if not hub.sampler.tables >= ERRORS:
-        return []
-    return await list_error_groups(connection, hub.database.schema, since=now - DAY, limit=MOST_GROUPS)
+        return _Errors()
+    groups = await list_error_groups(connection, hub.database.schema, since=now - DAY, limit=MOST_GROUPS)
+    return _Errors(groups, await count_errors(hub, connection) if groups else None)
 
 
-def _error(group: ErrorGroup, redactor: Redactor, now: datetime) -> ErrorLine:
+async def _until_now(connection: Connection, hub: Hub, hour: Timeline) -> Timeline:
+    """The hour with one more step: what has been counted since its last whole minute."""
+    if not hub.sampler.tables >= STATISTICS:
+        return hour
+    end = hour.start + timedelta(seconds=hour.range.count * hour.range.step)
+    rows = await connection.fetch(load("admin/attempts_since", hub.database.schema), end)
+    now = {row["task"]: row for row in rows}
+    empty = [0.0] * hour.range.count
+    tasks = {
+        name: TaskSeries(
+            [*(known.completed if known else empty), now[name]["completed"] if name in now else 0.0],
+            [*(known.failed if known else empty), now[name]["failed"] if name in now else 0.0],
+            [*(known.busy if known else empty), 0.0],
+        )
+        for name in dict.fromkeys([*hour.tasks, *now])
+        for known in (hour.tasks.get(name),)
+    }
+    return replace(hour, tasks=tasks)
+
+
+async def _last_work(connection: Connection, hub: Hub) -> datetime | None:
+    if not hub.sampler.tables >= STATISTICS:
+        return None
+    found: datetime | None = await connection.fetchval(load("inspect/last_work", hub.database.schema))
+    return found
+
+
+def _error(group: ErrorGroup, counts: ErrorCounts, redactor: Redactor, now: datetime) -> ErrorLine:
+    jobs = counts.of(group)
     return ErrorLine(
         fingerprint=group.fingerprint,
         task=group.task_identifier,
         title=error_title(group, redactor),
         errors=group.errors,
-        permanent=group.permanent,
+        failed=jobs.failed,
+        retrying=jobs.retrying,
         first_at=group.first_at,
         last_at=group.last_at,
         is_new=group.first_at >= now - DAY,
@@ -220,12 +283,22 @@ def _workers(workers: Sequence[WorkerSummary], running: Sequence[RunningLine]) -
     return lines[:WORKERS_SHOWN]
 
 
-async def _schedules(hub: Hub) -> list[ScheduleLine]:
-    found = await next_schedules(hub.database, hub.redactor)
-    return [
-        ScheduleLine(identifier=each.identifier, task=each.task_identifier or "", next_at=each.next_runs[0])
-        for each in found
-    ]
+async def _schedules(hub: Hub) -> _Schedules:
+    views = (await list_schedules(hub.database, hub.redactor)).items
+    upcoming = sorted(
+        (view for view in views if view.next_runs and view.pause is None), key=lambda view: view.next_runs[0]
+    )
+    return _Schedules(
+        [
+            ScheduleLine(
+                identifier=view.identifier, task=view.task_identifier or "", next_at=view.next_runs[0]
+            )
+            for view in upcoming[:NEXT_SCHEDULES]
+        ],
+        sorted(((view.identifier, view.late) for view in views if view.late), key=lambda pair: pair[1]),
+        len(views),
+        max((view.last_execution for view in views if view.last_execution), default=None),
+    )
 
 
 def _mean(values: Sequence[float | None]) -> float | None:

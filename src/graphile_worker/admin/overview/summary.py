@@ -74,7 +74,6 @@ def _findings(found: Overview, zone: tzinfo) -> list[str]:
 
 def _state(found: Overview, zone: tzinfo) -> list[str]:
     slots = f" of {count(found.slots, 'slot')}" if found.slots else ""
-    alive = sum(1 for worker in found.workers if worker.is_alive)
     lines = [
         f"- {found.ready} ready, {found.scheduled} scheduled, {found.running} running{slots}, "
         f"{found.failed} permanently failed",
@@ -84,8 +83,8 @@ def _state(found: Overview, zone: tzinfo) -> list[str]:
         lines.append(f"- {found.rates.completed:,.0f} jobs complete per minute")
     if found.rates.failed is not None:
         lines.append(f"- {found.rates.failed:,.0f} attempts fail per minute")
-    if found.workers:
-        lines.append(f"- {count(alive, 'worker')} alive")
+    if found.workers_alive is not None:
+        lines.append(f"- {count(found.workers_alive, 'worker')} alive")
     lines += [f"- paused: {plain(each.what + _terms(each, zone))}" for each in found.pauses]
     return lines
 

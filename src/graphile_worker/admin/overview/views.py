@@ -5,20 +5,32 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
+from typing import Annotated
 
 import msgspec
+from msgspec.structs import replace
+from starlette.responses import PlainTextResponse
 
 from .. import charts
-from ..answers import Page, Points, RangeName
+from ..answers import Marker, Page, Points, Problem, RangeName, Series
 from ..web.call import Call
 from ..web.routes import API, Route
-from ..web.times import duration
+from ..web.times import duration, zone_name
 from . import Overview
-from .queries import OverviewPage, read_overview
-from .series import RANGES, Timeline, shown_to
+from .queries import RECENT, OverviewPage, read_overview
+from .series import RANGES, TaskSeries, Timeline, read_markers, read_percentiles, read_timeline, shown_to
+from .summary import summary
 
 COLOURS: tuple[charts.Colour, ...] = ("c1", "c2", "c4", "c5")
 """Of the tasks with the most jobs; the others share one."""
+FEW = 10
+"""Attempts in the last minutes that make no rate."""
+HOURS = (1, 3, 6, 12, 24, 48)
+"""Of the incident summary."""
+METRICS = ("completed", "failed", "added", "backlog", "oldest_wait", "busy", "run_p95", "wait_p95")
+OF_ALL = ("added", "backlog", "oldest_wait")
+"""Metrics of the whole jobs table, which are not known by task."""
+ALL = "all"
 
 
 class OverviewQuery(msgspec.Struct):
@@ -27,6 +39,27 @@ class OverviewQuery(msgspec.Struct):
     range: RangeName = "1h"
     by: str = ""
     """`task` for an area for each of the busiest tasks."""
+
+
+class SeriesQuery(msgspec.Struct):
+    """What is asked for."""
+
+    metric: str = "completed,failed"
+    """Separated by commas: `completed`, `failed`, `added`, `backlog`, `oldest_wait`, `busy`, `run_p95`,
+    `wait_p95`."""
+    by: str = ""
+    """`task` for values of each task."""
+    task: str = ""
+    """Only this task."""
+    range: RangeName = "1h"
+
+
+class SummaryQuery(msgspec.Struct):
+    """How far back it goes."""
+
+    hours: Annotated[int, msgspec.Meta(ge=1, le=48)] = 3
+    zone: str = ""
+    """The time zone of its times, such as `Europe/Berlin`; UTC if it is left out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +97,9 @@ async def overview(call: Call) -> Page:
         "by": wanted.by if wanted.by == "task" else "",
         "longest_p95": max((task.run_time.p95 or 0.0 for task in found.overview.tasks), default=0.0),
     }
-    return Page("overview.html", "Overview", here="overview", values=values)
+    since = call.hub.down_since  # it may have gone down since then
+    answer = replace(found.overview, down_since=None if since is None else datetime.fromtimestamp(since, UTC))
+    return Page("overview.html", "Overview", here="overview", values=values, answer=answer)
 
 
 def tiles(page: OverviewPage) -> list[Tile]:
@@ -76,10 +111,11 @@ def tiles(page: OverviewPage) -> list[Tile]:
              "/jobs", {"q": "state:ready"}),
         Tile("running", "Running", _running(found), _running_note(found), list(hour.busy), "c2", "/jobs",
              {"q": "state:running"}),
-        Tile("completed", "Completed", rate(found.rates.completed), before(found.rates.completed_before),
+        Tile("completed", "Completed", rate_or_number(found.rates.completed, hour.completed),
+             before(found.rates.completed_before),
              backlog.deleted if backlog else list(hour.completed), "c1", "/tasks", {}),
-        Tile("failing", "Failed attempts", rate(found.rates.failed), _failed_note(found), list(hour.failed),
-             "c-fail", "/failures", {}),
+        Tile("failing", "Failed attempts", rate_or_number(found.rates.failed, hour.failed),
+             _failed_note(found), list(hour.failed), "c-fail", "/failures", {}),
         Tile("oldest_wait", "Oldest wait", duration(found.oldest_wait), _wait_note(found),
              backlog.oldest_wait if backlog else [], "c3", "/jobs", {"q": "state:ready"}),
     ]  # fmt: skip
@@ -96,8 +132,16 @@ def rate(value: float | None) -> str:
     return f"{value * 60:,.0f} /h" if value * 60 >= 1 else "< 1 /h"
 
 
+def rate_or_number(value: float | None, hour: Sequence[float]) -> str:
+    """A rate; of few attempts, how many there were in the last hour."""
+    if value is None or value * RECENT >= FEW or not hour:
+        return rate(value)
+    return f"{max(sum(hour), value * RECENT):,.0f} in 1 h"
+
+
 def before(value: float | None) -> str:
-    return "" if value is None else f"{rate(value)} an hour ago"
+    """The rate of ten minutes an hour ago; empty if there were too few attempts for one."""
+    return "" if value is None or 0 < value * 10 < FEW else f"{rate(value)} an hour ago"
 
 
 def _ready_note(found: Overview) -> str:
@@ -168,14 +212,114 @@ def began(since: datetime | None, zone: tzinfo) -> str:
     return "" if since is None else f", began at {since.astimezone(zone):%H:%M}"
 
 
-def _sentence(title: str, since: datetime | None, detail: str) -> str:
-    suffix = f"{began(since, UTC)} UTC" if since is not None else ""
-    return f"{title}{suffix}\n{detail}".rstrip()
+# -- values over time ---------------------------------------------------------------------------------------
+
+
+async def series(call: Call) -> Series:
+    wanted = call.query(SeriesQuery)
+    metrics = _metrics(wanted.metric)
+    hub, now, task = call.hub, datetime.now(UTC), wanted.task or None
+    await hub.current()
+    async with call.database.read() as connection:
+        timeline = await read_timeline(
+            connection, call.database.schema, RANGES[wanted.range], now,
+            tables=hub.sampler.tables, task_identifier=task, samples=hub.sampler.samples,
+        )  # fmt: skip
+        markers = await read_markers(
+            connection, call.database.schema, timeline.start, tables=hub.sampler.tables
+        )
+        times = {}
+        if {"run_p95", "wait_p95"} & set(metrics):
+            times = await read_percentiles(
+                connection, call.database.schema, timeline, tables=hub.sampler.tables, task_identifier=task
+            )
+    by_task = wanted.by == "task" or task is not None
+    shown = shown_to(markers, may_audit=call.may("audit.read"))
+    return _series(timeline, metrics, times if by_task else {"": times.get("", {})}, shown, by_task)
+
+
+def _metrics(text: str) -> list[str]:
+    metrics = [metric for metric in text.split(",") if metric]
+    unknown = [metric for metric in metrics if metric not in METRICS]
+    if unknown or not metrics:
+        raise Problem(400, "A metric is not known", f"Metrics are {', '.join(METRICS)}.")
+    return metrics
+
+
+def _series(
+    timeline: Timeline,
+    metrics: list[str],
+    times: dict[str, dict[str, Points]],
+    markers: list[Marker],
+    by_task: bool,
+) -> Series:
+    points: dict[str, dict[str, Points]] = {}
+    if by_task:
+        for name, values in timeline.tasks.items():
+            points[name] = _of_task(values, metrics) | _chosen(times.get(name, {}), metrics)
+    whole = {metric: _of_all(timeline, metric) for metric in metrics}
+    kept = {
+        metric: values
+        for metric, values in whole.items()
+        if values is not None and (not by_task or metric in OF_ALL)
+    } | ({} if by_task else _chosen(times.get("", {}), metrics))
+    if kept:
+        points[ALL] = kept
+    return Series(
+        start=timeline.start, step=timeline.range.step, points=points, markers=markers,
+        is_recorded=timeline.is_recorded,
+    )  # fmt: skip
+
+
+def _of_task(values: TaskSeries, metrics: list[str]) -> dict[str, Points]:
+    known: dict[str, Points] = {
+        "completed": list(values.completed), "failed": list(values.failed), "busy": list(values.busy)
+    }  # fmt: skip
+    return _chosen(known, metrics)
+
+
+def _of_all(timeline: Timeline, metric: str) -> Points | None:
+    backlog = timeline.backlog
+    found: dict[str, Points | None] = {
+        "completed": list(timeline.completed),
+        "failed": list(timeline.failed),
+        "busy": list(timeline.busy),
+        "added": backlog.added if backlog else None,
+        "backlog": backlog.ready if backlog else None,
+        "oldest_wait": backlog.oldest_wait if backlog else None,
+    }
+    return found.get(metric)
+
+
+def _chosen(values: dict[str, Points], metrics: list[str]) -> dict[str, Points]:
+    return {metric: values[metric] for metric in metrics if metric in values}
+
+
+# -- the incident summary -----------------------------------------------------------------------------------
+
+
+async def read_summary(call: Call) -> Page | PlainTextResponse:
+    wanted = call.query(SummaryQuery)
+    zone = wanted.zone or ("" if call.is_api else zone_name(call.zone))
+    text = await summary(call.hub, hours=wanted.hours, zone=zone, may_audit=call.may("audit.read"))
+    if call.is_api:
+        return PlainTextResponse(text, media_type="text/markdown; charset=utf-8")
+    values = {"text": text, "hours": wanted.hours, "choices": HOURS}
+    return Page("summary.html", "Incident summary", here="overview", values=values)
 
 
 ROUTES = [
     Route(
-        method="GET", path="/", handler=overview, permission="jobs.read", summary="Overview",
-        query=OverviewQuery, json_of=f"{API}/overview",
+        method="GET", path="/", api="/overview", handler=overview, permission="jobs.read",
+        query=OverviewQuery, answer=Overview, summary="The state of everything: counts, rates, findings",
+    ),
+    Route(
+        method="GET", path=f"{API}/series", handler=series, permission="jobs.read", query=SeriesQuery,
+        answer=Series, summary="Values over time, by task or in all",
+    ),
+    Route(
+        method="GET", path="/summary", api="/summary", handler=read_summary, permission="jobs.read",
+        query=SummaryQuery, media_type="text/markdown",
+        summary="The last hours in Markdown, for a chat or a post-mortem",
     ),
 ]  # fmt: skip

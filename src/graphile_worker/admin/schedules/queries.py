@@ -74,13 +74,6 @@ async def get_schedule(database: Database, redactor: Redactor, identifier: str) 
     return _view(found[0], outcomes, database.clock.now(), redactor)
 
 
-async def next_schedules(database: Database, redactor: Redactor, count: int = 5) -> list[ScheduleView]:
-    """Those that run next, for the overview; of the first page only."""
-    listing = await list_schedules(database, redactor)
-    upcoming = [view for view in listing.items if view.next_runs and view.pause is None]
-    return sorted(upcoming, key=lambda view: view.next_runs[0])[:count]
-
-
 # -- actions -----------------------------------------------------------------------------------------------
 
 

@@ -273,6 +273,16 @@ where xmin is not null and not active
 order by age desc nulls last
 limit 20
 
+-- statement: past_work
+-- Whether there were Python workers: last_work (seconds since one of them counted an attempt; null if none ever did), and
+-- schedules (how many recurring jobs are known, of any runtime).
+select
+  date_part('epoch', now()) - date_part('epoch', greatest(
+    (select max(minutes.minute) from :GRAPHILE_WORKER_SCHEMA._private_py_minutes as minutes),
+    (select max(hours.hour) from :GRAPHILE_WORKER_SCHEMA._private_py_hours as hours)
+  )) as last_work,
+  (select count(*) from :GRAPHILE_WORKER_SCHEMA._private_known_crontabs as known) as schedules
+
 -- part: failures_by_task
 -- The jobs of `failed` by task.
 select

@@ -41,6 +41,13 @@ where job.id = $1::bigint
 -- Returns the number of its pages.
 select pg_catalog.pg_relation_size($1::text::regclass) / pg_catalog.current_setting('block_size')::bigint as pages
 
+-- statement: last_work
+-- When Python workers last counted an attempt: to the minute, or to the hour if it is long ago; null if none ever did.
+select greatest(
+    (select max(minutes.minute) from :GRAPHILE_WORKER_SCHEMA._private_py_minutes as minutes),
+    (select max(hours.hour) from :GRAPHILE_WORKER_SCHEMA._private_py_hours as hours)
+)
+
 -- statement: list_jobs_in_run_order @ready @scheduled @keyed
 -- Ready and scheduled jobs in the order in which workers take them; uses the index of the fetch.
 -- $1 how many at most, $2 to $26 those of parts/matching_jobs,

@@ -70,6 +70,17 @@ select
     ) as ready_counted
 from known
 
+-- statement: attempts_since
+-- What became of attempts since a minute, by task: of the minutes that are not over, too.
+-- $1 the minute.
+-- Returns task, completed, failed (those that were the last one included).
+select
+    minutes.task, sum(minutes.completed)::double precision as completed,
+    sum(minutes.failed + minutes.permanently_failed)::double precision as failed
+from :GRAPHILE_WORKER_SCHEMA._private_py_minutes as minutes
+where minutes.minute >= $1::timestamptz
+group by minutes.task
+
 -- statement: complete_queues
 -- Names of queues that begin with a text, in a bounded part of their index.
 -- $1 text     the beginning

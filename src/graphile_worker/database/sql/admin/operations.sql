@@ -47,22 +47,21 @@ returning operation.id
 
 -- statement: advance_operation
 -- Note what a step of an operation has done.
--- $1 id, $2 last_id, $3 last_at or null, $4 jobs changed in the step, $5 skipped, $6 succeeded, $7 ids to watch,
--- $8 jobs kept for an undo, $9 stage, $10 the final state or null, $11 a note or null.
+-- $1 id, $2 last_id, $3 jobs changed in the step, $4 skipped, $5 succeeded, $6 ids to watch, $7 jobs kept for an undo,
+-- $8 stage, $9 the final state or null, $10 a note or null.
 update :GRAPHILE_WORKER_SCHEMA._private_py_operations as operation
 set
     last_id = $2::bigint,
-    last_at = coalesce($3::timestamptz, operation.last_at),
-    changed = operation.changed + $4::bigint,
-    skipped = operation.skipped + $5::bigint,
-    succeeded = operation.succeeded + $6::bigint,
-    watched = $7::bigint[],
-    kept = operation.kept + $8::bigint,
-    stage = $9::text,
-    state = coalesce($10::text, operation.state),
-    note = coalesce($11::text, operation.note),
+    changed = operation.changed + $3::bigint,
+    skipped = operation.skipped + $4::bigint,
+    succeeded = operation.succeeded + $5::bigint,
+    watched = $6::bigint[],
+    kept = operation.kept + $7::bigint,
+    stage = $8::text,
+    state = coalesce($9::text, operation.state),
+    note = coalesce($10::text, operation.note),
     updated_at = clock_timestamp(),
-    finished_at = case when $10::text is not null then clock_timestamp() end
+    finished_at = case when $9::text is not null then clock_timestamp() end
 where operation.id = $1::bigint
 
 -- statement: stop_operation
@@ -111,6 +110,10 @@ select
 where operation.id < coalesce($1::bigint, 9223372036854775807)
 order by operation.id desc
 limit $2::integer
+
+-- statement: highest_id
+-- The id of the job that was added last; null without any.
+select max(job.id) from :GRAPHILE_WORKER_SCHEMA._private_jobs as job
 
 -- statement: purge_operations
 -- Delete operations that ended long ago.
@@ -169,10 +172,10 @@ where operation.id = $1::bigint
     -- The columns of an operation with its row in the audit.
     operation.id, operation.audit_id, operation.action, operation.arguments::text as arguments,
     operation.chosen::text as chosen, operation.target, operation.rate, operation.state, operation.stage,
-    operation.expected, operation.expected_kind, operation.up_to, operation.last_id, operation.last_at,
+    operation.expected, operation.expected_kind, operation.up_to, operation.last_id,
     operation.changed, operation.skipped, operation.succeeded, operation.watched, operation.kept, operation.note,
     operation.created_at, operation.updated_at, operation.finished_at, operation.runner, operation.lease_until,
     audit.who, audit.how, audit.origin, audit.undone_by,
-    operation.lease_until < clock_timestamp() as is_orphaned
+    clock_timestamp() as read_at
 from :GRAPHILE_WORKER_SCHEMA._private_py_operations as operation
 left join :GRAPHILE_WORKER_SCHEMA._private_py_audit as audit on audit.id = operation.audit_id

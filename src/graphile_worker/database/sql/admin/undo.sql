@@ -125,7 +125,7 @@ set
     key = before.key,
     revision = job.revision + 1,
     flags = before.flags,
-    updated_at = now()
+    updated_at = before.updated_at -- else an old failure would be a new one
 from :GRAPHILE_WORKER_SCHEMA._private_py_before as kept
 cross join lateral pg_catalog.json_populate_record(null:::GRAPHILE_WORKER_SCHEMA._private_jobs, kept.job) as before
 where kept.audit_id = $1::bigint and kept.job_id = any ($2::bigint[]) and job.id = kept.job_id
@@ -149,20 +149,20 @@ with wanted as materialized (
             where job_queues.queue_name = pg_catalog.regexp_replace(kept.queue_name, ' \[[1-9][0-9]*\]$', '')
         ) as new_queue_id,
         before.payload, before.priority, before.run_at, before.attempts, before.max_attempts, before.last_error,
-        before.created_at, before.key, before.revision, before.flags
+        before.created_at, before.updated_at, before.key, before.revision, before.flags
     from :GRAPHILE_WORKER_SCHEMA._private_py_before as kept
     cross join lateral pg_catalog.json_populate_record(null:::GRAPHILE_WORKER_SCHEMA._private_jobs, kept.job) as before
     where kept.audit_id = $1::bigint and kept.job_id = any ($2::bigint[])
 ),
 added as (
     insert into :GRAPHILE_WORKER_SCHEMA._private_jobs
-        (id, job_queue_id, task_id, payload, priority, run_at, attempts, max_attempts, last_error, created_at, key,
-         revision, flags)
+        (id, job_queue_id, task_id, payload, priority, run_at, attempts, max_attempts, last_error, created_at, updated_at,
+         key, revision, flags)
     overriding system value
     select
         wanted.new_id, wanted.new_queue_id, wanted.new_task_id, wanted.payload, wanted.priority, wanted.run_at,
-        wanted.attempts, wanted.max_attempts, wanted.last_error, wanted.created_at, wanted.key, wanted.revision,
-        wanted.flags
+        wanted.attempts, wanted.max_attempts, wanted.last_error, wanted.created_at, wanted.updated_at, wanted.key,
+        wanted.revision, wanted.flags
     from wanted
     on conflict do nothing
     returning id
