@@ -7,11 +7,11 @@ from typing import Annotated
 import msgspec
 
 from ..answers import Page, Problem, Redirect, confirmation
-from ..jobs.action_views import local_time
 from ..operations import undo
 from ..operations.api import announce_to, id_of
 from ..web.call import Call
 from ..web.routes import API, Route
+from ..web.times import optional_time
 from . import AuditQuery, Entry, queries
 from .api import UNDOING
 from .recording import actor_of
@@ -34,7 +34,7 @@ async def list_page(call: Call) -> Page:
     asked = call.query(PageQuery)
     query = AuditQuery(
         who=asked.who, action=asked.action, job=asked.job, after=asked.after,
-        since=local_time(call, asked.since), until=local_time(call, asked.until),
+        since=optional_time(asked.since, call.zone), until=optional_time(asked.until, call.zone),
     )  # fmt: skip
     found = await queries.list_entries(call.database, query)
     names, actions = await queries.names_and_actions(call.database)

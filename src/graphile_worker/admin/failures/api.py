@@ -7,7 +7,6 @@ import re
 from ..answers import not_found
 from ..audit.recording import actor_of
 from ..jobs import PERMISSION_FOR
-from ..jobs.api import redactor_of
 from ..operations import CarefulRequest, DryRun, Operation
 from ..operations.api import announce_to
 from ..security.identity import Permission
@@ -20,11 +19,11 @@ _FINGERPRINT = re.compile(r"[0-9a-f]{16}")
 
 
 async def listing(call: Call) -> FailureList:
-    return await queries.list_failures(call.database, call.query(FailuresQuery), redactor_of(call))
+    return await queries.list_failures(call.database, call.query(FailuresQuery), call.redactor)
 
 
 async def get(call: Call) -> FailureDetails:
-    return await queries.get_failure(call.database, fingerprint_of(call), redactor_of(call))
+    return await queries.get_failure(call.database, fingerprint_of(call), call.redactor)
 
 
 async def retry(call: Call) -> Operation | DryRun:

@@ -11,15 +11,13 @@ from ..answers import Page, Redirect
 from ..audit.queries import words_for
 from ..audit.recording import actor_of
 from ..jobs import PERMISSION_FOR, ActionValues, Attempts, Reason, Smallint
-from ..jobs.action_views import local_time
-from ..jobs.api import redactor_of
 from ..operations import CarefulRequest, Operation, Rate
 from ..operations import queries as operations
 from ..operations.api import announce_to
 from ..web.call import Call
 from ..web.routes import API, Route
 from ..web.show import lay_out_error, one_line
-from ..web.times import zone_name
+from ..web.times import optional_time, zone_name
 from . import PERIODS, FailuresQuery, queries
 from .api import ON_GROUPS, fingerprint_of
 
@@ -55,7 +53,7 @@ class MuteForm(msgspec.Struct, frozen=True):
 
 async def list_page(call: Call) -> Page:
     query = call.query(FailuresQuery)
-    found = await queries.list_failures(call.database, query, redactor_of(call))
+    found = await queries.list_failures(call.database, query, call.redactor)
     task = query.task or None
     values = {
         "found": found, "query": query, "charts": charts, "one_line": one_line,
@@ -70,7 +68,7 @@ async def list_page(call: Call) -> Page:
 
 
 async def page(call: Call) -> Page:
-    found = await queries.get_failure(call.database, fingerprint_of(call), redactor_of(call))
+    found = await queries.get_failure(call.database, fingerprint_of(call), call.redactor)
     values = {
         "found": found, "group": found.group, "charts": charts, "one_line": one_line,
         "frames": lay_out_error(found.error),
@@ -103,7 +101,7 @@ async def _begin(call: Call, form: GroupForm) -> Operation:
         request = CarefulRequest(canary=form.canary, rate=form.rate or 50.0, confirm=confirm)
         return await queries.retry_carefully(call.database, actor_of(call), fingerprint, request, environment)
     values = ActionValues(
-        reason=form.reason, run_at=local_time(call, form.run_at), priority=form.priority,
+        reason=form.reason, run_at=optional_time(form.run_at, call.zone), priority=form.priority,
         attempts=form.attempts,
     )  # fmt: skip
     return await queries.change_group(

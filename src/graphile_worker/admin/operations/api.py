@@ -9,8 +9,8 @@ import msgspec
 from ..answers import Listing
 from ..audit.recording import actor_of
 from ..jobs import PERMISSION_FOR
-from ..jobs.api import job_filter_of, redactor_of
 from ..jobs.filters import Filter
+from ..jobs.views import job_filter_of
 from ..web.call import Call
 from ..web.routes import API, Route
 from . import Chosen, DryRun, Operation, OperationRequest, queries
@@ -47,7 +47,7 @@ async def start(call: Call) -> Operation | DryRun:
 def chosen_of(call: Call, request: OperationRequest) -> Chosen:
     """The jobs that a request names; refused if the person may not search what it searches."""
     job_filter_of(call, Filter.parse(request.filter))
-    return queries.chosen_by(request, redactor_of(call), hides_secrets=not call.may("payload.read"))
+    return queries.chosen_by(request, call.redactor, hides_secrets=not call.may("payload.read"))
 
 
 async def listing(call: Call) -> Listing[Operation]:

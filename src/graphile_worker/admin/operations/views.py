@@ -10,11 +10,10 @@ from ..answers import Page, Redirect
 from ..audit.queries import words_for
 from ..audit.recording import actor_of
 from ..jobs import PERMISSION_FOR, ActionName, Attempts, Reason, Smallint
-from ..jobs.action_views import local_time
 from ..jobs.filters import Filter
 from ..web.call import Call, return_url
 from ..web.routes import API, Route
-from ..web.times import zone_name
+from ..web.times import optional_time, zone_name
 from . import Operation, OperationRequest, Rate, queries
 from .api import ANY_ACTION, OperationsQuery, announce_to, chosen_of, id_of
 from .undo import permission_to_stop
@@ -86,7 +85,7 @@ def _request(call: Call, form: NewForm) -> OperationRequest:
     return OperationRequest(
         action=form.action, filter=form.q, everything=bool(form.everything), rate=form.rate,
         confirm=int(digits) if digits.isdecimal() and len(digits) <= 15 else None,
-        reason=form.reason, one_more=bool(form.one_more), run_at=local_time(call, form.run_at),
+        reason=form.reason, one_more=bool(form.one_more), run_at=optional_time(form.run_at, call.zone),
         priority=form.priority, attempts=form.attempts, max_attempts=form.max_attempts,
     )  # fmt: skip
 
