@@ -124,7 +124,8 @@ async def find_in_run_order(
 ) -> FoundJobs:
     """Up to `limit` waiting jobs, in the order in which workers take them."""
     position = BEGINNING if after is None else after
-    state, more = filter.required_state, ()
+    state = filter.required_state
+    more: tuple[object, ...] = ()
     is_read = replace(filter, state=None).has_conditions or filter.state == "retrying"
     name = f"admin/find_in_run_order@{state}" if state else "admin/find_in_run_order"
     if filter.queue_name is not None and has_queue_index:

@@ -400,7 +400,7 @@ walked as materialized (
 :include finished_range
 :include of_task
 :include of_outcome
-        and history.finished_at >= coalesce((select bound.finished_at from bound), '-infinity'::timestamptz)
+:include from_bound
     ) as history
     left join :GRAPHILE_WORKER_SCHEMA._private_py_task_names as name on name.id = history.task_id
     left join :GRAPHILE_WORKER_SCHEMA._private_tasks as task on task.id = history.task_id
@@ -470,6 +470,18 @@ order by seen.finished_at desc, seen.job_id desc
         and history.finished_at <= least(coalesce($3::timestamptz, 'infinity'), coalesce($5::timestamptz, 'infinity'))
         and ($5::timestamptz is null or (history.finished_at, history.job_id) < ($5::timestamptz, $6::bigint))
 
+-- part: finished_range@ids
+        -- Not the column, whose index would be read instead of that of ids.
+        date_part('epoch', history.finished_at) >= coalesce(date_part('epoch', $2::timestamptz), '-infinity'::float8)
+        and date_part('epoch', history.finished_at) <= coalesce(date_part('epoch', $3::timestamptz), 'infinity'::float8)
+        and ($5::timestamptz is null or (history.finished_at, history.job_id) < ($5::timestamptz, $6::bigint))
+
+-- part: from_bound
+        and history.finished_at >= coalesce((select bound.finished_at from bound), '-infinity'::timestamptz)
+
+-- part: from_bound@ids
+        and (select bound.finished_at is null or bound.finished_at <= history.finished_at from bound)
+
 -- part: of_task
 -- In the variants, the conditions that an index serves. As lists, because an equality would make the order redundant.
 
@@ -498,4 +510,4 @@ order by seen.finished_at desc, seen.job_id desc
         history.state desc, history.finished_at desc
 
 -- part: by_outcome@ids
-        date_part('epoch', history.finished_at) desc -- not the column, whose index would be read to its end
+        date_part('epoch', history.finished_at) desc
