@@ -33,7 +33,7 @@ from support.server import DatabaseServer
 JOBS = int(os.environ.get("SCALE_JOBS", "40000"))
 MILLION = 1_000_000
 PAGE_BUFFERS = 1000
-LIST_BUFFERS = 200
+LIST_BUFFERS = 300
 SAMPLE_BUFFERS = 500
 MILLISECONDS = 50.0
 LISTS = ("/jobs", "/queues", "/failures", "/audit", "/operations")

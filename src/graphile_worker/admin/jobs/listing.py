@@ -186,7 +186,7 @@ class _List:
         if self.query.is_first and found.position is None and len(found.rows) <= len(rows):
             return Count(len(rows))
         counted = count_of(self.filter, self.known)
-        if counted is not None:
+        if counted is not None and (counted.kind != "estimate" or counted.value >= len(rows)):
             return counted
         return Count(len(rows), "at_least") if self.query.is_first else None
 
@@ -298,7 +298,7 @@ async def count_exactly(database: Database, filter: JobFilter) -> Count:
 
 BOUND = 1_000
 """Up to this many jobs are counted."""
-READ = 100
+READ = 50
 """Of so many scheduled jobs the attempts are read to count those that are retrying."""
 
 
@@ -308,8 +308,6 @@ class Estimates(msgspec.Struct, frozen=True, kw_only=True):
     all: Count
     ready: Count
     scheduled: Count
-    retrying: Count
-    """Of the scheduled jobs, those that wait for another attempt."""
     failed: Count | None
     """None without the index of failed jobs: only a walk could tell."""
     has_failed_index: bool
@@ -318,7 +316,6 @@ class Estimates(msgspec.Struct, frozen=True, kw_only=True):
 async def estimates(connection: Connection, schema: SchemaName) -> Estimates:
     """Counts of a few states, for a few pages of reading."""
     row: Any = await connection.fetchrow(load("admin/job_estimates", schema), schema.name, BOUND)
-    later: Any = await connection.fetchrow(load("admin/count_scheduled", schema), BOUND + 1, READ + 1)
     ready = _bounded(row["ready_counted"])
     waiting = round(row["waiting"])
     everything = _bounded(row["counted"], row["rows"])
@@ -328,8 +325,7 @@ async def estimates(connection: Connection, schema: SchemaName) -> Estimates:
     return Estimates(
         all=everything,
         ready=ready,
-        scheduled=_bounded(later["scheduled"], max(0, waiting - ready.value)),
-        retrying=Count(later["retrying"], "exact" if later["scheduled"] <= READ else "at_least"),
+        scheduled=Count(max(0, waiting - ready.value), "estimate"),
         failed=failed,
         has_failed_index=row["has_failed_index"],
     )
@@ -341,16 +337,20 @@ async def count_finished(connection: Connection, schema: SchemaName) -> Count:
     return _bounded(row["counted"], row["rows"])
 
 
-async def count_states(database: Database) -> dict[str, Count]:
-    """How many jobs there are in each state, as far as a few pages of reading tell."""
+async def count_later(connection: Connection, schema: SchemaName, otherwise: Count) -> tuple[Count, Count]:
+    """Scheduled jobs, and those of them that wait for another attempt; `otherwise` if there are many."""
+    row: Any = await connection.fetchrow(load("admin/count_scheduled", schema), BOUND + 1, READ + 1)
+    scheduled = Count(row["scheduled"]) if row["scheduled"] <= BOUND else otherwise
+    return scheduled, Count(row["retrying"], "exact" if row["scheduled"] <= READ else "at_least")
+
+
+async def count_states(database: Database, scheduled: Count) -> dict[str, Count]:
+    """Jobs in the states that samples do not count, or not exactly."""
     async with database.read() as connection:
         await connection.fetchrow(load("manage/read_by_indexes", database.schema))
-        known = await estimates(connection, database.schema)
+        scheduled, retrying = await count_later(connection, database.schema, scheduled)
         finished = await if_readable(connection, lambda: count_finished(connection, database.schema))
-    found = {
-        "": known.all, "ready": known.ready, "scheduled": known.scheduled, "retrying": known.retrying,
-        "failed": known.failed, "finished": finished,
-    }  # fmt: skip
+    found = {"scheduled": scheduled, "retrying": retrying, "finished": finished}
     return {state: count for state, count in found.items() if count is not None}
 
 
@@ -366,10 +366,7 @@ def count_of(filter: JobFilter, found: Estimates) -> Count | None:
     """The number of jobs that match, if it is known without a search."""
     if not filter.has_conditions:
         return found.all
-    known = {
-        "ready": found.ready, "scheduled": found.scheduled, "retrying": found.retrying,
-        "failed": found.failed,
-    }  # fmt: skip
+    known = {"ready": found.ready, "scheduled": found.scheduled, "failed": found.failed}
     if filter == JobFilter(state=filter.state, order=filter.order) and filter.state in known:
         return known[filter.state]
     return None

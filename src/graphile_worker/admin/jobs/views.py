@@ -169,10 +169,15 @@ async def _names(call: Call) -> tuple[list[str], list[str]]:
 
 async def _counts(call: Call) -> dict[str, Count]:
     """By state, at most a few seconds old."""
-    counts = await call.hub.shared(
-        "jobs.counts", lambda: listing.count_states(call.database), max_age=INTERVAL, topic="jobs"
-    )
-    return {**counts, "running": (await call.hub.current()).running}
+    sample = await call.hub.current()
+    further = await call.hub.shared(
+        "jobs.counts", lambda: listing.count_states(call.database, sample.scheduled),
+        max_age=INTERVAL, topic="jobs",
+    )  # fmt: skip
+    found = {"ready": sample.ready, "running": sample.running, "failed": sample.failed, **further}
+    parts = [found[state] for state in ("ready", "scheduled", "running", "failed")]
+    is_exact = all(part.kind == "exact" for part in parts)
+    return {"": Count(sum(part.value for part in parts), "exact" if is_exact else "estimate"), **found}
 
 
 async def _elsewhere(call: Call, filter: Filter, found: JobPage | None) -> list[filters.NamedPage]:
