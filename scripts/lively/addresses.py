@@ -15,7 +15,10 @@ FILES = ("/jobs/export", "/jobs/{id:int}/payload")
 """Routes whose answer is a file to save."""
 WHOLE = (f"{API}/jobs/count", f"{API}/jobs/export", "/jobs/export")
 """Routes for those who ask for everything that matches a filter, and wait for it."""
-NO_PAGES = (f"{API}/", "/metrics", "/healthz", "/readyz", "/login", "/logout", "/static", *FILES, *STREAMS)
+NO_PAGES = (
+    f"{API}/", "/metrics", "/healthz", "/readyz", "/login", "/logout", "/static", "/jobs/{id:int}/reveal",
+    *FILES, *STREAMS,
+)  # fmt: skip
 _TASKS = "select identifier from _private_tasks order by id"
 _QUEUES = "select queue_name from _private_job_queues order by id"
 _JOBS = "select id from _private_jobs order by attempts = max_attempts desc, id desc"

@@ -14,7 +14,7 @@ import pytest
 
 from graphile_worker import make_worker_utils
 from graphile_worker.admin import AdminApp, admin_app, everyone_may
-from graphile_worker.admin.jobs.listing import encode_cursor
+from graphile_worker.admin.jobs.search import encode_cursor
 from graphile_worker.admin.table import ROUTES
 from graphile_worker.admin.web.routes import Route
 

@@ -25,7 +25,7 @@ async def test_a_job_has_a_page_and_an_answer(http: httpx.AsyncClient, jobs: Job
     )
     other = await jobs.add("send_email", key="mail:8", queue="mails")
     answer = (await http.get(f"{JOBS}/{job}")).json()
-    assert (answer["state"], answer["task"], answer["queue"], answer["flags"]) == (
+    assert (answer["state"], answer["task_identifier"], answer["queue_name"], answer["flags"]) == (
         "ready", "send_email", "mails", ["slow"],
     )  # fmt: skip
     assert '"n":12345678901234567890' in (await http.get(f"{JOBS}/{job}")).text.replace(" ", "")
@@ -180,7 +180,7 @@ async def test_a_job_is_added_by_the_api_and_by_the_form(http: httpx.AsyncClient
     )  # fmt: skip
     assert answer.status_code == 201, answer.text
     added = answer.json()
-    assert (added["queue"], added["priority"], added["max_attempts"], added["key"], added["state"]) == (
+    assert (added["queue_name"], added["priority"], added["max_attempts"], added["key"], added["state"]) == (
         "mails", -3, 4, "k", "scheduled",
     )  # fmt: skip
     for body, said in (
@@ -230,7 +230,7 @@ async def test_attempts_and_results_of_kept_jobs_stay_after_the_job(
     gone = answer.json()
     assert (gone["state"], gone["revision"], gone["payload"]) == ("completed", None, {"n": 1})
     assert gone["history"][0]["result"] == {"done": True, "secret": "[redacted]"}
-    assert [attempt["attempt"] for attempt in gone["failed_attempts"]] == [1]
+    assert [attempt["attempt"] for attempt in gone["errors"]] == [1]
     page = (await http.get(f"/jobs/{job.id}")).text
     for part in ("no longer in the queue", "Attempt 1 failed", "Completed", "ValueError", "Result"):
         assert part in page

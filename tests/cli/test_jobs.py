@@ -230,6 +230,9 @@ def test_jobs_are_listed_by_state_task_queue_key_and_holder(gw: Call, some_jobs:
     assert listed("--order", "newest", "--limit", 2) == [some_jobs["failed"], some_jobs["running"]]
     assert listed("--order", "run") == [some_jobs["ready"], some_jobs["scheduled"]]
     assert listed("--task", "mail", "--state", "failed") == []
+    assert listed("--state", "retrying") == []
+    gw("reschedule", some_jobs["scheduled"], "--attempts", 1).check()
+    assert listed("--state", "retrying") == [some_jobs["scheduled"]]
 
 
 def test_a_listed_job_has_stable_keys_and_times_in_utc(gw: Call, some_jobs: dict[str, int]) -> None:

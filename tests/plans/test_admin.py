@@ -9,9 +9,10 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
+from graphile_worker.admin.answers import Count
 from graphile_worker.admin.jobs import ListOrder, listing, search
 from graphile_worker.database.sql import load
-from graphile_worker.database.statements.inspection import JobFilter
+from graphile_worker.database.statements.inspection import JobFilter, JobState
 from plans.backlogs import LATER, SIZE, jobs, queues
 from plans.desks import STATISTICS, Desk, desk_in, filled_databases
 from plans.explaining import Plan
@@ -74,7 +75,9 @@ async def test_lists_by_id_follow_an_index(
 @pytest.mark.parametrize("state", ["ready", "scheduled"])
 async def test_waiting_jobs_are_read_priority_by_priority(desk: Desk, state: str) -> None:
     filter = JobFilter(state=state)  # type: ignore[arg-type]
-    result = await search.find_in_run_order(desk.explaining, desk.schema, filter, after=None, limit=LIMIT)
+    result = await search.find_in_run_order(
+        desk.explaining, desk.schema, filter, after=None, limit=LIMIT, has_queue_index=True
+    )
     assert len(result.rows) == LIMIT
     (plan,) = desk.explaining.plans
     assert_bounded(plan, 2 * search.OF_PRIORITY + 3 * LIMIT)
@@ -87,3 +90,26 @@ async def test_counts_read_no_more_than_their_bound(desk: Desk) -> None:
     assert (found.ready.value, found.ready.kind) == (listing.BOUND, "at_least")
     (plan,) = desk.explaining.plans
     assert_bounded(plan, 3 * listing.BOUND + 20)
+
+
+async def test_scheduled_jobs_are_counted_up_to_a_bound(desk: Desk) -> None:
+    many = Count(SIZE, "estimate")
+    found = await listing.count_later(desk.explaining, desk.schema, many)
+    assert found == (many, Count(0, "at_least"))
+    (plan,) = desk.explaining.plans
+    assert_bounded(plan, listing.BOUND + listing.READ + 20)
+
+
+@pytest.mark.parametrize("state", [None, "ready", "scheduled"])
+async def test_jobs_of_a_queue_are_read_by_its_index(desk: Desk, state: JobState | None) -> None:
+    filter = JobFilter(state=state, queue_name="queue 7")
+    result = await search.find_in_run_order(
+        desk.explaining, desk.schema, filter, after=None, limit=LIMIT, has_queue_index=True
+    )
+    assert len(result.rows) == (0 if state == "scheduled" else LIMIT)
+    assert {row["queue"] for row in result.rows} <= {"queue 7"}
+    *_, plan = desk.explaining.plans
+    index = "_private_py_jobs_queue_next_index"
+    assert index in {node.get("Index Name") for node in plan.job_scans}, plan.describe()
+    if state != "scheduled":
+        assert_bounded(plan, 2 * search.OF_PRIORITY)

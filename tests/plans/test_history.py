@@ -13,6 +13,8 @@ from typing import Any
 import asyncpg
 import pytest
 
+from graphile_worker.admin.jobs.filters import FinishedFilter
+from graphile_worker.admin.jobs.search import find_finished
 from graphile_worker.database.sql import load
 from graphile_worker.history.error_groups import list_error_groups
 from graphile_worker.history.records import (
@@ -235,3 +237,25 @@ async def test_lists_use_their_settings_and_leave_none_behind(databases: dict[st
         assert await connection.fetchval("select current_setting('enable_sort')") == "on"
     finally:
         await connection.close()
+
+
+@pytest.mark.parametrize(
+    ("filter", "found"),
+    [
+        (FinishedFilter(), LIMIT),
+        (FinishedFilter(task_identifier=RARE), RARE_ROWS),
+        (FinishedFilter(task_identifier=NEVER), 0),
+        (FinishedFilter(outcome="failed"), LIMIT),
+        (FinishedFilter(outcome="cancelled"), 0),
+        (FinishedFilter(outcome="failed", task_identifier=FREQUENT), LIMIT),
+        (FinishedFilter(id_from=10_000_007, id_to=10_000_007), 1),
+    ],
+    ids=["all", "rare task", "unused task", "failed", "cancelled", "failed of a task", "id"],
+)
+async def test_the_dashboard_lists_finished_jobs_by_indexes(
+    desk: Desk, filter: FinishedFilter, found: int
+) -> None:
+    result = await find_finished(desk.explaining, desk.schema, filter, after=None, limit=LIMIT)
+    assert len(result.rows) == found
+    _, plan = desk.explaining.plans
+    assert plan.all_pages <= PAGES, plan.describe_all()

@@ -34,7 +34,7 @@ from support.server import DatabaseServer
 JOBS = int(os.environ.get("SCALE_JOBS", "40000"))
 MILLION = 1_000_000
 PAGE_BUFFERS = 1000
-LIST_BUFFERS = 200
+LIST_BUFFERS = 300
 SAMPLE_BUFFERS = 500
 COUNT_BUFFERS = 22_000
 """Of pages that count what an action would change: exactly, up to 20,000 jobs."""

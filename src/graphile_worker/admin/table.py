@@ -6,11 +6,7 @@ from .audit import views as audit_pages
 from .doctor import health as health_pages
 from .doctor import views as doctor_pages
 from .failures import views as failures_pages
-from .jobs import action_api as actions_api
-from .jobs import action_views as actions_pages
-from .jobs import add_views as new_job_pages
-from .jobs import api as jobs_api
-from .jobs import job_api as job_api
+from .jobs import adding as new_job_pages
 from .jobs import job_views as job_pages
 from .jobs import views as jobs_pages
 from .operations import views as operations_pages
@@ -31,16 +27,12 @@ _SUBJECTS: tuple[Route, ...] = (
     *workers_pages.ROUTES,
     *schedules_pages.ROUTES,
     *doctor_pages.ROUTES,
-    *actions_api.ROUTES,
     *events_api.ROUTES,
-    *actions_pages.ROUTES,
     *operations_pages.ROUTES,
     *audit_pages.ROUTES,
     *jobs_pages.ROUTES,
-    *jobs_api.ROUTES,
     *new_job_pages.ROUTES,
     *job_pages.ROUTES,
-    *job_api.ROUTES,
     *login_pages.ROUTES,
     *health_pages.ROUTES,
     *openapi_api.ROUTES,

@@ -10,7 +10,6 @@ from ..answers import Page, Redirect, not_found
 from ..audit.queries import words_for
 from ..audit.recording import actor_of
 from ..jobs import PERMISSION_FOR
-from ..jobs.api import redactor_of
 from ..operations import CarefulRequest, DryRun, Operation
 from ..operations import queries as operations
 from ..operations.views import announce_to
@@ -46,7 +45,7 @@ _FINGERPRINT = re.compile(r"[0-9a-f]{16}")
 
 async def list_failures(call: Call) -> Page:
     query = call.query(FailuresQuery)
-    found = await queries.list_failures(call.hub, query, redactor_of(call))
+    found = await queries.list_failures(call.hub, query, call.redactor)
     task = query.task or None
     values = {
         "found": found, "query": query, "charts": charts, "one_line": one_line,
@@ -61,7 +60,7 @@ async def list_failures(call: Call) -> Page:
 
 
 async def get_failure(call: Call) -> Page:
-    found = await queries.get_failure(call.hub, fingerprint_of(call), redactor_of(call))
+    found = await queries.get_failure(call.hub, fingerprint_of(call), call.redactor)
     values = {
         "found": found, "group": found.group, "charts": charts, "one_line": one_line,
         "frames": lay_out_error(found.error),

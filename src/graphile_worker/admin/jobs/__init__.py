@@ -1,4 +1,7 @@
-"""Jobs as the API and the pages show them."""
+"""Jobs as the API and the pages show them.
+
+The names are those of `graphile-worker list --json` and `show --json` (see diagnostics/json_shapes).
+"""
 
 from __future__ import annotations
 
@@ -15,15 +18,16 @@ from ..answers import Count
 from ..security.identity import Permission
 
 ListOrder = Literal["newest", "oldest", "run_order"]
+"""By descending or ascending id, or as workers take them. The newest of finished jobs is the last to end."""
 
 
 class JobRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A job in a list. Secrets in error and payload are redacted."""
+    """A job in a list, in the queue or finished. Secrets in error and payload are redacted."""
 
     id: int
-    task: str
-    state: JobState
-    queue: str | None
+    task_identifier: str
+    state: JobState | FinishedState
+    queue_name: str | None
     priority: int
     run_at: datetime
     attempts: int
@@ -33,10 +37,12 @@ class JobRow(msgspec.Struct, frozen=True, kw_only=True):
     created_at: datetime
     key: str | None
     flags: list[str]
-    revision: int
-    locked_by: str | None
-    locked_at: datetime | None
-    failed_at: datetime | None
+    updated_at: datetime | None = None
+    revision: int | None = None
+    """None for a finished job, which is no longer in the queue."""
+    locked_by: str | None = None
+    locked_at: datetime | None = None
+    failed_at: datetime | None = None
     """When it failed permanently."""
     attempts_made: int | None = None
     """How many attempts a permanently failed job had; None if that is not known."""
@@ -44,6 +50,13 @@ class JobRow(msgspec.Struct, frozen=True, kw_only=True):
     """The pool that has locked the queue of the job; `py:hold` if the queue is paused."""
     payload: msgspec.Raw | None = None
     """None if it was not asked for, or is longer than 64 KB."""
+    started_at: datetime | None = None
+    """Of a finished job: the begin of its last attempt."""
+    finished_at: datetime | None = None
+    duration: float | None = None
+    """Of a finished job: the seconds that its last attempt took."""
+    pool_id: str | None = None
+    """Of a finished job: the pool that ran it last."""
 
     @property
     def situation(self) -> str:
@@ -53,24 +66,28 @@ class JobRow(msgspec.Struct, frozen=True, kw_only=True):
         return "permanently_failed" if self.state == "failed" else self.state
 
     @property
-    def tried(self) -> str:
-        """How many attempts there were."""
+    def at(self) -> datetime | None:
+        """The time that a list shows: when it runs, has been running since, failed or ended."""
+        if self.finished_at is not None:
+            return self.finished_at
         if self.state == "failed":
-            return how_it_failed(self.attempts_made, self.max_attempts)
-        return f"{self.attempts}/{self.max_attempts}"
+            return self.failed_at
+        return self.locked_at if self.state == "running" else self.run_at
+
+    @property
+    def tried(self) -> str:
+        """How many attempts there were, of how many."""
+        made = self.attempts_made if self.state == "failed" else self.attempts
+        return f"{'?' if made is None else made}/{self.max_attempts}"
 
     @property
     def note(self) -> str:
-        """What a list says beside the state."""
+        """What a list says about the state, if there is more to say."""
         if self.state == "failed":
             return how_it_failed(self.attempts_made, self.max_attempts)
-        if self.state == "running":
-            return f"attempt {self.attempts} of {self.max_attempts}"
         if self.queue_locked_by == "py:hold":
             return "queue paused"
-        if self.state == "ready" and self.queue_locked_by is not None:
-            return "queue busy"
-        return f"attempt {self.attempts + 1} of {self.max_attempts}" if self.attempts else ""
+        return "queue busy" if self.state == "ready" and self.queue_locked_by is not None else ""
 
 
 class Searched(msgspec.Struct, frozen=True):
@@ -97,6 +114,8 @@ class JobPage(msgspec.Struct, frozen=True, kw_only=True):
     order: ListOrder = "newest"
     is_reported: bool = False
     """Whether these are the running jobs that workers reported, and not the result of a search."""
+    problem: str | None = None
+    """Why there are no finished jobs: nothing is kept here, and what to do."""
 
 
 # -- one job ------------------------------------------------------------------------------------------------
@@ -107,7 +126,9 @@ JobViewState = JobState | FinishedState | Literal["gone"]
 class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     """A failed attempt, redacted."""
 
+    job_id: int
     attempt: int
+    task_identifier: str
     failed_at: datetime
     duration: float | None
     is_final: bool
@@ -115,19 +136,28 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     message: str
     traceback: str | None
     fingerprint: str
-    worker: str | None
+    pool_id: str | None
     version: str | None
 
 
 class FinishedView(msgspec.Struct, frozen=True, kw_only=True):
     """How the job ended, if that was kept."""
 
+    id: int
+    task_identifier: str
     state: FinishedState
-    finished_at: datetime
-    started_at: datetime | None
-    duration: float | None
+    queue_name: str | None
+    key: str | None
+    priority: int
     attempts: int
-    worker: str | None
+    max_attempts: int
+    created_at: datetime
+    run_at: datetime
+    started_at: datetime | None
+    finished_at: datetime
+    duration: float | None
+    pool_id: str | None
+    payload: msgspec.Raw | None
     error: str | None
     result: msgspec.Raw | None
     """What the task returned, redacted."""
@@ -146,9 +176,9 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     """A job. What only a row in the queue has is None once the job is gone."""
 
     id: int
+    task_identifier: str | None
     state: JobViewState
-    task: str | None
-    queue: str | None = None
+    queue_name: str | None = None
     priority: int | None = None
     run_at: datetime | None = None
     attempts: int | None = None
@@ -173,8 +203,8 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     progress: ProgressView | None = None
     history: list[FinishedView] = []
     """The latest first."""
-    failed_attempts: list[Attempt] = []
-    """The latest first."""
+    errors: list[Attempt] = []
+    """Failed attempts, the latest first."""
     problem: str | None = None
     """Why the history could not be read."""
 
@@ -287,9 +317,11 @@ class ActionRequest(ActionValues, frozen=True, kw_only=True):
     """An action on up to 200 jobs."""
 
     action: ActionName
-    ids: Annotated[list[int], msgspec.Meta(min_length=1, max_length=MAX_IDS)]
+    ids: Annotated[list[int], msgspec.Meta(max_length=MAX_IDS)] = []
     state: Literal["ready", "scheduled", "failed"] | None = None
     """Only jobs that are still in this state; others are skipped as changed."""
+    back: str = ""
+    """Of a form: the page to return to."""
 
 
 class Skipped(msgspec.Struct, frozen=True):

@@ -2,8 +2,10 @@
 
     state:failed task:send_email key:abc* priority:<0 attempts:>3 created:>1h run:<now error:"timeout"
     payload.user_id:42 id:1000-2000
+    state:finished outcome:failed finished:>1d duration:>30s
 
-A bare number is an id; other bare words are searched in task, key and error. Times are `now`, ISO 8601, or
+`state:finished` chooses jobs of the history. A bare number is an id; other bare words are searched in task,
+key and error. Times are `now`, ISO 8601, or
 a period: `1h` is an hour ago, `+1h` in an hour; `>` is later, `<` earlier, `a..b` between.
 """
 
@@ -13,24 +15,34 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any, Literal
+from urllib.parse import quote
 
 import msgspec
 
 from ...database.connections.connection import Connection
+from ...database.connections.errors import if_readable
 from ...database.sql import load
-from ...database.statements.job_filter import CONDITIONS, JOB_STATES, JobFilter
+from ...database.statements.job_filter import CONDITIONS, FILTER_STATES, JobFilter
 from ...errors import InvalidArgumentError
+from ...history.records import FINISHED_STATES, FinishedState
 from ...values.schema_name import SchemaName
 from ...values.text import parse_time_phrase
 from ..answers import Problem
 from ..database import Database
 from ..security.redact import HIDDEN, Redactor
 
+FINISHED = "finished"
+OF_FINISHED = ("outcome", "finished", "duration")
+"""Conditions that only finished jobs have."""
 NAMES = (
-    "state", "key", *CONDITIONS, "priority", "attempts", "created", "run", "failed", "error", "id", "text",
+    "state", "key", *CONDITIONS, "priority", "attempts", "created", "run", "failed", *OF_FINISHED, "error",
+    "id", "text",
 )  # fmt: skip
 """Conditions by name; besides them there is `payload.PATH`."""
+SEARCHED_IN_HISTORY = ("state", "task", "queue", "key", "worker", *OF_FINISHED, "error", "id", "text")
+STATES = (*FILTER_STATES, FINISHED)
 PAYLOAD = "payload."
 LONGEST = 200
 """Characters of one condition."""
@@ -41,6 +53,43 @@ _PART = re.compile(r'([A-Za-z_][^\s:"]*):("(?:[^"\\]|\\.)*"|\S*)|("(?:[^"\\]|\\.
 _PLAIN = re.compile(r'[^\s"]+')
 _NUMBERS = re.compile(r"(>=|<=|>|<)?(-?\d{1,19})|(-?\d{1,19})(?:\.\.|-)(-?\d{1,19})")
 _TIMES = re.compile(r"(>=|<=|>|<)?(.+?)(?:\.\.(.+))?")
+
+
+class FinishedFilter(msgspec.Struct, frozen=True, kw_only=True):
+    """Which finished jobs to list. All conditions must hold; None means any."""
+
+    outcome: FinishedState | None = None
+    task_identifier: str | None = None
+    queue_name: str | None = None
+    job_key: str | None = None
+    key_prefix: str | None = None
+    locked_by: str | None = None
+    """The pool that ran the last attempt."""
+    finished_since: datetime | None = None
+    finished_until: datetime | None = None
+    duration_from: float | None = None
+    duration_to: float | None = None
+    id_from: int | None = None
+    id_to: int | None = None
+    error: str | None = None
+    text: str | None = None
+    redactor: Redactor | None = None
+    """For a person who may not see secrets: then they are not found either."""
+
+    @property
+    def has_unserved(self) -> bool:
+        """Whether there is a condition that no index serves."""
+        names = (
+            "queue_name",
+            "job_key",
+            "key_prefix",
+            "locked_by",
+            "duration_from",
+            "duration_to",
+            "error",
+            "text",
+        )
+        return any(getattr(self, name) is not None for name in names)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +160,26 @@ class Filter:
     def __bool__(self) -> bool:
         return bool(self.conditions)
 
+    @property
+    def is_finished(self) -> bool:
+        """Whether it is about finished jobs, which are not in the queue."""
+        return self.get("state").lower() == FINISHED or (
+            not self.get("state") and any(name in OF_FINISHED for name, _ in self.conditions)
+        )
+
+    def finished_filter(self, *, redactor: Redactor | None = None) -> FinishedFilter:
+        """The conditions on finished jobs; `redactor` as for `job_filter`."""
+        now = datetime.now(UTC)
+        values: dict[str, Any] = {}
+        for name, text in self.conditions:
+            if name not in SEARCHED_IN_HISTORY:
+                raise Problem(
+                    400, f"Finished jobs are not searched by {name[:50]}",
+                    f"Use {', '.join(SEARCHED_IN_HISTORY[1:])}.",
+                )  # fmt: skip
+            values |= {} if name == "state" else _values(name, text, now)
+        return FinishedFilter(**values, redactor=redactor)
+
     def job_filter(
         self,
         *,
@@ -122,6 +191,8 @@ class Filter:
 
         `redactor` is for a person who may not see secrets: then a search does not find them either.
         """
+        if self.is_finished:
+            raise Problem(400, "Finished jobs cannot be changed", "They are no longer in the queue.")
         at = now if now is not None else datetime.now(UTC)
         values: dict[str, Any] = {}
         for name, text in self.conditions:
@@ -193,13 +264,18 @@ def _checked(name: str, value: str) -> str:
 def _values(name: str, text: str, now: datetime) -> dict[str, Any]:
     """The conditions of a JobFilter that one condition stands for."""
     if name == "state":
-        return {"state": _state(text)}
+        return {"state": _choice("state", text, STATES)}
     if name == "key":
         return {"key_prefix": text[:-1]} if text.endswith("*") and len(text) > 1 else {"job_key": text}
     if name in ("id", "priority", "attempts"):
         first, last = _numbers(name, text)
         return _given({f"{name}_from": first, f"{name}_to": last})
-    if name in ("created", "run", "failed"):
+    if name == "outcome":
+        return {"outcome": _choice("outcome", text, FINISHED_STATES)}
+    if name == "duration":
+        shortest, longest = _periods(text)
+        return _given({"duration_from": shortest, "duration_to": longest})
+    if name in ("created", "run", "failed", "finished"):
         since, until = _times(name, text, now)
         return _given({f"{name}_since": since, f"{name}_until": until})
     if name in ("error", "text"):
@@ -207,11 +283,34 @@ def _values(name: str, text: str, now: datetime) -> dict[str, Any]:
     return {CONDITIONS[name][0]: text} if name in CONDITIONS else {}
 
 
-def _state(text: str) -> str:
-    state = text.lower()
-    if state not in JOB_STATES:
-        raise Problem(400, f"There is no state {text[:50]!r}", f"There are {', '.join(JOB_STATES)}.")
-    return state
+def _choice(name: str, text: str, known: tuple[str, ...]) -> str:
+    if text.lower() not in known:
+        hint = (
+            " Finished jobs have an outcome." if name == "state" and text.lower() in FINISHED_STATES else ""
+        )
+        raise Problem(400, f"There is no {name} {text[:50]!r}", f"There are {', '.join(known)}.{hint}")
+    return text.lower()
+
+
+def _periods(text: str) -> tuple[float | None, float | None]:
+    """The shortest and the longest duration, in seconds."""
+    found = _TIMES.fullmatch(text)
+    try:
+        if found is None:
+            raise ValueError
+        sign, first, last = found.groups()
+        shortest = _seconds(first)
+        if last is not None:
+            return shortest, _seconds(last)
+    except (ValueError, OverflowError):
+        raise Problem(
+            400, "duration is not a period", "Write duration:>30s, duration:<500ms or duration:1m..5m."
+        ) from None
+    return (None, shortest) if sign is not None and sign.startswith("<") else (shortest, None)
+
+
+def _seconds(text: str) -> float:
+    return float(text[:-2]) / 1000 if text.endswith("ms") else float(parse_time_phrase(text.lower()))
 
 
 def _numbers(name: str, text: str) -> tuple[int | None, int | None]:
@@ -287,7 +386,7 @@ MOST_NAMES = 50
 
 NameKind = Literal["task", "queue"]
 HINTS = {
-    "state": "ready, scheduled, running or failed",
+    "state": "ready, scheduled, retrying, running, failed or finished",
     "task": "the task identifier",
     "queue": "the named queue",
     "key": "the job key; abc* for its beginning",
@@ -298,10 +397,16 @@ HINTS = {
     "created": ">1h: in the last hour",
     "run": "<now: due",
     "failed": ">1d: failed in the last day",
+    "outcome": "of finished jobs: completed, failed, cancelled or expired",
+    "finished": ">1d: ended in the last day",
+    "duration": ">30s: the last attempt took longer",
     "error": "a part of the error",
     "id": "12 or 1000-2000",
     "payload.": "a member: payload.user_id:42",
 }
+
+
+_CHOICES: dict[str, tuple[str, ...]] = {"state": STATES, "outcome": FINISHED_STATES}
 
 
 class Suggestion(msgspec.Struct, frozen=True):
@@ -316,8 +421,8 @@ async def complete(database: Database, word: str) -> list[Suggestion]:
     name, colon, text = word.partition(":")
     if not colon:
         return await _names_and_tasks(database, word)
-    if name == "state":
-        return [Suggestion(f"state:{state}") for state in JOB_STATES if state.startswith(text.lower())]
+    if name in _CHOICES:
+        return [Suggestion(f"{name}:{one}") for one in _CHOICES[name] if one.startswith(text.lower())]
     if name in ("task", "queue"):
         kind: NameKind = "task" if name == "task" else "queue"
         async with database.read() as connection:
@@ -333,8 +438,13 @@ async def _names_and_tasks(database: Database, word: str) -> list[Suggestion]:
         if name.startswith(word.lower())
     ]
     async with database.read() as connection:
-        found = await names(connection, database.schema, "task", word, most=10)
-    return own + [Suggestion(Filter((("task", value),)).text, "task") for value in found]
+        tasks = await names(connection, database.schema, "task", word, most=10)
+        queues = await names(connection, database.schema, "queue", word, most=5) if word else []
+    return [
+        *own,
+        *(Suggestion(Filter((("task", value),)).text, "task") for value in tasks),
+        *(Suggestion(Filter((("queue", value),)).text, "queue") for value in queues),
+    ]
 
 
 async def names(
@@ -343,3 +453,41 @@ async def names(
     """Names of tasks that contain the text, or of queues that begin with it."""
     rows = await connection.fetch(load(f"admin/complete_{kind}s", schema), text, most)
     return [row["name"] for row in rows]
+
+
+# -- the search box -----------------------------------------------------------------------------------------
+
+EACH = 8
+"""Names of one kind that a search finds."""
+PageKind = Literal["task", "queue", "worker", "schedule", "job"]
+PAGES: dict[PageKind, str] = {
+    "task": "/task?name=", "queue": "/queue?name=", "worker": "/worker?id=",
+    "schedule": "/schedule?identifier=",
+}  # fmt: skip
+
+
+class NamedPage(msgspec.Struct, frozen=True):
+    """A page about something that has a name."""
+
+    label: str
+    kind: PageKind
+    path: str
+
+
+async def named(database: Database, word: str) -> list[NamedPage]:
+    """Queues that begin with the text; tasks, workers and schedules that contain it; a job with that id."""
+    word = word.strip()
+    found: list[NamedPage] = []
+    if not word:
+        return found
+    schema = database.schema
+    async with database.read() as connection:
+        if word.isdecimal() and len(word) < 19:
+            statement, job_id = load("admin/is_known_job", schema), int(word)
+            is_known = await if_readable(connection, lambda: connection.fetchval(statement, job_id))
+            found += [NamedPage(word, "job", f"/jobs/{word}")] if is_known else []
+        for kind, path in PAGES.items():
+            statement = load(f"admin/complete_{kind}s", schema)
+            rows = await if_readable(connection, partial(connection.fetch, statement, word, EACH))
+            found += [NamedPage(row["name"], kind, path + quote(row["name"], safe="")) for row in rows or ()]
+    return found

@@ -87,7 +87,7 @@ def view_of(record: JobRecord, redactor: Redactor, lane: str | None = None) -> J
         "cancel_reason": redactor.optional_text(record.cancel_reason),
         "progress": _progress(record, redactor),
         "history": history,
-        "failed_attempts": errors,
+        "errors": errors,
         "problem": record.problem,
     }
     if record.job is not None:
@@ -99,8 +99,8 @@ def _of_row(record: JobRecord, job: JobDetails, redactor: Redactor, found: dict[
     return JobView(
         id=job.id,
         state=record.state,
-        task=job.task_identifier,
-        queue=job.queue_name,
+        task_identifier=job.task_identifier,
+        queue_name=job.queue_name,
         priority=job.priority,
         run_at=job.run_at,
         attempts=job.attempts,
@@ -125,17 +125,18 @@ def _of_history(record: JobRecord, redactor: Redactor, found: dict[str, Any]) ->
     named = finished or (record.errors[0] if record.errors else None)
     task = None if named is None else named.task_identifier
     if finished is None:
-        return JobView(id=record.job_id, state=record.state, task=task, **found)
+        return JobView(id=record.job_id, state=record.state, task_identifier=task, **found)
     return JobView(
         id=record.job_id,
         state=record.state,
-        task=task,
-        queue=finished.queue_name,
+        task_identifier=task,
+        queue_name=finished.queue_name,
         priority=finished.priority,
         run_at=finished.run_at,
         attempts=finished.attempts,
         max_attempts=finished.max_attempts,
         attempts_made=finished.attempts if finished.state == "failed" else None,
+        failed_at=finished.finished_at if finished.state == "failed" else None,
         last_error=_cut(redactor, finished.error),
         created_at=finished.created_at,
         key=finished.key,
@@ -159,7 +160,9 @@ def _cut(redactor: Redactor, text: str | None) -> str | None:
 
 def _attempt(error: AttemptError, redactor: Redactor) -> Attempt:
     return Attempt(
+        job_id=error.job_id,
         attempt=error.attempt,
+        task_identifier=error.task_identifier,
         failed_at=error.failed_at,
         duration=error.duration,
         is_final=error.is_final,
@@ -167,22 +170,31 @@ def _attempt(error: AttemptError, redactor: Redactor) -> Attempt:
         message=redactor.text(error.message[:MAX_ERROR]),
         traceback=_cut(redactor, error.traceback),
         fingerprint=error.fingerprint,
-        worker=error.pool_id,
+        pool_id=error.pool_id,
         version=error.version,
     )
 
 
 def _finished_view(finished: FinishedJob, redactor: Redactor) -> FinishedView:
-    result = None
+    result, raw = None, finished.raw_payload
     if finished.raw_result is not None and len(finished.raw_result) <= MAX_PAYLOAD:
         result = msgspec.Raw(redactor.json(finished.raw_result).encode("utf-8", "replace"))
     return FinishedView(
+        id=finished.job_id,
+        task_identifier=finished.task_identifier,
         state=finished.state,
-        finished_at=finished.finished_at,
-        started_at=finished.started_at,
-        duration=finished.duration,
+        queue_name=finished.queue_name,
+        key=finished.key,
+        priority=finished.priority,
         attempts=finished.attempts,
-        worker=finished.pool_id,
+        max_attempts=finished.max_attempts,
+        created_at=finished.created_at,
+        run_at=finished.run_at,
+        started_at=finished.started_at,
+        finished_at=finished.finished_at,
+        duration=finished.duration,
+        pool_id=finished.pool_id,
+        payload=None if raw is None else raw_payload(raw, finished.task_identifier, redactor),
         error=_cut(redactor, finished.error),
         result=result,
     )
@@ -287,14 +299,14 @@ def steps_of(job: JobView, now: datetime) -> list[TimelineStep]:
 def _failures(job: JobView) -> list[TimelineStep]:
     """Each failed attempt, and its start where the duration is known."""
     steps = []
-    for error in job.failed_attempts:
+    for error in job.errors:
         kind = error.error_type or one_line(error.message, 60)
         version = f" · {error.version}" if error.version else ""
         if error.duration is not None:
             started = error.failed_at - timedelta(seconds=error.duration)
             steps.append(
                 TimelineStep(
-                    started, f"Attempt {error.attempt} started", version.strip(" ·"), "", error.worker
+                    started, f"Attempt {error.attempt} started", version.strip(" ·"), "", error.pool_id
                 )
             )
         took = f" after {duration(error.duration)}" if error.duration is not None else ""
@@ -302,7 +314,7 @@ def _failures(job: JobView) -> list[TimelineStep]:
         steps.append(
             TimelineStep(error.failed_at, f"Attempt {error.attempt} failed{took}{final}", kind, "bad")
         )
-    if not job.failed_attempts and job.state == "failed" and job.failed_at is not None:
+    if not job.errors and job.state == "failed" and job.failed_at is not None:
         steps.append(TimelineStep(job.failed_at, "Failed permanently", one_line(job.last_error, 60), "bad"))
     return steps
 
@@ -312,12 +324,12 @@ def _finished(job: JobView) -> list[TimelineStep]:
     for finished in job.history:
         took = f" after {duration(finished.duration)}" if finished.duration is not None else ""
         tone = {"completed": "ok", "failed": "bad"}.get(finished.state, "")
-        if finished.state == "failed" and any(error.is_final for error in job.failed_attempts):
+        if finished.state == "failed" and any(error.is_final for error in job.errors):
             continue
         if finished.started_at is not None and finished.state == "completed":
             steps.append(
                 TimelineStep(
-                    finished.started_at, f"Attempt {finished.attempts} started", "", "", finished.worker
+                    finished.started_at, f"Attempt {finished.attempts} started", "", "", finished.pool_id
                 )
             )
         steps.append(
@@ -354,7 +366,7 @@ LONGEST = 20_000
 
 def copies_of(job: JobView, payload: str, address: str, schema: str) -> list[tuple[str, str]]:
     """Labels and texts; with the payload as the page shows it, redacted."""
-    if len(payload) > LONGEST or job.task is None:
+    if len(payload) > LONGEST or job.task_identifier is None:
         return [("curl", _curl(job, address))]
     return [
         ("curl", _curl(job, address)),
@@ -369,18 +381,18 @@ def _curl(job: JobView, address: str) -> str:
 
 
 def _command(job: JobView, payload: str) -> str:
-    parts = ["graphile-worker", "add", job.task or "", payload]
-    if job.queue is not None:
-        parts += ["--queue", job.queue]
+    parts = ["graphile-worker", "add", job.task_identifier or "", payload]
+    if job.queue_name is not None:
+        parts += ["--queue", job.queue_name]
     if job.priority:
         parts += ["--priority", str(job.priority)]
     return " ".join(shlex.quote(part) for part in parts)
 
 
 def _sql(job: JobView, payload: str, schema: str) -> str:
-    values = [_literal(job.task or ""), f"{_literal(payload)}::json"]
-    if job.queue is not None:
-        values.append(f"queue_name => {_literal(job.queue)}")
+    values = [_literal(job.task_identifier or ""), f"{_literal(payload)}::json"]
+    if job.queue_name is not None:
+        values.append(f"queue_name => {_literal(job.queue_name)}")
     if job.priority:
         values.append(f"priority => {job.priority}")
     is_plain = re.fullmatch(r"[a-z_][a-z0-9_]*", schema) is not None
@@ -396,7 +408,7 @@ def _literal(text: str) -> str:
 
 def _test(job: JobView, payload: str) -> str:
     """A test with the fixtures of the pytest plugin."""
-    task = job.task or "task"
+    task = job.task_identifier or "task"
     name = re.sub(r"\W+", "_", task).strip("_").lower() or "task"
     return (
         "import json\n\n\n"

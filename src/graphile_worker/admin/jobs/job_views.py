@@ -1,4 +1,4 @@
-"""Job: one job with its explanation, payload, error, attempts and neighbours."""
+"""One job: its page, its payload, its stack; and actions on jobs, with a question where one is due."""
 
 from __future__ import annotations
 
@@ -12,20 +12,32 @@ import msgspec
 from ...client.job_status import JobRecord
 from ...diagnostics.explanation.decision import explain
 from ...diagnostics.explanation.values import Explanation, Remedy
+from ...errors import StackUnavailableError
 from ...values.payload import traces_in, without_trace
-from ..answers import Page, Problem, Redirect
-from ..audit import queries
-from ..audit import recording as audit_records
+from ..answers import Download, Page, Problem, Redirect, confirmation
+from ..audit import queries, recording
+from ..audit.queries import words_for
 from ..audit.recording import actor_of
 from ..database import REQUESTS
 from ..security.identity import Permission
 from ..tasks.expected import read_notes
-from ..web.call import Call
+from ..web.call import Call, return_url
 from ..web.routes import API, Route
 from ..web.show import lay_out, lay_out_error, one_line, visible
-from . import JobEdit, JobView, adding, job
-from .api import redactor_of
-from .job_api import download, get_stack, job_id_of
+from ..web.times import instant, zone_name
+from . import (
+    PERMISSION_FOR,
+    ActionAnswer,
+    ActionName,
+    ActionRequest,
+    Attempt,
+    JobEdit,
+    JobView,
+    Revealed,
+    adding,
+    changing,
+    job,
+)
 
 MAX_TRACES = 20
 IN_HEAD = ("retry", "run_now", "cancel")
@@ -40,32 +52,79 @@ REMEDIES: dict[str, tuple[str, Permission]] = {
 """Where the actions of an explanation go, and what they need."""
 
 
+class FailedAttempts(msgspec.Struct, frozen=True):
+    """Failed attempts, the latest first."""
+
+    items: list[Attempt]
+
+
+class Stack(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a running job is: the calls it is in, the outermost first."""
+
+    id: int
+    worker: str
+    kind: str
+    """`coroutine` waits at the last line, `thread` runs it."""
+    stack: str
+    running_for: float | None
+    place: str | None = None
+    """Where an executor runs the job, such as `process 4711`; null for the worker itself."""
+
+
+def job_id_of(call: Call) -> int:
+    return int(call.path_values["id"])
+
+
 class EditForm(msgspec.Struct, kw_only=True):
+    """A new payload, from the form."""
+
     payload: str = ""
     revision: int
     anyway: Literal["", "yes"] = ""
 
 
-async def job_page(call: Call) -> Page:
-    return await _page(call)
+async def get_job(call: Call) -> Page | JobView:
+    return await _view(call) if call.is_api else await _page(call)
 
 
-async def reveal_page(call: Call) -> Page:
-    """The same page with the payload as it is; recorded."""
+async def _view(call: Call) -> JobView:
+    return await job.get_view(call.database, call.redactor, job_id_of(call))
+
+
+async def list_attempts(call: Call) -> FailedAttempts:
+    return FailedAttempts((await _view(call)).errors)
+
+
+async def get_explanation(call: Call) -> Explanation:
+    return await job.explanation_of(call.database, (await _view(call)).id)
+
+
+async def reveal(call: Call) -> Page | Revealed:
+    """The payload as it is; recorded."""
     job_id = job_id_of(call)
     raw, task = await job.payload_of(call.database, job_id)
-    await audit_records.record_alone(
-        call.database,
-        actor_of(call),
-        "reveal_payload",
-        target=f"job {job_id}, {task}",
+    await recording.record_alone(
+        call.database, actor_of(call), "reveal_payload", target=f"job {job_id}, {task}",
         details={"job": job_id},
-    )
-    return await _page(call, revealed=raw)
+    )  # fmt: skip
+    return job.revealed(job_id, raw) if call.is_api else await _page(call, revealed=raw)
+
+
+async def after_reveal(call: Call) -> Redirect:
+    """Who loads the page of a revealed payload again gets the job, redacted."""
+    return Redirect(f"/jobs/{job_id_of(call)}")
+
+
+async def download(call: Call) -> Download:
+    """The payload as a file, redacted."""
+    job_id = job_id_of(call)
+    raw, task = await job.payload_of(call.database, job_id)
+    content = call.redactor.payload(raw, task).encode("utf-8", "replace")
+    return Download(content, f"job-{job_id}.json", "application/json")
 
 
 async def _page(call: Call, revealed: str | None = None) -> Page:
-    job_id, redactor, schema = job_id_of(call), redactor_of(call), call.database.schema
+    job_id, redactor, schema = job_id_of(call), call.redactor, call.database.schema
     async with call.database.read() as connection:
         record = await job.get_record(connection, schema, job_id)
         explanation, near = None, job.Neighbours()
@@ -73,7 +132,7 @@ async def _page(call: Call, revealed: str | None = None) -> Page:
             explanation = await explain(connection, schema, record.job)
             near = await job.neighbours(connection, schema, record.job, redactor)
         view = job.view_of(record, redactor, await job.read_lane(connection, schema, record))
-        notes = await read_notes(connection, schema, view.task)
+        notes = await read_notes(connection, schema, view.task_identifier)
         entries = await queries.of_job(call.database, connection, job_id) if call.may("audit.read") else []
     if not record.is_known and not entries:
         raise Problem(
@@ -123,9 +182,9 @@ def _errors(view: JobView) -> list[dict[str, object]]:
             "text": error.traceback or error.message,
             "frames": lay_out_error(error.traceback or error.message),
             "fingerprint": error.fingerprint,
-            "worker": error.worker,
+            "worker": error.pool_id,
         }
-        for error in view.failed_attempts[:20]
+        for error in view.errors[:20]
     ]
     if not found and view.last_error:
         found = [
@@ -154,7 +213,8 @@ def links_of(call: Call, view: JobView, traces: Sequence[Mapping[str, str]]) -> 
     A link to a trace is shown for jobs that have one.
     """
     values = {
-        "job_id": str(view.id), "task": view.task or "", "queue": view.queue or "", "key": view.key or "",
+        "job_id": str(view.id), "task": view.task_identifier or "", "queue": view.queue_name or "",
+        "key": view.key or "",
     }  # fmt: skip
     found = []
     if traces:
@@ -211,7 +271,7 @@ async def edit_page(call: Call) -> Page:
             "Use PATCH of the API, or SQL, for payloads above 256 KB.",
         )
     if call.request.method == "GET":
-        await audit_records.record_alone(
+        await recording.record_alone(
             call.database, actor_of(call), "reveal_payload", target=f"job {job_id}, to edit it",
             details={"job": job_id},
         )  # fmt: skip
@@ -234,8 +294,11 @@ async def _edit_form(
     return Page("edit_job.html", f"Edit job {job_id}", here="jobs", values=values, status=status)
 
 
-async def edit(call: Call) -> Page | Redirect:
+async def edit(call: Call) -> Page | Redirect | JobView:
     job_id = job_id_of(call)
+    if call.is_api:
+        await adding.edit_payload(call.database, actor_of(call), job_id, await call.json(JobEdit))
+        return await _view(call)
     form = await call.form(EditForm)
     change = JobEdit(
         payload=msgspec.Raw(form.payload.encode("utf-8", "replace")),
@@ -251,26 +314,180 @@ async def edit(call: Call) -> Page | Redirect:
     return Redirect(f"/jobs/{job_id}", notice=f"The payload of job {job_id} was changed.")
 
 
-async def stack_page(call: Call) -> Page:
-    """Where a running job is now."""
-    found = await get_stack(call)
-    values = {"found": found, "frames": lay_out_error(found.stack)}
-    return Page("stack.html", f"Stack of job {found.id}", here="jobs", values=values)
+async def get_stack(call: Call) -> Page:
+    """Where a running job is now. Its worker is asked; it answers within seconds, or says nothing."""
+    await call.database.open()
+    try:
+        found = await call.database.utils.jobs.get_stack(job_id_of(call))
+    except StackUnavailableError as error:
+        raise Problem(409, "The stack cannot be had", str(error)) from None
+    stack = Stack(
+        id=found.job_id, worker=found.worker_id, kind=found.kind, running_for=found.running_for,
+        stack=call.redactor.text(found.stack), place=found.place,
+    )  # fmt: skip
+    values = {"found": stack, "frames": lay_out_error(stack.stack)}
+    return Page("stack.html", f"Stack of job {stack.id}", here="jobs", values=values, answer=stack)
 
 
+# -- actions ------------------------------------------------------------------------------------------------
+
+AT_ONCE: tuple[ActionName, ...] = ("run_now", "retry", "add_again")
+"""Actions on a few jobs that need no question: they can be undone, and do no harm."""
+FEW = 20
+MOST_ANNOUNCED = 20
+QUESTIONS: dict[ActionName, str] = {
+    "run_now": "They can start at once. Jobs without attempts are retried.",
+    "retry": "They can start at once, with all their attempts.",
+    "reschedule": "",
+    "give_up": "They fail permanently and stay in the list of failed jobs. This can be undone for 24 hours.",
+    "delete": "They are deleted without being run. This can be undone for 24 hours; they get new ids then.",
+    "cancel": "Waiting jobs are deleted. Workers are asked to end running jobs, which cannot be undone.",
+    "add_again": "New jobs are added with the same values, without a job key.",
+}
+
+
+async def ask(call: Call) -> Page:
+    """The question, for links."""
+    wanted = call.query(ActionRequest)
+    call.require(PERMISSION_FOR[wanted.action])
+    return _question(call, wanted)
+
+
+async def act(call: Call) -> Page | Redirect:
+    wanted = await call.body(ActionRequest)
+    call.require(PERMISSION_FOR[wanted.action])
+    if not wanted.ids:
+        if call.is_api:
+            raise Problem(400, "No job is selected", "Give the ids of one to 200 jobs.")
+        return Redirect(_back(call, wanted), "No job is selected.")
+    is_small = wanted.action in AT_ONCE and len(wanted.ids) <= FEW
+    if not is_small and not await call.is_confirmed():
+        return _question(call, wanted)
+    answer = await changing.act(call.database, actor_of(call), wanted)
+    if answer.changed:
+        jobs = [f"job:{job_id}" for job_id in answer.changed[:MOST_ANNOUNCED]]
+        call.hub.publish("jobs", "failures", "audit", *jobs)
+    return Redirect(_back(call, wanted, answer), notice_of(answer), undo=answer.undo or "", answer=answer)
+
+
+def notice_of(answer: ActionAnswer) -> str:
+    """The sentence, and for a few jobs why each was skipped."""
+    if len(answer.skipped) > 3:
+        return answer.message
+    reasons = [f"{job.id}: {job.why}{', ' + job.detail if job.detail else ''}" for job in answer.skipped]
+    return " ".join([answer.message, *(f"Job {reason}." for reason in reasons)])
+
+
+def _question(call: Call, wanted: ActionRequest) -> Page:
+    if not wanted.ids:
+        raise Problem(400, "No job is selected", "Go back and select at least one.")
+    title = f"{words_for(wanted.action)} {changing.ids_in_words(wanted.ids)}?"
+    fields = _fields_of(wanted)
+    if wanted.action == "reschedule":
+        if _has_values(wanted):
+            return _check_reschedule(call, wanted, title)
+        values = {"fields": fields, "zone": zone_name(call.zone), "back": _back(call, wanted)}
+        return Page("reschedule.html", title.rstrip("?"), here="jobs", values=values)
+    return confirmation(
+        title,
+        QUESTIONS[wanted.action],
+        path="/jobs/actions",
+        fields=fields,
+        submit=words_for(wanted.action),
+        back=_back(call, wanted),
+        tone="danger" if wanted.action in ("delete", "cancel", "give_up") else "primary",
+        asks_reason=wanted.action in ("give_up", "cancel", "delete"),
+        here="jobs",
+    )
+
+
+def _check_reschedule(call: Call, wanted: ActionRequest, title: str) -> Page:
+    """The new values once more, with the time in UTC as well."""
+    points = []
+    if wanted.run_at is not None:
+        points.append(f"Run at {instant(wanted.run_at, call.zone)}, which is {instant(wanted.run_at, UTC)}")
+    points += [
+        f"{label}: {value}"
+        for label, value in (
+            ("Priority", wanted.priority),
+            ("Attempts used", wanted.attempts),
+            ("Maximum attempts", wanted.max_attempts),
+        )
+        if value is not None
+    ]  # fmt: skip
+    return confirmation(
+        title, path="/jobs/actions", fields=_fields_of(wanted), submit="Reschedule", back=_back(call, wanted),
+        tone="primary", points=points, here="jobs",
+    )  # fmt: skip
+
+
+def _fields_of(wanted: ActionRequest) -> list[tuple[str, object]]:
+    """The form once more, for hidden fields."""
+    names = ("action", "back", "state", "priority", "attempts", "max_attempts")
+    given: list[tuple[str, object]] = [(name, getattr(wanted, name)) for name in names]
+    if wanted.run_at is not None:
+        given.append(("run_at", wanted.run_at.isoformat()))
+    if wanted.one_more:
+        given.append(("one_more", "true"))
+    shown = [(name, value) for name, value in given if value not in (None, "")]
+    return [*shown, *(("ids", job_id) for job_id in wanted.ids)]
+
+
+def _has_values(wanted: ActionRequest) -> bool:
+    names = ("run_at", "priority", "attempts", "max_attempts")
+    return any(getattr(wanted, name) is not None for name in names)
+
+
+def _back(call: Call, wanted: ActionRequest, answer: ActionAnswer | None = None) -> str:
+    if answer is not None and len(answer.added) == 1:
+        return f"/jobs/{answer.added[0]}"
+    return return_url(call, wanted.back, f"/jobs/{wanted.ids[0]}" if len(wanted.ids) == 1 else "/jobs")
+
+
+ANY_ACTION = tuple(dict.fromkeys(PERMISSION_FOR.values()))
 ONE = "/jobs/{id:int}"
 ROUTES = [
     Route(
-        method="GET", path=ONE, handler=job_page, permission="jobs.read", summary="Job",
-        json_of=f"{API}/jobs/{{id:int}}",
+        method="GET", path="/jobs/actions", handler=ask, permission=ANY_ACTION, query=ActionRequest,
+        summary="Ask before an action",
     ),
     Route(
-        method="POST", path=f"{ONE}/reveal", handler=reveal_page, permission="payload.read",
-        summary="Job with its payload as it is", changes_nothing=True,
+        method="POST", path="/jobs/actions", api="/jobs/actions", handler=act, permission=ANY_ACTION,
+        body=ActionRequest, answer=ActionAnswer,
+        summary="Run now, retry, reschedule, give up, delete, cancel or add again up to 200 jobs",
+    ),
+    Route(
+        method="GET", path=ONE, api=ONE, handler=get_job, permission="jobs.read", answer=JobView,
+        summary="A job, or what is known of one that is gone",
+    ),
+    Route(
+        method="PATCH", path=API + ONE, handler=edit, permission="jobs.edit", body=JobEdit, answer=JobView,
+        summary="Replace the payload of a job that waits and has this revision",
+    ),
+    Route(
+        method="GET", path=f"{API}{ONE}/attempts", handler=list_attempts, permission="jobs.read",
+        answer=FailedAttempts, summary="Failed attempts of a job",
+    ),
+    Route(
+        method="GET", path=f"{API}{ONE}/explanation", handler=get_explanation, permission="jobs.read",
+        answer=Explanation, summary="Why a job does not run",
+    ),
+    Route(
+        method="POST", path=f"{ONE}/reveal", api=f"{ONE}/reveal", handler=reveal, permission="payload.read",
+        answer=Revealed, changes_nothing=True,
+        summary="The payload of a job without redaction; recorded in the audit",
+    ),
+    Route(
+        method="GET", path=f"{ONE}/reveal", handler=after_reveal, permission="jobs.read",
+        summary="Back to the job",
     ),
     Route(
         method="GET", path=f"{ONE}/payload", handler=download, permission="jobs.read",
         summary="The payload of a job as a file",
+    ),
+    Route(
+        method="GET", path=f"{API}{ONE}/payload", handler=download, permission="jobs.read",
+        answer=msgspec.Raw, summary="The payload of a job as a file, redacted",
     ),
     Route(
         method="GET", path=f"{ONE}/edit", handler=edit_page, permission="jobs.edit", summary="Edit a payload",
@@ -280,7 +497,8 @@ ROUTES = [
         summary="Replace a payload",
     ),
     Route(
-        method="POST", path=f"{ONE}/stack", needs=REQUESTS, handler=stack_page, permission="jobs.read",
-        summary="Where a running job is now",
+        method="POST", path=f"{ONE}/stack", api=f"{ONE}/stack", needs=REQUESTS, handler=get_stack,
+        permission="jobs.read",
+        answer=Stack, summary="Where a running job is now: its worker is asked",
     ),
 ]  # fmt: skip

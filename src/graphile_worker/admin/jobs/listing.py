@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 import csv
 import io
 import time
-from dataclasses import replace
-from typing import Any, Literal
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any, Literal, cast
 
 import msgspec
 
-from ...database.connections import sqlstates
 from ...database.connections.connection import Connection, Row
-from ...database.connections.errors import sqlstate_of
+from ...database.connections.errors import if_readable
 from ...database.sql import load
 from ...database.statements.bulk_changes import COMPLETE, BulkReport, BulkWalk
 from ...database.statements.job_filter import JobFilter, RunPosition
@@ -25,171 +23,240 @@ from ..database import Database
 from ..security.redact import Redactor
 from ..web.show import csv_cell
 from . import JobPage, JobRow, ListOrder, Searched
-from .search import MAX_PAYLOAD, FoundJobs, find_by_id, find_in_run_order, find_these, is_served, rows_from
+from .filters import FinishedFilter
+from .search import (
+    MAX_PAYLOAD,
+    EndPosition,
+    FoundJobs,
+    bad_cursor,
+    checked_id,
+    checked_priority,
+    decode_cursor,
+    encode_cursor,
+    find_by_id,
+    find_finished,
+    find_in_run_order,
+    find_these,
+    finished_row,
+    is_served,
+    rows_from,
+)
 
 PAGE = 50
 MAX_PAGE = 200
-MISSING = (sqlstates.INSUFFICIENT_PRIVILEGE, sqlstates.UNDEFINED_TABLE)
 
 
-def usual_order(filter: JobFilter) -> ListOrder:
-    """The order of a list if none is asked for: that of workers for jobs that wait, else the newest first."""
-    return "run_order" if filter.state in ("ready", "scheduled") else "newest"
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobListQuery:
+    """Which page of which jobs is wanted, and for whose eyes."""
+
+    filter: JobFilter | FinishedFilter
+    redactor: Redactor
+    order: ListOrder | None = None
+    """None for the usual one: that of workers for jobs that wait, else the newest first."""
+    after: str | None = None
+    before: str | None = None
+    limit: int = PAGE
+    with_payload: bool = False
+    search_running: bool = False
+    """Running jobs: look through the table, in place of what workers report."""
+
+    def __post_init__(self) -> None:
+        if self.after is not None and self.before is not None:
+            raise Problem(400, "Give after or before, not both")
+
+    @property
+    def payload(self) -> int:
+        """The longest payload to return, in bytes."""
+        return MAX_PAYLOAD if self.with_payload else 0
+
+    @property
+    def is_first(self) -> bool:
+        return self.after is None and self.before is None
 
 
-async def list_jobs(
-    database: Database,
-    filter: JobFilter,
-    redactor: Redactor,
-    *,
-    order: ListOrder | None = None,
-    after: str | None = None,
-    before: str | None = None,
-    limit: int = PAGE,
-    with_payload: bool = False,
-    search_running: bool = False,
-) -> JobPage:
-    """One page of the jobs that match.
-
-    Running jobs are those that workers have reported, unless `search_running` asks to look through the table.
-    """
-    order = usual_order(filter) if order is None else order
-    if order == "run_order" and filter.required_state not in (None, "ready", "scheduled"):
-        raise Problem(
-            400,
-            "Only waiting jobs have a run order",
-            "Choose another order, or the state ready or scheduled.",
-        )
-    payload = MAX_PAYLOAD if with_payload else 0
+async def list_jobs(database: Database, query: JobListQuery) -> JobPage:
+    """One page of the jobs that match."""
     async with database.read() as connection:
-        schema = database.schema
-        await connection.fetchrow(load("manage/read_by_indexes", schema))
-        known = await estimates(connection, schema)
+        if isinstance(query.filter, FinishedFilter):
+            return await _finished(connection, database.schema, query, query.filter)
+        await connection.fetchrow(load("manage/read_by_indexes", database.schema))
+        known = await estimates(connection, database.schema)
+        return await _List(connection, database.schema, query, query.filter, known).page()
+
+
+@dataclass(frozen=True, slots=True)
+class _List:
+    """A page of jobs in the queue while it is read."""
+
+    connection: Connection
+    schema: SchemaName
+    query: JobListQuery
+    filter: JobFilter
+    known: Estimates
+
+    async def page(self) -> JobPage:
+        order, state = self.order, self.filter.required_state
         if order == "run_order":
-            return await _in_run_order(connection, schema, filter, redactor, known, after, limit, payload)
-        if filter.state == "running" and after is None and before is None and not search_running:
-            reported = await _reported(connection, schema, filter, redactor, payload)
+            if state not in (None, "ready", "scheduled"):
+                raise Problem(
+                    400, "Only waiting jobs have a run order",
+                    "Choose another order, or the state ready or scheduled.",
+                )  # fmt: skip
+            return await self.in_run_order()
+        if state == "running" and self.query.is_first and not self.query.search_running:
+            reported = await _reported(self.connection, self.schema, self.filter, self.query)
             if reported is not None:
                 return reported
-        return await _by_id(connection, schema, filter, redactor, known, order, after, before, limit, payload)
+        return await self.by_id(order)
+
+    @property
+    def order(self) -> ListOrder:
+        """The order that was asked for, else one that an index serves."""
+        if self.query.order is not None:
+            return self.query.order
+        filter = self.filter
+        by_queue = filter.queue_name is not None and filter.job_key is None and self.known.has_failed_index
+        waits = filter.state in ("ready", "scheduled", "retrying") or (
+            filter.required_state is None and by_queue
+        )
+        return "run_order" if waits else "newest"
+
+    async def by_id(self, order: ListOrder) -> JobPage:
+        query, before = self.query, self.query.before
+        direction: ListOrder = order
+        if before is not None:
+            direction = "oldest" if order == "newest" else "newest"
+        found = await find_by_id(
+            self.connection, self.schema, self.filter, direction,
+            after=_id_cursor(before if before is not None else query.after, order), limit=query.limit + 1,
+            payload=query.payload, has_failed_index=self.known.has_failed_index,
+        )  # fmt: skip
+        rows, following = found.rows[: query.limit], None
+        if len(found.rows) > query.limit:
+            following = rows[-1]["id"]
+        elif isinstance(found.position, int):
+            following = found.position
+        if before is not None:
+            rows.reverse()
+            first = following  # where the pages before this one begin
+            following = rows[-1]["id"] if rows else None
+        else:
+            first = rows[0]["id"] if rows and query.after is not None else None
+        return await self._page(
+            found, rows, order,
+            next=None if following is None else encode_cursor(order, following),
+            previous=None if first is None else encode_cursor(order, first),
+        )  # fmt: skip
+
+    async def in_run_order(self) -> JobPage:
+        query = self.query
+        found = await find_in_run_order(
+            self.connection, self.schema, self.filter,
+            after=None if query.after is None else _run_position(query.after), limit=query.limit + 1,
+            payload=query.payload, has_queue_index=self.known.has_failed_index,
+        )  # fmt: skip
+        rows, following = found.rows[: query.limit], found.position
+        if len(found.rows) > query.limit:
+            last = rows[-1]
+            following = (last["priority"], last["run_at"], last["id"])
+        next = None if following is None else _run_cursor(cast(RunPosition, following))
+        return await self._page(found, rows, "run_order", next=next)
+
+    async def _page(
+        self,
+        found: FoundJobs,
+        rows: list[Row],
+        order: ListOrder,
+        *,
+        next: str | None,
+        previous: str | None = None,
+    ) -> JobPage:
+        is_walk = not is_served(self.filter, order, has_failed_index=self.known.has_failed_index)
+        return JobPage(
+            items=await rows_from(self.connection, self.schema, rows, self.query.redactor),
+            next=next,
+            previous=previous,
+            count=self._count(found, rows),
+            searched=_searched(found, self.known.all) if is_walk else None,
+            order=order,
+        )
+
+    def _count(self, found: FoundJobs, rows: list[Row]) -> Count | None:
+        if self.query.is_first and found.position is None and len(found.rows) <= len(rows):
+            return Count(len(rows))
+        counted = count_of(self.filter, self.known)
+        if counted is not None and (counted.kind != "estimate" or counted.value >= len(rows)):
+            return counted
+        return Count(len(rows), "at_least") if self.query.is_first else None
 
 
-async def _by_id(
-    connection: Connection,
-    schema: SchemaName,
-    filter: JobFilter,
-    redactor: Redactor,
-    known: Estimates,
-    order: ListOrder,
-    after: str | None,
-    before: str | None,
-    limit: int,
-    payload: int,
+NOTHING_KEPT = (
+    "No finished job is kept. Jobs are deleted when they complete, unless their task says "
+    "@task(keep=True), or the job add_job(..., keep=True)."
+)
+NO_HISTORY = (
+    "This schema has no history, or the dashboard may not read it. `graphile-worker migrate` makes its "
+    "tables; then Python workers keep jobs whose task says @task(keep=True)."
+)
+
+
+async def _finished(
+    connection: Connection, schema: SchemaName, query: JobListQuery, filter: FinishedFilter
 ) -> JobPage:
-    position = _id_cursor(before if before is not None else after, order)
-    direction: ListOrder = order
-    if before is not None:
-        direction = "oldest" if order == "newest" else "newest"
-    found = await find_by_id(
-        connection, schema, filter, direction, after=position, limit=limit + 1, payload=payload,
-        has_failed_index=known.has_failed_index,
+    """A page of the history, the last to end first."""
+    if query.order not in (None, "newest") or query.before is not None:
+        raise Problem(400, "Finished jobs have one order", "The last to end come first; next leads on.")
+    kept = await if_readable(connection, lambda: count_finished(connection, schema))
+    if kept is None or not kept.value:
+        return JobPage(items=[], count=Count(0), problem=NO_HISTORY if kept is None else NOTHING_KEPT)
+    found = await find_finished(
+        connection, schema, filter, after=None if query.after is None else _end_position(query.after),
+        limit=query.limit + 1, payload=query.payload,
     )  # fmt: skip
-    rows, has_more = found.rows[:limit], len(found.rows) > limit or found.position is not None
-    following: int | None = None
-    if has_more:
-        following = rows[-1]["id"] if len(found.rows) > limit else _id(found.position)
-    if before is not None:
-        rows.reverse()
-        first = following  # where the pages before this one begin
-        following = rows[-1]["id"] if rows else None
-    else:
-        first = rows[0]["id"] if rows and after is not None else None
-    is_walk = not is_served(filter, order, has_failed_index=known.has_failed_index)
+    rows, following = found.rows[: query.limit], found.position
+    if len(found.rows) > query.limit:
+        following = (rows[-1]["finished_at"], rows[-1]["job_id"])
+    count: Count | None = kept if filter == FinishedFilter(redactor=filter.redactor) else None
+    if query.is_first and following is None:
+        count = Count(len(rows))
+    elif count is None and query.is_first:
+        count = Count(len(rows), "at_least")
     return JobPage(
-        items=await rows_from(connection, schema, rows, redactor),
-        next=None if following is None else encode_cursor(order, following),
-        previous=None if first is None else encode_cursor(order, first),
-        count=_count(filter, known, found, rows, is_first=after is None and before is None),
-        searched=_searched(found, known) if is_walk else None,
-        order=order,
-    )
-
-
-async def _in_run_order(
-    connection: Connection,
-    schema: SchemaName,
-    filter: JobFilter,
-    redactor: Redactor,
-    known: Estimates,
-    after: str | None,
-    limit: int,
-    payload: int,
-) -> JobPage:
-    position: RunPosition | None = None
-    if after is not None:
-        position = _run_position(after)
-    found = await find_in_run_order(
-        connection, schema, filter, after=position, limit=limit + 1, payload=payload
-    )
-    rows = found.rows[:limit]
-    following: Any = found.position
-    if len(found.rows) > limit:
-        last = rows[-1]
-        following = (last["priority"], last["run_at"], last["id"])
-    is_walk = not is_served(filter, "run_order", has_failed_index=known.has_failed_index)
-    return JobPage(
-        items=await rows_from(connection, schema, rows, redactor),
-        next=None if following is None else _run_cursor(following),
-        count=_count(filter, known, found, rows, is_first=after is None),
-        searched=_searched(found, known) if is_walk else None,
-        order="run_order",
+        items=[finished_row(row, query.redactor) for row in rows],
+        next=None if following is None else _end_cursor(cast(EndPosition, following)),
+        count=count,
+        searched=_searched(found, kept) if filter.has_unserved else None,
     )
 
 
 async def _reported(
-    connection: Connection, schema: SchemaName, filter: JobFilter, redactor: Redactor, payload: int
+    connection: Connection, schema: SchemaName, filter: JobFilter, query: JobListQuery
 ) -> JobPage | None:
     """Running jobs as Python workers have reported them; None if there are no such reports."""
     if replace(filter, state=None, locked_by=None, task_identifier=None, queue_name=None).has_conditions:
         return None
-    try:
-        async with connection.transaction():
-            workers = await list_workers(connection, schema)
-    except Exception as error:
-        if sqlstate_of(error) not in MISSING:
-            raise
-        return None
-    if workers.is_complete or not workers:  # a small table is searched at once
+    workers = await if_readable(connection, lambda: list_workers(connection, schema))
+    if workers is None or workers.is_complete or not workers:  # a small table is searched at once
         return None
     ids = [job_id for worker in workers for job_id in worker.job_ids]
-    found = await find_these(connection, schema, ids, payload=payload)
-    rows = await rows_from(connection, schema, found, redactor)
+    found = await find_these(connection, schema, ids, payload=query.payload)
+    rows = await rows_from(connection, schema, found, query.redactor)
     items = [
         row
         for row in rows
         if row.state == "running"
         and filter.locked_by in (None, row.locked_by)
-        and filter.task_identifier in (None, row.task)
-        and filter.queue_name in (None, row.queue)
+        and filter.task_identifier in (None, row.task_identifier)
+        and filter.queue_name in (None, row.queue_name)
     ]
     return JobPage(items=items, count=Count(len(items), "at_least"), is_reported=True)
 
 
-def _count(
-    filter: JobFilter, known: Estimates, found: FoundJobs, rows: list[Row], *, is_first: bool
-) -> Count | None:
-    if is_first and found.position is None and len(found.rows) <= len(rows):
-        return Count(len(rows))
-    counted = count_of(filter, known)
-    if counted is not None:
-        return counted
-    return Count(len(rows), "at_least") if is_first else None
-
-
-def _searched(found: FoundJobs, known: Estimates) -> Searched:
+def _searched(found: FoundJobs, everything: Count) -> Searched:
     is_complete = found.position is None
-    read = known.all.value if is_complete and known.all.kind == "exact" else found.read
-    return Searched(read, known.all, is_complete)
+    read = everything.value if is_complete and everything.kind == "exact" else found.read
+    return Searched(read, everything, is_complete)
 
 
 def _run_cursor(position: RunPosition) -> str:
@@ -209,8 +276,15 @@ def _id_cursor(cursor: str | None, order: ListOrder) -> int | None:
     return None if cursor is None else checked_id(decode_cursor(cursor, order, tuple[int])[0])
 
 
-def _id(position: int | RunPosition | None) -> int | None:
-    return position if isinstance(position, int) else None
+def _end_cursor(position: EndPosition) -> str:
+    return encode_cursor("finished", position[0].isoformat(), position[1])
+
+
+def _end_position(cursor: str) -> EndPosition:
+    at, job_id = decode_cursor(cursor, "finished", tuple[datetime, int])
+    if at.tzinfo is None:
+        raise bad_cursor()
+    return at, checked_id(job_id)
 
 
 async def count_exactly(database: Database, filter: JobFilter) -> Count:
@@ -220,56 +294,12 @@ async def count_exactly(database: Database, filter: JobFilter) -> Count:
     return Count(found, "exact" if report.is_complete else "at_least")
 
 
-# -- cursors ------------------------------------------------------------------------------------------------
-
-LONGEST_CURSOR = 500
-
-
-def encode_cursor(kind: str, *values: Any) -> str:
-    """A cursor for a list of this kind, such as its order."""
-    return base64.urlsafe_b64encode(msgspec.json.encode([kind, *values])).decode().rstrip("=")
-
-
-def decode_cursor(cursor: str, kind: str, types: Any) -> Any:
-    """The values of a cursor; refused if it was made for another list, or by hand.
-
-    `types` is the type of the values, such as `tuple[int]`.
-    """
-    try:
-        if len(cursor) > LONGEST_CURSOR:
-            raise ValueError
-        padded = cursor.encode("ascii") + b"=" * (-len(cursor) % 4)
-        found = msgspec.json.decode(base64.b64decode(padded, altchars=b"-_", validate=True))
-        if not isinstance(found, list) or not found:
-            raise ValueError
-        if found[0] != kind:
-            raise Problem(400, "The cursor is for another list", f"It was not made for the order {kind}.")
-        return msgspec.convert(found[1:], types)
-    except (ValueError, binascii.Error, msgspec.MsgspecError):
-        raise bad_cursor() from None
-
-
-def bad_cursor() -> Problem:
-    return Problem(400, "The cursor is not valid", "Start again without it.")
-
-
-def checked_id(value: int) -> int:
-    """A value that a bigint holds."""
-    if not -(2**63) <= value < 2**63:
-        raise bad_cursor()
-    return value
-
-
-def checked_priority(value: int) -> int:
-    if not -(2**15) <= value < 2**15:
-        raise bad_cursor()
-    return value
-
-
 # -- counts -------------------------------------------------------------------------------------------------
 
 BOUND = 1_000
 """Up to this many jobs are counted."""
+READ = 50
+"""Of so many scheduled jobs the attempts are read to count those that are retrying."""
 
 
 class Estimates(msgspec.Struct, frozen=True, kw_only=True):
@@ -299,6 +329,29 @@ async def estimates(connection: Connection, schema: SchemaName) -> Estimates:
         failed=failed,
         has_failed_index=row["has_failed_index"],
     )
+
+
+async def count_finished(connection: Connection, schema: SchemaName) -> Count:
+    """How many jobs the history has."""
+    row: Any = await connection.fetchrow(load("admin/count_finished", schema), schema.name, BOUND + 1)
+    return _bounded(row["counted"], row["rows"])
+
+
+async def count_later(connection: Connection, schema: SchemaName, otherwise: Count) -> tuple[Count, Count]:
+    """Scheduled jobs, and those of them that wait for another attempt; `otherwise` if there are many."""
+    row: Any = await connection.fetchrow(load("admin/count_scheduled", schema), BOUND + 1, READ + 1)
+    scheduled = Count(row["scheduled"]) if row["scheduled"] <= BOUND else otherwise
+    return scheduled, Count(row["retrying"], "exact" if row["scheduled"] <= READ else "at_least")
+
+
+async def count_states(database: Database, scheduled: Count) -> dict[str, Count]:
+    """Jobs in the states that samples do not count, or not exactly."""
+    async with database.read() as connection:
+        await connection.fetchrow(load("manage/read_by_indexes", database.schema))
+        scheduled, retrying = await count_later(connection, database.schema, scheduled)
+        finished = await if_readable(connection, lambda: count_finished(connection, database.schema))
+    found = {"scheduled": scheduled, "retrying": retrying, "finished": finished}
+    return {state: count for state, count in found.items() if count is not None}
 
 
 def _bounded(counted: int, estimate: float | None = None) -> Count:
@@ -349,8 +402,9 @@ MAX_BYTES = 64 * 1024 * 1024
 """A file stops growing here; the cursor goes on."""
 ExportFormat = Literal["jsonl", "csv"]
 COLUMNS = (
-    "id", "task", "state", "queue", "priority", "run_at", "attempts", "max_attempts", "created_at", "key",
-    "flags", "revision", "locked_by", "locked_at", "failed_at", "last_error", "payload",
+    "id", "task_identifier", "state", "queue_name", "priority", "run_at", "attempts", "max_attempts",
+    "created_at", "updated_at", "key", "flags", "revision", "locked_by", "locked_at", "failed_at",
+    "started_at", "finished_at", "duration", "pool_id", "last_error", "payload",
 )  # fmt: skip
 
 
@@ -362,29 +416,19 @@ class Export(msgspec.Struct, frozen=True):
     jobs: int
 
 
-async def export_jobs(
-    database: Database,
-    filter: JobFilter,
-    redactor: Redactor,
-    format: ExportFormat,
-    *,
-    order: ListOrder | None = None,
-    after: str | None = None,
-    limit: int = MAX_JOBS,
-) -> Export:
-    """The jobs that match, redacted as everywhere."""
+async def export_jobs(database: Database, query: JobListQuery, format: ExportFormat) -> Export:
+    """Up to `query.limit` jobs that match, redacted as everywhere."""
     parts = [_header(format)]
-    size, jobs, cursor = len(parts[0]), 0, after
+    size, jobs, cursor = len(parts[0]), 0, query.after
     while True:
-        page = await list_jobs(
-            database, filter, redactor, order=order, after=cursor, limit=min(AT_ONCE, limit - jobs),
-            with_payload=True, search_running=True,
-        )  # fmt: skip
-        parts += [_line(format, row) for row in page.items]
-        size += sum(len(part) for part in parts[-len(page.items) :]) if page.items else 0
-        jobs, cursor = jobs + len(page.items), page.next
+        wanted = replace(query, after=cursor, limit=min(AT_ONCE, query.limit - jobs), with_payload=True)
+        page = await list_jobs(database, wanted)
+        lines = [_line(format, row) for row in page.items]
+        parts += lines
+        size += sum(map(len, lines))
+        jobs, cursor = jobs + len(lines), page.next
         is_stuck = page.searched is not None and not page.searched.is_complete
-        if cursor is None or jobs >= limit or size > MAX_BYTES or is_stuck:
+        if cursor is None or jobs >= query.limit or size > MAX_BYTES or is_stuck:
             return Export(b"".join(parts), cursor, jobs)
 
 

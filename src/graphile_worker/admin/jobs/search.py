@@ -5,21 +5,35 @@ A walk reads the table in steps of 20,000 jobs, for about a second, and says how
 
 from __future__ import annotations
 
+import base64
+import binascii
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import datetime
 from typing import Any
 
 import msgspec
 
 from ...database.connections.connection import Connection, Row
+from ...database.connections.errors import if_readable
 from ...database.sql import load
 from ...database.statements.attempts import attempts_made
-from ...database.statements.job_filter import BEGINNING, JobFilter, RunPosition, ids_to_walk, index_variant
+from ...database.statements.job_filter import (
+    BEGINNING,
+    FIRST_ID,
+    JobFilter,
+    RunPosition,
+    ids_to_walk,
+    index_variant,
+)
+from ...database.statements.limits import track_names
 from ...values.job import instant
 from ...values.schema_name import SchemaName
+from ..answers import Problem
 from ..security.redact import Redactor
 from . import JobRow, ListOrder
+from .filters import FinishedFilter
 
 STEP = 20_000
 """Jobs that one statement reads at most."""
@@ -31,13 +45,17 @@ MAX_PAYLOAD = 64 * 1024
 """Bytes of a payload in a list."""
 
 
+EndPosition = tuple[datetime, int]
+"""When a job ended, and its id."""
+
+
 class FoundJobs(msgspec.Struct):
     """What a search has found."""
 
     rows: list[Row]
     read: int = 0
     """Jobs that were read, as far as that is known."""
-    position: int | RunPosition | None = None
+    position: int | RunPosition | EndPosition | None = None
     """Where to go on; None if the end was reached."""
 
 
@@ -46,13 +64,15 @@ def is_served(filter: JobFilter, order: ListOrder, *, has_failed_index: bool) ->
     plain = replace(filter, state=None, id_from=None, id_to=None)
     if filter.job_key is not None:
         return True
+    if order == "run_order" and has_failed_index:
+        plain = replace(plain, queue_name=None)
     if filter.id_from is not None and filter.id_to is not None and filter.id_to - filter.id_from < STEP:
         return True
     if plain.has_conditions:
         return False
     if filter.state == "failed":
         return has_failed_index
-    return filter.state is None or order == "run_order"
+    return filter.state != "retrying" and (filter.state is None or order == "run_order")
 
 
 async def find_by_id(
@@ -98,21 +118,28 @@ async def find_in_run_order(
     *,
     after: RunPosition | None,
     limit: int,
+    has_queue_index: bool,
     payload: int = 0,
     budget: float = BUDGET,
 ) -> FoundJobs:
     """Up to `limit` waiting jobs, in the order in which workers take them."""
     position = BEGINNING if after is None else after
-    if filter.state is not None and not replace(filter, state=None).has_conditions:
-        return await _find_waiting(connection, schema, filter.state, position, limit, payload)
-    statement = load("admin/find_in_run_order", schema)
-    conditions = (*filter.values, filter.required_state)
+    state = filter.required_state
+    more: tuple[object, ...] = ()
+    is_read = replace(filter, state=None).has_conditions or filter.state == "retrying"
+    name = f"admin/find_in_run_order@{state}" if state else "admin/find_in_run_order"
+    if filter.queue_name is not None and has_queue_index:
+        ids = await queue_ids(connection, schema, filter.queue_name)
+        filter, more, name = replace(filter, queue_name=None), (ids,), "admin/find_in_run_order@queued"
+        is_read = replace(filter, state=None).has_conditions
+    statement = load(name, schema)
+    conditions = (*filter.values, state)
     found = FoundJobs([])
     deadline = time.monotonic() + budget
-    step = STEP if filter.has_conditions else max(limit, OF_PRIORITY)
+    step = STEP if is_read else max(limit, OF_PRIORITY)
     while True:
         wanted = limit - len(found.rows)
-        rows = await connection.fetch(statement, wanted, *conditions, *position, step, payload)
+        rows = await connection.fetch(statement, wanted, *conditions, *position, step, payload, *more)
         first = rows[0]
         new = [row for row in rows if row["id"] is not None]
         found.rows += new
@@ -120,21 +147,80 @@ async def find_in_run_order(
         if first["last_id"] is None:
             return found
         position = (first["last_priority"], first["last_run_at"], first["last_id"])
+        step = min(STEP, 4 * step)
         if len(found.rows) >= limit or time.monotonic() > deadline:
             found.position = position
             return found
 
 
-async def _find_waiting(
-    connection: Connection, schema: SchemaName, state: str, after: RunPosition, limit: int, payload: int
+async def queue_ids(connection: Connection, schema: SchemaName, name: str) -> list[int]:
+    """The rows of a queue: its own, and its tracks."""
+    tracks = await if_readable(connection, lambda: track_names(connection, schema, name))
+    rows = await connection.fetch(load("names/queue_ids", schema), [name, *(tracks or ())])
+    return [row["id"] for row in rows]
+
+
+async def find_finished(
+    connection: Connection,
+    schema: SchemaName,
+    filter: FinishedFilter,
+    *,
+    after: EndPosition | None,
+    limit: int,
+    payload: int = 0,
+    budget: float = BUDGET,
 ) -> FoundJobs:
-    statement = load("admin/find_waiting" if state == "ready" else "admin/find_waiting@scheduled", schema)
-    rows = await connection.fetch(statement, limit, *after, max(limit, OF_PRIORITY), payload)
-    found = FoundJobs(list(rows), len(rows))
-    if len(rows) >= limit:
-        last = rows[-1]
-        found.position = (last["priority"], last["run_at"], last["id"])
-    return found
+    """Up to `limit` finished jobs, the last to end first."""
+    variant = "@task" if filter.task_identifier is not None else ""
+    variant += "@outcome" if filter.outcome not in (None, "completed") else ""
+    if filter.id_from is not None and filter.id_to is not None and filter.id_to - filter.id_from < STEP:
+        variant = "@ids"
+    has_ids = filter.id_from is not None or filter.id_to is not None
+    is_walk = filter.has_unserved or filter.outcome == "completed" or has_ids
+    statement = load(f"admin/find_finished{variant}", schema)
+    conditions = (
+        filter.outcome, filter.id_from, filter.id_to, filter.task_identifier, filter.queue_name,
+        filter.job_key, filter.key_prefix, filter.locked_by, filter.duration_from, filter.duration_to,
+        filter.error, filter.text,
+    )  # fmt: skip
+    step = STEP if is_walk else limit
+    found = FoundJobs([])
+    deadline = time.monotonic() + budget
+    position: tuple[datetime | None, int] = (None, FIRST_ID) if after is None else after
+    await connection.fetchrow(load("history/read_in_order", schema))
+    while True:
+        wanted = limit - len(found.rows)
+        rows = await connection.fetch(
+            statement,
+            wanted,
+            filter.finished_since,
+            filter.finished_until,
+            step,
+            *position,
+            *conditions,
+            payload,
+        )
+        first = rows[0]
+        new = [row for row in rows if row["job_id"] is not None]
+        found.rows += [row for row in new if _shows(row, filter)]
+        found.read += len(new) if len(new) >= wanted else step
+        if first["last_job_id"] is None:
+            return found
+        position = (first["last_finished_at"], first["last_job_id"])
+        if len(found.rows) >= limit or time.monotonic() > deadline:
+            found.position = (first["last_finished_at"], first["last_job_id"])
+            return found
+
+
+def _shows(row: Row, filter: FinishedFilter) -> bool:
+    """Whether a job that matches also matches without its secrets."""
+    if filter.redactor is None or (filter.error is None and filter.text is None):
+        return True
+    error = filter.redactor.text(row["error"] or "").lower()
+    if filter.error is not None and filter.error.lower() not in error:
+        return False
+    texts = (row["task_identifier"].lower(), (row["job_key"] or "").lower(), error)
+    return filter.text is None or any(filter.text.lower() in text for text in texts)
 
 
 async def find_these(
@@ -154,28 +240,105 @@ async def rows_from(
 
 
 def _row(row: Row, redactor: Redactor, made: int | None) -> JobRow:
-    task = row["task"]
-    payload: Any = None
-    if row["payload"] is not None:
-        payload = msgspec.Raw(redactor.payload(row["payload"], task).encode("utf-8", "replace"))
     return JobRow(
         id=row["id"],
-        task=task,
+        task_identifier=row["task"],
         state=row["state"],
-        queue=row["queue"],
+        queue_name=row["queue"],
         priority=row["priority"],
         run_at=instant(row["run_at"]),
         attempts=row["attempts"],
         max_attempts=row["max_attempts"],
         last_error=redactor.optional_text(row["last_error"]),
         created_at=instant(row["created_at"]),
+        updated_at=instant(row["updated_at"]),
         key=row["key"],
-        flags=[] if row["flags"] is None else sorted(msgspec.json.decode(row["flags"])),
+        flags=_flags(row["flags"]),
         revision=row["revision"],
         locked_by=row["locked_by"],
         locked_at=None if row["locked_at"] is None else instant(row["locked_at"]),
         failed_at=None if row["failed_at"] is None else instant(row["failed_at"]),
         attempts_made=made,
         queue_locked_by=row["queue_locked_by"],
-        payload=payload,
+        payload=_payload(row["payload"], row["task"], redactor),
     )
+
+
+def finished_row(row: Row, redactor: Redactor) -> JobRow:
+    """A finished job of a list, redacted."""
+    has_failed = row["state"] == "failed"
+    return JobRow(
+        id=row["job_id"],
+        task_identifier=row["task_identifier"],
+        state=row["state"],
+        queue_name=row["queue_name"],
+        priority=row["priority"],
+        run_at=row["run_at"],
+        attempts=row["attempts"],
+        max_attempts=row["max_attempts"],
+        last_error=redactor.optional_text(row["error"]),
+        created_at=row["created_at"],
+        key=row["job_key"],
+        flags=_flags(row["flags"]),
+        failed_at=row["finished_at"] if has_failed else None,
+        attempts_made=row["attempts"] if has_failed else None,
+        payload=_payload(row["payload"], row["task_identifier"], redactor),
+        started_at=row["started_at"],
+        finished_at=row["finished_at"],
+        duration=row["duration"],
+        pool_id=row["pool_id"],
+    )
+
+
+def _flags(text: str | None) -> list[str]:
+    return [] if text is None else sorted(msgspec.json.decode(text))
+
+
+def _payload(text: str | None, task: str, redactor: Redactor) -> Any:
+    return None if text is None else msgspec.Raw(redactor.payload(text, task).encode("utf-8", "replace"))
+
+
+# -- cursors ------------------------------------------------------------------------------------------------
+
+LONGEST_CURSOR = 500
+
+
+def encode_cursor(kind: str, *values: Any) -> str:
+    """A cursor for a list of this kind, such as its order."""
+    return base64.urlsafe_b64encode(msgspec.json.encode([kind, *values])).decode().rstrip("=")
+
+
+def decode_cursor(cursor: str, kind: str, types: Any) -> Any:
+    """The values of a cursor; refused if it was made for another list, or by hand.
+
+    `types` is the type of the values, such as `tuple[int]`.
+    """
+    try:
+        if len(cursor) > LONGEST_CURSOR:
+            raise ValueError
+        padded = cursor.encode("ascii") + b"=" * (-len(cursor) % 4)
+        found = msgspec.json.decode(base64.b64decode(padded, altchars=b"-_", validate=True))
+        if not isinstance(found, list) or not found:
+            raise ValueError
+        if found[0] != kind:
+            raise Problem(400, "The cursor is for another list", f"It was not made for the order {kind}.")
+        return msgspec.convert(found[1:], types)
+    except (ValueError, binascii.Error, msgspec.MsgspecError):
+        raise bad_cursor() from None
+
+
+def bad_cursor() -> Problem:
+    return Problem(400, "The cursor is not valid", "Start again without it.")
+
+
+def checked_id(value: int) -> int:
+    """A value that a bigint holds."""
+    if not -(2**63) <= value < 2**63:
+        raise bad_cursor()
+    return value
+
+
+def checked_priority(value: int) -> int:
+    if not -(2**15) <= value < 2**15:
+        raise bad_cursor()
+    return value

@@ -1,19 +1,27 @@
-"""Jobs: the list with its filter, and files of it."""
+"""Jobs: the list with its filter, counts, names for completion, and files."""
 
 from __future__ import annotations
 
-from ...database.statements.job_filter import JOB_STATES
-from ..answers import Page, Problem
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+import msgspec
+from starlette.responses import Response
+
+from ...database.statements.job_filter import JobFilter
+from ...history.records import FINISHED_STATES
+from ..answers import Count, Page, Problem
+from ..audit.queries import of_job
+from ..live.hub import INTERVAL
 from ..security.identity import Permission
 from ..web.call import Call
 from ..web.routes import API, Route
 from ..web.show import one_line
-from . import JobPage, filters, listing
-from .api import ExportQuery, JobsQuery, export_jobs, filter_of, job_filter_of, redactor_of
-from .filters import NAMES, PAYLOAD, Filter
+from . import JobPage, ListOrder, filters, listing
+from .filters import FINISHED, NAMES, PAYLOAD, STATES, Filter
+from .job import get_record
+from .listing import JobListQuery
 
-ORDERS = (("newest", "Newest first"), ("oldest", "Oldest first"), ("run_order", "Run order"))
-STATE_TABS = (("", "All"), *((state, state.capitalize()) for state in JOB_STATES))
 ACTIONS: tuple[tuple[str, str, Permission, str], ...] = (
     ("retry", "Retry", "jobs.retry", "r"),
     ("reschedule", "Reschedule", "jobs.reschedule", "e"),
@@ -22,83 +30,333 @@ ACTIONS: tuple[tuple[str, str, Permission, str], ...] = (
     ("delete", "Delete", "jobs.delete", ""),
 )
 """Actions on a selection: name, label, permission and key."""
+NAMES_LAST = 60.0
+"""Seconds for which the names beside the fields of the filter are kept."""
+Text = Annotated[str, msgspec.Meta(max_length=200)]
 
 
-async def list_page(call: Call) -> Page:
+class FilterQuery(msgspec.Struct, kw_only=True):
+    """Conditions, all of which must hold; `payload.PATH=VALUE` is one too."""
+
+    q: Annotated[str, msgspec.Meta(max_length=2000)] = ""
+    """All conditions in one text, as in the filter box: `state:failed task:send_email`."""
+    state: Text = ""
+    """ready, scheduled, retrying, running or failed; or finished, for jobs of the history."""
+    task: Text = ""
+    queue: Text = ""
+    key: Text = ""
+    """A job key; with `*` at the end, its beginning."""
+    flag: Text = ""
+    worker: Text = ""
+    """The id of the pool that has locked the job, or has run it last."""
+    priority: Text = ""
+    """5, <0 or 1..5."""
+    attempts: Text = ""
+    created: Text = ""
+    """>1h is later than an hour ago, <2030-01-31 before that day, 2d..1d between."""
+    run: Text = ""
+    failed: Text = ""
+    outcome: Text = ""
+    """Of finished jobs: completed, failed, cancelled or expired."""
+    finished: Text = ""
+    """Of finished jobs: when they ended, as `created`."""
+    duration: Text = ""
+    """Of finished jobs: how long the last attempt took: >30s, <500ms or 1m..5m."""
+    error: Text = ""
+    """A part of the last error, in upper or lower case."""
+    id: Text = ""
+    """An id or a range: 1000-2000."""
+    text: Text = ""
+    """A part of the task identifier, the job key or the last error."""
+
+
+class JobsQuery(FilterQuery, kw_only=True):
+    """One page of jobs."""
+
+    order: ListOrder | None = None
+    """By default the newest first; of waiting jobs, and of those of a queue, run order."""
+    after: str | None = None
+    """`next` of the page before."""
+    before: str | None = None
+    """`previous` of the page after."""
+    limit: Annotated[int, msgspec.Meta(ge=1, le=listing.MAX_PAGE)] = listing.PAGE
+    payload: bool = False
+    """Whether to return payloads, redacted; up to 64 KB each."""
+    search: bool = False
+    """Running jobs: look through the table, in place of what workers report."""
+
+
+class ExportQuery(FilterQuery, kw_only=True):
+    """A file with jobs."""
+
+    format: listing.ExportFormat = "jsonl"
+    order: ListOrder | None = None
+    after: str | None = None
+    """The header X-Next of the file before."""
+    limit: Annotated[int, msgspec.Meta(ge=1, le=listing.MAX_JOBS)] = listing.MAX_JOBS
+
+
+class CompletionQuery(msgspec.Struct, kw_only=True):
+    """The word that is being typed."""
+
+    q: Text = ""
+
+
+class Completion(msgspec.Struct, frozen=True):
+    """Suggestions, up to 60."""
+
+    items: list[filters.Suggestion]
+
+
+def filter_of(call: Call) -> Filter:
+    """The filter in the query string."""
+    return Filter.from_query(call.request.query_params.multi_items())
+
+
+def job_filter_of(call: Call, filter: Filter) -> JobFilter:
+    """The client's filter, which does not search what the person may not see."""
+    return filter.job_filter(redactor=None if call.may("payload.read") else call.redactor)
+
+
+def _wanted(call: Call, filter: Filter, **more: Any) -> JobListQuery:
+    chosen: Any
+    if filter.is_finished:
+        chosen = filter.finished_filter(redactor=None if call.may("payload.read") else call.redactor)
+    else:
+        chosen = job_filter_of(call, filter)
+    return JobListQuery(filter=chosen, redactor=call.redactor, **more)
+
+
+# -- the list -----------------------------------------------------------------------------------------------
+
+
+async def list_jobs(call: Call) -> Page | JobPage:
     asked = call.query(JobsQuery)
     filter, problem, found = Filter(), None, None
     try:
         filter = filter_of(call)
-        found = await _find(call, asked, filter)
+        found = await listing.list_jobs(
+            call.database,
+            _wanted(
+                call, filter, order=asked.order, after=asked.after, before=asked.before, limit=asked.limit,
+                with_payload=call.is_api and asked.payload, search_running=asked.search,
+            ),
+        )  # fmt: skip
     except Problem as error:
-        if error.status not in (400, 403):
+        if call.is_api or error.status not in (400, 403):
             raise
         problem = error
+    if call.is_api and found is not None:
+        return found
+    tasks, queues = await call.hub.shared("jobs.names", lambda: _names(call), max_age=NAMES_LAST)
+    links = _Links(call, asked, filter, found)
+    values = {
+        "filter": filter, "text": filter.text or asked.q, "found": found, "problem": problem, "asked": asked,
+        "is_finished": filter.is_finished, "states": STATES, "outcomes": FINISHED_STATES, "tasks": tasks,
+        "queues": queues, "actions": ACTIONS, "names": NAMES, "payload_prefix": PAYLOAD,
+        "tabs": links.tabs(await _counts(call)), "links": links, "one_line": one_line,
+        "elsewhere": await _elsewhere(call, filter, found),
+    }  # fmt: skip
+    status = 200 if problem is None else problem.status
+    return Page("jobs.html", "Jobs", here="jobs", values=values, answer=found, status=status)
+
+
+async def _names(call: Call) -> tuple[list[str], list[str]]:
     async with call.database.read() as connection:
         tasks = await filters.names(connection, call.database.schema, "task", most=200)
-        queues = await filters.names(connection, call.database.schema, "queue", most=100)
-    text = filter.text or asked.q
-    values = {
-        "filter": filter, "text": text, "found": found, "problem": problem, "asked": asked,
-        "orders": ORDERS, "tabs": STATE_TABS, "tasks": tasks, "queues": queues, "actions": ACTIONS,
-        "names": NAMES, "payload_prefix": PAYLOAD, "links": _links(call, asked, filter, found),
-        "one_line": one_line,
-    }  # fmt: skip
-    return Page(
-        "jobs.html", "Jobs", here="jobs", values=values, status=200 if problem is None else problem.status,
+        return tasks, await filters.names(connection, call.database.schema, "queue", most=100)
+
+
+async def _counts(call: Call) -> dict[str, Count]:
+    """By state, at most a few seconds old."""
+    sample = await call.hub.current()
+    further = await call.hub.shared(
+        "jobs.counts", lambda: listing.count_states(call.database, sample.scheduled),
+        max_age=INTERVAL, topic="jobs",
     )  # fmt: skip
+    found = {"ready": sample.ready, "running": sample.running, "failed": sample.failed, **further}
+    parts = [found[state] for state in ("ready", "scheduled", "running", "failed")]
+    is_exact = all(part.kind == "exact" for part in parts)
+    return {"": Count(sum(part.value for part in parts), "exact" if is_exact else "estimate"), **found}
 
 
-async def _find(call: Call, asked: JobsQuery, filter: Filter) -> JobPage:
-    return await listing.list_jobs(
-        call.database, job_filter_of(call, filter), redactor_of(call), order=asked.order,
-        after=asked.after, before=asked.before, limit=asked.limit, search_running=asked.search,
-    )  # fmt: skip
+async def _elsewhere(call: Call, filter: Filter, found: JobPage | None) -> list[filters.NamedPage]:
+    """Pages about what was typed, besides the jobs in the list."""
+    words = dict(filter.conditions)
+    if found is None or len(words) != 1:
+        return []
+    if "text" in words:
+        return await filters.named(call.database, words["text"])
+    if not words.get("id", "").isdecimal() or found.items:
+        return []
+    job_id = int(words["id"])
+    async with call.database.read() as connection:
+        record = await get_record(connection, call.database.schema, job_id)
+        entries = await of_job(call.database, connection, job_id) if call.may("audit.read") else []
+    if not record.is_known and not entries:
+        return []
+    return [filters.NamedPage(f"Job {job_id}, {record.state}", "job", f"/jobs/{job_id}")]
 
 
-def _links(call: Call, asked: JobsQuery, filter: Filter, found: JobPage | None) -> dict[str, object]:
-    """Addresses of this list with one thing changed."""
-    query: dict[str, object] = dict(filter.query)
-    search = "true" if asked.search else None
-    limit = None if asked.limit == listing.PAGE else asked.limit
+class _Links:
+    """Addresses of the list with one thing changed."""
 
-    def to(path: str = "/jobs", **more: object) -> str:
-        return call.url(path, **(query | {"order": asked.order, "limit": limit, "search": search} | more))
+    def __init__(self, call: Call, asked: JobsQuery, filter: Filter, found: JobPage | None) -> None:
+        self._call, self._asked, self._filter, self._found = call, asked, filter, found
 
-    tabs = [
-        (label, call.url("/jobs", **filter.replaced(state=state).query), filter.get("state") == state)
-        for state, label in STATE_TABS
-    ]
-    is_first = asked.after is None and asked.before is None
-    return {
-        "tabs": tabs,
-        "next": to(after=found.next) if found is not None and found.next else "",
-        "previous": to(before=found.previous) if found is not None and found.previous else "",
-        "first": "" if is_first else to(),
-        "here": to(after=asked.after, before=asked.before),
-        "search": to(search="true"),
-        "jsonl": to("/jobs/export", format="jsonl"),
-        "csv": to("/jobs/export", format="csv"),
-        "without": [
-            (name, value, call.url("/jobs", **filter.without(name).query))
-            for name, value in filter.conditions
-        ],
+    def _to(self, path: str = "/jobs", **more: object) -> str:
+        asked = self._asked
+        kept = {
+            "order": asked.order,
+            "limit": None if asked.limit == listing.PAGE else asked.limit,
+            "search": "true" if asked.search else None,
+        }
+        return self._call.url(path, **{**self._filter.query, **kept, **more})
+
+    def tabs(self, counts: dict[str, Count]) -> Iterator[tuple[str, str, bool]]:
+        """The states: text, address, and whether it is chosen."""
+        chosen = FINISHED if self._filter.is_finished else self._filter.get("state")
+        base = self._filter
+        for name in filters.OF_FINISHED:
+            base = base.without(name)
+        for state in ("", *STATES):
+            label = state.capitalize() or "All"
+            count = counts.get(state)
+            yield (
+                label if count is None else f"{label} {count}",
+                self._call.url("/jobs", **base.replaced(state=state).query),
+                chosen == state,
+            )
+
+    @property
+    def outcomes(self) -> list[tuple[str, str, bool]]:
+        """Of finished jobs: how they ended."""
+        chosen, base = self._filter.get("outcome"), self._filter.replaced(state=FINISHED)
+        return [
+            (
+                outcome.capitalize() or "Any outcome",
+                self._call.url("/jobs", **base.replaced(outcome=outcome).query),
+                chosen == outcome,
+            )
+            for outcome in ("", *FINISHED_STATES)
+        ]
+
+    def order(self, order: ListOrder) -> str:
+        """The same list in another order."""
+        return self._to(order=order, search=None)
+
+    @property
+    def can_run_order(self) -> bool:
+        """Whether the jobs have a run order."""
+        return (
+            self._filter.get("state") in ("", "ready", "scheduled", "retrying")
+            and not self._filter.is_finished
+        )
+
+    def in_state(self, state: str) -> str:
+        return self._call.url("/jobs", **self._filter.replaced(state=state).query)
+
+    @property
+    def next(self) -> str:
+        return self._to(after=self._found.next) if self._found is not None and self._found.next else ""
+
+    @property
+    def previous(self) -> str:
+        if self._found is not None and self._found.previous:
+            return self._to(before=self._found.previous)
+        return "" if self._asked.after is None and self._asked.before is None else self._to()
+
+    @property
+    def here(self) -> str:
+        return self._to(after=self._asked.after, before=self._asked.before)
+
+    @property
+    def search(self) -> str:
+        return self._to(search="true")
+
+    def export(self, format: listing.ExportFormat) -> str:
+        return self._to("/jobs/export", format=format)
+
+    @property
+    def without(self) -> list[tuple[str, str, str]]:
+        """Each condition, and the list without it."""
+        return [
+            (name, value, self._call.url("/jobs", **self._filter.without(name).query))
+            for name, value in self._filter.conditions
+        ]
+
+
+# -- counts, names and files --------------------------------------------------------------------------------
+
+
+async def count_jobs(call: Call) -> Count:
+    call.query(FilterQuery)
+    return await listing.count_exactly(call.database, job_filter_of(call, filter_of(call)))
+
+
+async def complete(call: Call) -> Completion:
+    return Completion(await filters.complete(call.database, call.query(CompletionQuery).q))
+
+
+class Found(msgspec.Struct, frozen=True):
+    """Pages about what was typed."""
+
+    items: list[filters.NamedPage]
+
+
+async def find(call: Call) -> Found:
+    return Found(await filters.named(call.database, call.query(CompletionQuery).q))
+
+
+async def export_jobs(call: Call) -> Response:
+    asked = call.query(ExportQuery)
+    found = await listing.export_jobs(
+        call.database,
+        _wanted(
+            call,
+            filter_of(call),
+            order=asked.order,
+            after=asked.after,
+            limit=asked.limit,
+            search_running=True,
+        ),
+        asked.format,
+    )
+    headers = {
+        "Content-Disposition": f'attachment; filename="jobs.{asked.format}"',
+        "X-Jobs": str(found.jobs),
     }
-
-
-def _search(found: JobPage) -> str:
-    if found.searched is None or found.searched.is_complete:
-        return ""
-    return f"Searched {found.searched.jobs:,} of {found.searched.of} jobs, {len(found.items)} found."
+    if found.next is not None:
+        headers["X-Next"] = found.next
+    media = "application/jsonl" if asked.format == "jsonl" else "text/csv; charset=utf-8"
+    return Response(found.content, headers=headers, media_type=media)
 
 
 ROUTES = [
     Route(
-        method="GET", path="/jobs", handler=list_page, permission="jobs.read", summary="Jobs",
-        query=JobsQuery, json_of=f"{API}/jobs",
+        method="GET", path="/jobs", api="/jobs", handler=list_jobs, permission="jobs.read", query=JobsQuery,
+        answer=JobPage, summary="Jobs that match a filter, one page",
+    ),
+    Route(
+        method="GET", path=f"{API}/jobs/count", handler=count_jobs, permission="jobs.read",
+        query=FilterQuery, answer=Count, summary="How many jobs match, counted for up to ten seconds",
     ),
     Route(
         method="GET", path="/jobs/export", handler=export_jobs, permission="jobs.read",
         query=ExportQuery, summary="Jobs as a file",
+    ),
+    Route(
+        method="GET", path=f"{API}/jobs/export", handler=export_jobs, permission="jobs.read",
+        query=ExportQuery, media_type="application/jsonl",
+        summary="Jobs as JSON Lines or CSV, up to 10,000; the header X-Next goes on",
+    ),
+    Route(
+        method="GET", path=f"{API}/jobs/completion", handler=complete, permission="jobs.read",
+        query=CompletionQuery, answer=Completion, summary="Suggestions for the filter box",
+    ),
+    Route(
+        method="GET", path=f"{API}/find", handler=find, permission="jobs.read",
+        query=CompletionQuery, answer=Found,
+        summary="Tasks, queues, workers, schedules and jobs by what is known of their name or id",
     ),
 ]  # fmt: skip

@@ -9,8 +9,8 @@ from ..audit.queries import words_for
 from ..audit.recording import actor_of
 from ..database import OPERATIONS
 from ..jobs import PERMISSION_FOR
-from ..jobs.api import job_filter_of, redactor_of
 from ..jobs.filters import Filter
+from ..jobs.views import job_filter_of
 from ..web.call import Call, return_url
 from ..web.routes import Route
 from ..web.times import zone_name
@@ -81,7 +81,7 @@ async def _question(call: Call, form: OperationForm) -> Page:
 def _chosen(call: Call, request: OperationRequest) -> Chosen:
     """The jobs that a request names; refused if the person may not search what it searches."""
     job_filter_of(call, Filter.parse(request.filter))
-    return queries.chosen_by(request, redactor_of(call), hides_secrets=not call.may("payload.read"))
+    return queries.chosen_by(request, call.redactor, hides_secrets=not call.may("payload.read"))
 
 
 def _anything(form: OperationForm) -> dict[str, object]:

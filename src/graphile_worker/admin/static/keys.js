@@ -62,16 +62,12 @@ function commands(text) {
   return found;
 }
 
-// Names come as tokens of the filter, in quotes where they need them.
-async function named(kind, path, word) {
-  const address = `${root}/api/v1/jobs/completion?q=${encodeURIComponent(`${kind}:${word}`)}`;
-  const answer = await fetch(address).catch(() => undefined);
+/** Pages about tasks, queues, workers and schedules of this name. */
+async function named(word) {
+  const answer = await fetch(`${root}/api/v1/find?q=${encodeURIComponent(word)}`).catch(() => undefined);
   if (!answer?.ok) return [];
-  return (await answer.json()).items.slice(0, 10).map(({ value }) => {
-    const name = value.slice(kind.length + 1).replace(/^"|"$/g, "").replace(/\\(.)/g, "$1");
-    const run = () => location.assign(`${root}/${path}?name=${encodeURIComponent(name)}`);
-    return { label: name, hint: texts[kind], run };
-  });
+  const found = (await answer.json()).items.filter(({ kind }) => kind !== "job"); // a number is offered anyway
+  return found.map(({ label, kind, path }) => ({ label, hint: texts[kind], run: () => location.assign(root + path) }));
 }
 
 function palette() {
@@ -93,8 +89,8 @@ function palette() {
     const text = input.value;
     put(commands(text));
     const word = text.trim();
-    if (!word || /["\s]/.test(word)) return;
-    const more = (await Promise.all([named("task", "task", word), named("queue", "queue", word)])).flat();
+    if (!word) return;
+    const more = await named(word);
     if (more.length && input.value === text) put([...commands(text), ...more]);
   });
   input.addEventListener("keydown", (event) => {

@@ -17,6 +17,7 @@ from ..answers import Notice, Problem, not_allowed
 from ..database import Database
 from ..live.hub import Hub, hubs_of
 from ..security.identity import Identity, Permission
+from ..security.redact import Redactor
 from ..settings import Dashboard
 from .frame import LayoutContext
 from .times import ZONE_COOKIE, typed_time, zone_named
@@ -72,6 +73,11 @@ class Call:
     def hub(self) -> Hub:
         """Samples and live updates of the database."""
         return hubs_of(self.app).of(self.database)
+
+    @property
+    def redactor(self) -> Redactor:
+        """Hides secrets in what people and programs get to see."""
+        return self.app.shared("redactor", lambda: Redactor.of(self.app.settings))
 
     def require(self, permission: Permission) -> None:
         """Refuse unless the identity has the permission; for routes that list several."""

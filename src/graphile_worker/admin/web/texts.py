@@ -112,6 +112,8 @@ SCRIPT: Final = {
     "action": "Action",
     "task": "Task",
     "queue": "Queue",
+    "worker": "Worker",
+    "schedule": "Schedule",
     "job": "Job",
     "search": "Search",
     "nothing": "Nothing found",
@@ -128,6 +130,6 @@ SCRIPT: Final = {
     "save": "Save",
     "keys": "Keyboard",
     "keys_on": "Keys without Ctrl are on",
-    "commands": "Go to a page, task, queue or job, or run an action",
+    "commands": "Go to a page, task, queue, worker, schedule or job, or run an action",
 }
 """What the ES modules say. `{…}` is filled in there."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 import msgspec
 
-from ...database.statements.job_filter import CONDITIONS
+from ...database.statements.job_filter import CONDITIONS, FILTER_STATES
 from ...values.text import parse_when
 from .parameters import JobId
 
@@ -21,8 +21,6 @@ else:
     _ParamType = click.ParamType  # generic only in newer versions of click
 
 Command = TypeVar("Command", bound=Callable[..., Any])
-
-STATES = ("ready", "scheduled", "running", "failed")
 
 
 class Ago(_ParamType):
@@ -43,7 +41,7 @@ class Ago(_ParamType):
 FLAGS = {"worker": "--locked-by"}
 """Conditions whose flag has another name."""
 FILTERS = [
-    click.option("--state", type=click.Choice(STATES), help="Only jobs in this state."),
+    click.option("--state", type=click.Choice(FILTER_STATES), help="Only jobs in this state."),
     *(
         click.option(FLAGS.get(name, f"--{name}"), field, metavar=name.upper(), help=f"Only jobs {how}.")
         for name, (field, how) in CONDITIONS.items()

@@ -16,6 +16,9 @@ from ...values.spec import check_text
 JobState = Literal["ready", "scheduled", "running", "failed"]
 """May run now; may run later; locked by a worker, which may not have started it yet; permanently failed."""
 JOB_STATES: tuple[JobState, ...] = get_args(JobState)
+FilterState = JobState | Literal["retrying"]
+"""`retrying` chooses the scheduled jobs that wait for another attempt."""
+FILTER_STATES: tuple[FilterState, ...] = ("ready", "scheduled", "retrying", "running", "failed")
 JobOrder = Literal["oldest", "newest", "run_order"]
 JOB_ORDERS: tuple[JobOrder, ...] = get_args(JobOrder)
 
@@ -49,7 +52,7 @@ _CONDITIONS = (*_TEXTS, *_TIMES, *_BOUNDS, *_FURTHER_TIMES, *_FURTHER_TEXTS)
 class JobFilter:
     """Which jobs to list or to change. All conditions must hold; None means any."""
 
-    state: JobState | None = None
+    state: FilterState | None = None
     task_identifier: str | None = None
     queue_name: str | None = None
     job_key: str | None = None
@@ -94,7 +97,7 @@ class JobFilter:
     """How many jobs at most. None lists 50, and changes all."""
 
     def __post_init__(self) -> None:
-        _check_choice("state", self.state, (None, *JOB_STATES))
+        _check_choice("state", self.state, (None, *FILTER_STATES))
         _check_choice("order", self.order, JOB_ORDERS)
         _check_limit(self.limit)
         for name in (*_TEXTS, "tag", *_FURTHER_TEXTS):
@@ -120,7 +123,7 @@ class JobFilter:
         """The state that a matching job must have, named or implied by another condition."""
         if self.failed_since is not None or self.failed_until is not None:
             return "failed"
-        return self.state
+        return "scheduled" if self.state == "retrying" else self.state
 
     @property
     def has_conditions(self) -> bool:
@@ -135,6 +138,8 @@ class JobFilter:
         values = {name: getattr(self, name) for name in _CONDITIONS}
         if self.tag is not None:
             values["flag"] = TAG_FLAG + self.tag
+        if self.state == "retrying":
+            values["attempts_from"] = max(1, self.attempts_from or 1)
         return (*values.values(), paths or None, texts or None)
 
 
