@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 
+from ...recovery.registry.load import Load
 from ...recovery.registry.pool_state import ExecutorPlace
+from ...values.concurrency import MAIN, MOST_ASKED_SLOTS
 from ...values.text import duration
 
 WorkerState = Literal["alive", "paused", "stopping", "late", "dead", "unknown"]
@@ -71,6 +73,8 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds that its clock is ahead of the server's."""
     executors: list[ExecutorPlace] | None = None
     """Processes and machines that run tasks for it."""
+    load: Load | None = None
+    """Memory and processor time of its process, as of its last heartbeat; None if it does not say."""
     blocked: Blocked | None = None
     asked: str | None = None
     """Why it was asked to stop or was paused."""
@@ -81,6 +85,16 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True):
     def name(self) -> str:
         """Host and process, or the id."""
         return self.id if self.host is None else f"{self.host} · {self.pid}"
+
+    @property
+    def memory(self) -> str:
+        """The memory of its process, in words."""
+        return megabytes(None if self.load is None else self.load.memory)
+
+    @property
+    def processor(self) -> str:
+        """The share of a processor that it uses, in words."""
+        return "unknown" if self.load is None or self.load.cpu is None else f"{self.load.cpu:.0%}"
 
     @property
     def cells(self) -> list[tuple[str, str]]:
@@ -94,6 +108,11 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True):
         ]
         free = max(0, (self.slots or 0) - len(shown))
         return shown + [("", "free")] * free
+
+
+def megabytes(memory: int | None) -> str:
+    """Bytes, in words."""
+    return "unknown" if memory is None else f"{memory / 1e6:,.0f} MB"
 
 
 LONG = 60.0
@@ -138,6 +157,21 @@ class WorkerRequest(msgspec.Struct, frozen=True, kw_only=True):
     reason: str = ""
     typed: str = ""
     """To free the locks of a worker that may be alive: its id once more."""
+
+
+class WorkerLaneQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """Which lane of a worker."""
+
+    id: str
+    lane: str = MAIN
+
+
+class WorkerConcurrencyRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """How many jobs a worker is to run at once, in one of its lanes."""
+
+    id: str
+    lane: str = MAIN
+    concurrency: Annotated[int, msgspec.Meta(ge=1, le=MOST_ASKED_SLOTS)]
 
 
 class WorkerForm(msgspec.Struct, frozen=True, kw_only=True):

@@ -14,7 +14,9 @@ from ...errors import WorkerNotFoundError
 from ...history.audit import Actor, record
 from ...history.statistics import TaskStatistics
 from ...recovery.registry.workers import SCANNED_PAGES, WorkerList, WorkerSummary, condition_of
+from ...values.concurrency import MAIN
 from ...values.job import instant
+from ...values.text import count
 from ..answers import Problem, not_found
 from ..database import STATISTICS, WORKERS, Database, own_tables
 from . import (
@@ -122,6 +124,25 @@ async def resume(database: Database, actor: Actor, worker_id: str) -> WorkerAnsw
         if was_paused:
             await _record(database, connection, actor, "resume_worker", worker_id, "")
     done = "It fetches jobs again." if was_paused else "It was not paused; nothing was changed."
+    return WorkerAnswer(id=worker_id, done=done)
+
+
+async def set_concurrency(
+    database: Database, actor: Actor, worker_id: str, lane: str, concurrency: int
+) -> WorkerAnswer:
+    """Let a worker run this many jobs of a lane at once; waits until it does."""
+    await database.open()
+    try:
+        change = await database.utils.workers.set_concurrency(worker_id, concurrency, lane=lane)
+    except WorkerNotFoundError as error:
+        raise _no_worker(error) from None
+    details = {"lane": lane, "before": change.before, "concurrency": concurrency}
+    async with database.write() as connection:
+        await record(
+            connection, database.schema, actor, "set_worker_concurrency", target=worker_id, details=details
+        )
+    of_lane = "" if lane == MAIN else f" of the lane {lane}"
+    done = f"It runs up to {count(concurrency, 'job')}{of_lane} at once (before: {change.before})."
     return WorkerAnswer(id=worker_id, done=done)
 
 
@@ -248,6 +269,7 @@ def _worker(
         is_listening=worker.is_listening,
         clock=worker.clock,
         executors=worker.executors,
+        load=worker.load,
         blocked=None if worker.blocked is None else Blocked(
             culprit=worker.blocked.culprit, job_id=worker.blocked.job_id, seconds=worker.blocked.seconds
         ),

@@ -4,11 +4,20 @@ from __future__ import annotations
 
 from urllib.parse import urlencode
 
+from ...values.concurrency import MOST_ASKED_SLOTS
 from ..answers import Page, Redirect, confirmation
 from ..audit.recording import actor_of
 from ..web.call import Call
 from ..web.routes import API, Route
-from . import WorkerForm, WorkerQuery, queries
+from . import (
+    WorkerAnswer,
+    WorkerConcurrencyRequest,
+    WorkerForm,
+    WorkerLaneQuery,
+    WorkerQuery,
+    megabytes,
+    queries,
+)
 from .api import TOPICS
 
 
@@ -21,7 +30,8 @@ async def worker_page(call: Call) -> Page:
     wanted = call.query(WorkerQuery)
     found = await queries.get_worker(call.database, wanted.id)
     return Page(
-        "worker.html", f"Worker {found.name[:80]}", here="workers", values={"worker": found},
+        "worker.html", f"Worker {found.name[:80]}", here="workers",
+        values={"worker": found, "megabytes": megabytes},
     )  # fmt: skip
 
 
@@ -68,6 +78,26 @@ async def unlock(call: Call) -> Page | Redirect:
     return Redirect("/workers", notice=answer.done)
 
 
+async def concurrency_form(call: Call) -> Page:
+    wanted = call.query(WorkerLaneQuery)
+    found = await queries.get_worker(call.database, wanted.id)
+    lane = next((each for each in found.lanes if each.name == wanted.lane), None)
+    values = {"worker": found, "lane": wanted.lane, "slots": found.slots if lane is None else lane.slots}
+    return Page(
+        "worker_concurrency.html", f"Concurrency of {found.name[:80]}", here="workers",
+        values={**values, "most": MOST_ASKED_SLOTS, "back": _page_of(found.id)},
+    )  # fmt: skip
+
+
+async def concurrency(call: Call) -> Redirect:
+    wanted = await call.body(WorkerConcurrencyRequest)
+    answer = await queries.set_concurrency(
+        call.database, actor_of(call), wanted.id, wanted.lane, wanted.concurrency
+    )
+    call.hub.publish(*TOPICS)
+    return Redirect(_page_of(wanted.id), notice=answer.done, answer=answer)
+
+
 def _done(call: Call, worker_id: str, notice: str) -> Redirect:
     call.hub.publish(*TOPICS)
     return Redirect(_page_of(worker_id), notice=notice)
@@ -97,6 +127,15 @@ ROUTES = [
     Route(
         method="POST", path="/workers/resume", handler=resume, permission="workers.stop",
         summary="Resume a worker", body=WorkerForm,
+    ),
+    Route(
+        method="GET", path="/workers/concurrency", handler=concurrency_form, permission="workers.stop",
+        query=WorkerLaneQuery, summary="Change how many jobs a worker runs at once",
+    ),
+    Route(
+        method="POST", path="/workers/concurrency", api="/workers/concurrency", handler=concurrency,
+        permission="workers.stop", body=WorkerConcurrencyRequest, answer=WorkerAnswer,
+        summary="Let a Python worker run another number of jobs at once, until it restarts",
     ),
     Route(
         method="POST", path="/workers/unlock", handler=unlock, permission="workers.unlock",

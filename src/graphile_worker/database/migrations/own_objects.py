@@ -61,6 +61,7 @@ class Change(IntEnum):
     RUST_REGISTER = 26
     KEYED_INDEX = 27
     SAFE_SETTINGS = 28
+    CONCURRENCY_REQUESTS = 29
 
     @property
     def label(self) -> str:
@@ -108,6 +109,7 @@ OWN_FILES: tuple[OwnFile, ...] = (
         Change.FAILURE_HANDLERS,
         Change.REQUESTS,
         Change.TASK_DESCRIPTIONS,
+        Change.CONCURRENCY_REQUESTS,
     ),
     _file("recovery", Change.WORKERS, Change.LAST_DEATH, Change.SAFE_OPERATORS, Change.RUST_REGISTER),
     _file("history", Change.HISTORY, Change.PROGRESS),
