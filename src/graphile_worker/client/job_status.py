@@ -385,4 +385,4 @@ async def _why_silent(connection: Connection, schema: SchemaName, worker_id: str
         return "is dead; its jobs will be recovered"
     if worker.blocked is not None:
         return f"cannot answer: {worker.blocked.culprit} has blocked the event loop"
-    return f"does not answer: it has not within {timeout:g} s"
+    return f"did not answer within {timeout:g} s"

@@ -8,7 +8,7 @@
 update :GRAPHILE_WORKER_SCHEMA._private_py_requests set answer = $2::text::jsonb where id = $1::bigint
 
 -- statement: answer_with_slots
--- Answer a request for another concurrency, and change the row of the pool. Needs own_objects/workers.
+-- Answer a request for another concurrency, and change the row of the pool. Needs own_objects/control.
 --
 -- $1, $2      as in answer
 -- $3 text     pool id
@@ -33,7 +33,7 @@ changed as (
 update :GRAPHILE_WORKER_SCHEMA._private_py_requests set answer = $2::text::jsonb where id = $1::bigint
 
 -- statement: ask_for_concurrency
--- Ask a worker pool to run another number of jobs at once, in one of its lanes. Needs own_objects/workers.
+-- Ask a worker pool to run another number of jobs at once, in one of its lanes. Needs own_objects/control.
 --
 -- $1 text     pool id
 -- $2 text     lane

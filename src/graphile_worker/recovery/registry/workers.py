@@ -197,9 +197,8 @@ async def send_heartbeat(
     statement = sql("recovery/heartbeat", schema)
     if load is not None:
         teach_arrays(connection)
-        text = msgspec.json.encode(load).decode()
-        statement = sql("recovery/heartbeat_with_report", schema)
-        values = (*values, text, *(report or (None, None, None)))
+        values = (*values, msgspec.json.encode(load).decode(), *(report or ()))
+        statement = sql(f"recovery/heartbeat_with_{'load' if report is None else 'jobs'}", schema)
     row = await connection.fetchrow(statement, *values, timeout=timeout)
     return None if row is None else (row["pid"], row["server_time"])
 

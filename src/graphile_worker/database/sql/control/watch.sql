@@ -92,7 +92,7 @@ select
   request.kind, coalesce(request.job_id::text, asked.document ->> 'lane'::text), request.id, request.reason, null, null, null,
   (asked.document ->> 'concurrency'::text)::integer
 from :GRAPHILE_WORKER_SCHEMA._private_py_requests request
--- By name, because an earlier version of own_objects/workers has not all of these columns.
+-- By name, because an earlier version of own_objects/control has not all of these columns.
 cross join lateral (select pg_catalog.to_jsonb(request) as document) asked
 where request.pool_id = $1::text and request.answer is null
 

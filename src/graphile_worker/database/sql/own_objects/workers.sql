@@ -1,5 +1,4 @@
--- What worker pools of this package say about themselves and their tasks, and what operators ask of one pool. Other runtimes
--- use none of these tables.
+-- What worker pools of this package say about themselves and their tasks. Other runtimes use none of these tables.
 
 -- One row for each worker pool of this package that is running, or dead and not swept yet.
 create table if not exists :GRAPHILE_WORKER_SCHEMA._private_py_workers (
@@ -32,26 +31,6 @@ add column if not exists app_version text, -- of the application, as the worker 
 add column if not exists lanes jsonb, -- [{"name": ..., "slots": ..., "tasks": [...]}, ...]
 add column if not exists state jsonb, -- {"is_listening": ..., "clock": ...}, written when it changes; "load": with each heartbeat
 add column if not exists forbidden_flags text[]; -- null if they may change, or if the pool does not say
-
--- Requests to worker pools. A pool learns of them as it does of pauses. Rows of pools that are gone do not count.
-create table if not exists :GRAPHILE_WORKER_SCHEMA._private_py_requests (
-    id bigint not null generated always as identity,
-    pool_id text not null,
-    kind text not null, -- stop: shut down; quiet: fetch no more jobs, while the row exists; stack: where is this job;
-    -- concurrency: run so many jobs at once
-    job_id bigint, -- for a stack
-    reason text,
-    asked_at timestamptz not null default now(),
-    answer jsonb, -- of a stack and a concurrency
-    constraint _private_py_requests_pkey primary key (id)
-);
-
--- These columns came later, and so did the last kind.
-alter table :GRAPHILE_WORKER_SCHEMA._private_py_requests
-add column if not exists lane text, -- for a concurrency
-add column if not exists concurrency integer,
-drop constraint if exists _private_py_requests_kind_check,
-add constraint _private_py_requests_kind_check check (kind in ('stop', 'quiet', 'stack', 'concurrency'));
 
 -- When a version of the application was deployed: its first worker started. Only the latest rows are kept.
 create table if not exists :GRAPHILE_WORKER_SCHEMA._private_py_deploys (

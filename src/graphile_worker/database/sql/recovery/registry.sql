@@ -108,12 +108,28 @@ from (select pg_catalog.set_config('synchronous_commit', 'off', true)) setting
 where worker.id = $1::text
 returning pg_backend_pid() as pid, date_part('epoch', clock_timestamp()) as server_time
 
--- statement: heartbeat_with_report
+-- statement: heartbeat_with_load
+-- A worker pool's heartbeat, with its load. Needs own_objects/workers.
+--
+-- $1 to $3  as in heartbeat
+-- $4 text   its load (JSON)
+-- Returns what heartbeat returns.
+update :GRAPHILE_WORKER_SCHEMA._private_py_workers worker
+set
+  last_seen_at = now(),
+  lost_at = null,
+  liveness = $2,
+  backend_pid = $3,
+  state = coalesce(worker.state, '{}'::jsonb) || pg_catalog.jsonb_build_object('load', $4::text::jsonb)
+from (select pg_catalog.set_config('synchronous_commit', 'off', true)) setting
+where worker.id = $1::text
+returning pg_backend_pid() as pid, date_part('epoch', clock_timestamp()) as server_time
+
+-- statement: heartbeat_with_jobs
 -- A worker pool's heartbeat, with its load and a report of its jobs. Needs own_objects/workers.
 --
--- $1 to $3               as in heartbeat
--- $4 text                its load (JSON)
--- $5 integer             number of jobs that the pool has locked; null if the last report still holds
+-- $1 to $4               as in heartbeat_with_load
+-- $5 integer             number of jobs that the pool has locked
 -- $6 bigint[]            ids of running jobs
 -- $7 double precision[]  seconds since each was started
 -- Returns what heartbeat returns.
@@ -124,19 +140,16 @@ set
   liveness = $2,
   backend_pid = $3,
   state = coalesce(worker.state, '{}'::jsonb) || pg_catalog.jsonb_build_object('load', $4::text::jsonb),
-  jobs_held = coalesce($5::integer, worker.jobs_held),
-  running = case
-    when $5::integer is null then worker.running
-    else coalesce(
-      (
-        select pg_catalog.jsonb_agg(
-          pg_catalog.jsonb_build_array(job.id, date_part('epoch', now()) - job.age) order by job.age desc, job.id
-        )
-        from unnest($6::bigint[], $7::double precision[]) as job (id, age)
-      ),
-      '[]'
-    )
-  end
+  jobs_held = $5,
+  running = coalesce(
+    (
+      select pg_catalog.jsonb_agg(
+        pg_catalog.jsonb_build_array(job.id, date_part('epoch', now()) - job.age) order by job.age desc, job.id
+      )
+      from unnest($6::bigint[], $7::double precision[]) as job (id, age)
+    ),
+    '[]'
+  )
 from (select pg_catalog.set_config('synchronous_commit', 'off', true)) setting
 where worker.id = $1::text
 returning pg_backend_pid() as pid, date_part('epoch', clock_timestamp()) as server_time
