@@ -14,6 +14,7 @@ from graphile_worker import Lane, Limit, Runner, WorkerUtils, make_sync_worker_u
 from graphile_worker.errors import InvalidArgumentError, WorkerNotFoundError, WorkerRequestError
 from graphile_worker.hooks.events import PoolGracefulShutdownWorkerError, WorkerCreated, WorkerStopped
 from graphile_worker.testing.results import EventRecorder
+from graphile_worker.worker.control import watch
 from support.held_load import Holding
 from support.working import MODES, PATIENCE, SCHEMA, Gate, Jobs, Workers, until
 
@@ -87,6 +88,9 @@ async def test_idle_slots_end_at_once_and_are_replaced_when_asked_for(
     runner = await workers.start({"work": gate.__call__}, concurrency=5)
     slots = runner._running_pool._lanes._all[0].slots
     await until(lambda: slots.is_idle)
+    slots.resize(4)
+    async with asyncio.timeout(PATIENCE):
+        await slots.idle()  # the slot that ends is the last that is not idle
     await set_concurrency(utils, runner, 1)
     await until(lambda: len(slots._all) == 1 and slots.is_idle)
     await jobs.add_many("work", 4)
@@ -191,8 +195,9 @@ async def test_held_batches_go_on_after_a_change(
 
 
 async def test_a_run_once_can_be_changed_and_still_ends(
-    utils: WorkerUtils, workers: Workers, jobs: Jobs, gate: Gate
+    utils: WorkerUtils, workers: Workers, jobs: Jobs, gate: Gate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(watch, "LOOK_INTERVAL", 0.1)  # it does not listen
     await jobs.add_many("work", 12)
     running = asyncio.create_task(workers.once({"work": gate.__call__}, concurrency=2))
     await gate.until_inside(2)
