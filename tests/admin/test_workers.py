@@ -103,6 +103,74 @@ async def test_workers_are_shown_with_what_they_run(
     assert [action for action, _ in await audited(jobs)] == ["pause_worker", "resume_worker", "stop_worker"]
 
 
+async def test_the_concurrency_of_a_worker_and_of_a_lane_is_changed(
+    http: httpx.AsyncClient, utils: WorkerUtils, workers: Workers, database_url: str, jobs: Jobs
+) -> None:
+    gate = Gate()
+    runner = await workers.start(
+        {"hold": gate, "tidy": tidy}, connection_string=database_url, concurrency=3,
+        lanes=[Lane("slow", concurrency=1, tasks=["hold"])],
+    )  # fmt: skip
+    await jobs.add_many("hold", 2)
+    await gate.until_inside(1)
+    done = await post(http, "/workers/concurrency", {"id": runner.pool_id, "lane": "slow", "concurrency": 2})
+    assert done["done"] == "It runs up to 2 jobs of the lane slow at once (before: 1)."
+    await gate.until_inside(2)
+    worker = (await http.get(f"{API}/worker", params={"id": runner.pool_id})).json()
+    assert (worker["slots"], [lane["slots"] for lane in worker["lanes"]]) == (5, [3, 2])
+
+    page = (await http.get("/worker", params={"id": runner.pool_id})).text
+    assert "/workers/concurrency?id=" in page
+    form = await http.get("/workers/concurrency", params={"id": runner.pool_id, "lane": "slow"})
+    assert 'name="concurrency"' in form.text
+    assert 'value="2"' in form.text
+    sent = await http.post("/workers/concurrency", data={"id": runner.pool_id, "concurrency": "7"})
+    assert sent.status_code == 303
+    assert "before: 3" in (await http.get(sent.headers["location"])).text
+    assert runner._running_pool.slots == {"main": 7, "slow": 2}
+
+    for body, status in (
+        ({"id": runner.pool_id, "concurrency": 0}, 400),
+        ({"id": runner.pool_id, "concurrency": 10_001}, 400),
+        ({"id": runner.pool_id, "concurrency": 3, "lane": "fast"}, 400),
+        ({"id": "pool-none", "concurrency": 3}, 404),
+    ):
+        refused = await http.post(f"{API}/workers/concurrency", json=body)
+        assert refused.status_code == status, (body, refused.text)
+    rows = await jobs.connection.fetch(f"select action, details from {SCHEMA}._private_py_audit order by id")
+    assert [(row["action"], json.loads(row["details"])) for row in rows] == [
+        ("set_worker_concurrency", {"lane": "slow", "before": 1, "concurrency": 2}),
+        ("set_worker_concurrency", {"lane": "main", "before": 3, "concurrency": 7}),
+    ]
+    gate.open_all()
+
+
+async def test_memory_and_load_are_shown_and_unknown_for_others(
+    http: httpx.AsyncClient, utils: WorkerUtils, workers: Workers, database_url: str, jobs: Jobs
+) -> None:
+    job = await utils.add_job("of_node")
+    await jobs.connection.execute(
+        f"update {SCHEMA}._private_jobs set locked_by = 'node', locked_at = now() where id = $1", job.id
+    )
+    runner = await workers.start({"tidy": tidy}, connection_string=database_url, heartbeat_interval=0.2)
+
+    async def loads() -> dict[str, Any]:
+        return {each["id"]: each["load"] for each in (await http.get(f"{API}/workers")).json()["items"]}
+
+    async def is_reported() -> bool:
+        return ((await loads())[runner.pool_id] or {}).get("cpu") is not None
+
+    await until(is_reported)
+    assert (await loads())["node"] is None
+    page = (await http.get("/worker", params={"id": runner.pool_id})).text
+    assert " MB" in page
+    assert "of one, since the heartbeat before" in page
+    assert (await http.get("/worker", params={"id": "node"})).text.count("unknown") >= 3
+    listed = (await http.get("/workers")).text
+    assert " MB" in listed
+    assert "unknown" in listed
+
+
 async def test_the_locks_of_a_dead_worker_are_freed_and_those_of_others_only_when_typed(
     http: httpx.AsyncClient, utils: WorkerUtils, jobs: Jobs
 ) -> None:

@@ -163,3 +163,12 @@ kept: list[bytes] = []
 
 def all_tasks() -> list[AnyTask]:
     return [value for value in globals().values() if isinstance(value, type(note))]
+
+
+@task(executor="process")
+def meet(payload: dict[str, Any]) -> None:
+    """Says that it runs, and waits until enough others have, but not without limit."""
+    _note(payload, payload["n"])
+    end = time.monotonic() + PATIENCE
+    while _lines(payload) < payload["after"] and time.monotonic() < end:
+        time.sleep(0.01)

@@ -25,6 +25,9 @@ class RecordingOwner:
     def begin_shutdown(self, message: str) -> None:
         self.is_stopping = True
 
+    def set_concurrency(self, lane: str, concurrency: int) -> None:
+        raise NotImplementedError
+
     def die(self, error: BaseException, action: str) -> None:
         self.deaths.append(error)
 

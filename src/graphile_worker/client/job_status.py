@@ -1,6 +1,6 @@
 """Following jobs that were added: status, result, progress, and where a running one is.
 
-For the last, `job_stack` asks the worker that runs the job.
+For the last, `job_stack` asks the worker that runs the job. `changed_concurrency` asks in the same way.
 """
 
 from __future__ import annotations
@@ -17,10 +17,19 @@ from ..database.connections import sqlstates
 from ..database.connections.connection import Connection
 from ..database.connections.errors import is_schema_missing, sqlstate_of
 from ..database.statements.attempts import attempts_made
-from ..database.statements.control import StackAnswer, ask_worker, read_answer, withdraw
+from ..database.statements.control import (
+    AnswerT,
+    ConcurrencyAnswer,
+    StackAnswer,
+    ask_for_concurrency,
+    ask_worker,
+    read_answer,
+    withdraw,
+)
 from ..database.statements.inspection import JobDetails, JobState, get_job
 from ..database.statements.manage_jobs import cancel_reasons
 from ..errors import (
+    InvalidArgumentError,
     JobCancelledError,
     JobFailedError,
     JobGoneError,
@@ -28,6 +37,7 @@ from ..errors import (
     ResultError,
     StackUnavailableError,
     WorkerNotFoundError,
+    WorkerRequestError,
 )
 from ..errors.text import message_of, without_places
 from ..history.records import (
@@ -268,6 +278,15 @@ class JobStack(msgspec.Struct, frozen=True, kw_only=True):
     """Where an executor runs the job, such as `process 4711`; None for the worker itself."""
 
 
+class ConcurrencyChange(msgspec.Struct, frozen=True, kw_only=True):
+    """A lane of a worker runs another number of jobs at once, until the worker restarts."""
+
+    worker_id: str
+    lane: str
+    before: int
+    concurrency: int
+
+
 async def job_stack(connect: Connect, schema: SchemaName, job_id: int, timeout: float) -> JobStack:
     """Ask the worker that runs the job, and wait for its answer."""
     async with connect() as connection:
@@ -279,16 +298,9 @@ async def job_stack(connect: Connect, schema: SchemaName, job_id: int, timeout: 
                 job_id, f"it is locked by {worker_id}, which is not a Python worker, or is dead"
             ) from None
     try:
-        found = await _answer(connect, schema, request_id, timeout)
-    finally:
-        with suppress(Exception):
-            async with connect() as connection:
-                await withdraw(connection, schema, request_id)
-    if found is None:
-        async with connect() as connection:
-            reason = await _why_silent(connection, schema, worker_id, timeout)
-        raise StackUnavailableError(job_id, reason)
-    answer, taken_at = found
+        answer, taken_at = await answer_of(connect, schema, worker_id, request_id, StackAnswer, timeout)
+    except WorkerRequestError as error:
+        raise StackUnavailableError(job_id, f"its {error}") from None
     if answer.kind == "not running":
         raise StackUnavailableError(
             job_id, "its worker does not run it now: it is prefetched, or has just ended"
@@ -314,15 +326,52 @@ async def _worker_of(connection: Connection, schema: SchemaName, job_id: int) ->
     return job.locked_by
 
 
+async def changed_concurrency(
+    connect: Connect, schema: SchemaName, worker_id: str, lane: str, concurrency: int, timeout: float
+) -> ConcurrencyChange:
+    """Ask a worker to run so many jobs of a lane at once, and wait until it does."""
+    async with connect() as connection:
+        request_id = await ask_for_concurrency(connection, schema, worker_id, lane, concurrency)
+    answer, _ = await answer_of(connect, schema, worker_id, request_id, ConcurrencyAnswer, timeout)
+    if answer.before is None:
+        if lane in answer.lanes:
+            raise WorkerRequestError(worker_id, "is stopping")
+        lanes = ", ".join(map(repr, answer.lanes))
+        raise InvalidArgumentError("lane", f"worker {worker_id} has no lane {lane!r}; it has {lanes}")
+    return ConcurrencyChange(worker_id=worker_id, lane=lane, before=answer.before, concurrency=concurrency)
+
+
+async def answer_of(
+    connect: Connect,
+    schema: SchemaName,
+    worker_id: str,
+    request_id: int,
+    answer: type[AnswerT],
+    timeout: float,
+) -> tuple[AnswerT, datetime]:
+    """What a worker answers, and when; withdraws the request. WorkerRequestError if it does not in time."""
+    try:
+        found = await _answer(connect, schema, request_id, answer, timeout)
+    finally:
+        with suppress(Exception):
+            async with connect() as connection:
+                await withdraw(connection, schema, request_id)
+    if found is None:
+        async with connect() as connection:
+            reason = await _why_silent(connection, schema, worker_id, timeout)
+        raise WorkerRequestError(worker_id, reason)
+    return found
+
+
 async def _answer(
-    connect: Connect, schema: SchemaName, request_id: int, timeout: float
-) -> tuple[StackAnswer, datetime] | None:
+    connect: Connect, schema: SchemaName, request_id: int, answer: type[AnswerT], timeout: float
+) -> tuple[AnswerT, datetime] | None:
     """Look for the answer, less and less often; None if there is none in time."""
     loop = asyncio.get_running_loop()
     give_up_at, wait = loop.time() + timeout, FIRST_WAIT
     while True:
         async with connect() as connection:
-            found = await read_answer(connection, schema, request_id)
+            found = await read_answer(connection, schema, request_id, answer)
         if found is not None or loop.time() >= give_up_at:
             return found
         await asyncio.sleep(min(wait, max(0.0, give_up_at - loop.time())))
@@ -333,7 +382,7 @@ async def _why_silent(connection: Connection, schema: SchemaName, worker_id: str
     workers = await list_workers(connection, schema)
     worker = next((each for each in workers if each.id == worker_id), None)
     if worker is None or worker.is_alive is False:
-        return f"its worker {worker_id} is dead; its jobs will be recovered"
+        return "is dead; its jobs will be recovered"
     if worker.blocked is not None:
-        return f"its worker cannot answer: {worker.blocked.culprit} has blocked the event loop"
-    return f"its worker {worker_id} did not answer within {timeout:g} s"
+        return f"cannot answer: {worker.blocked.culprit} has blocked the event loop"
+    return f"did not answer within {timeout:g} s"

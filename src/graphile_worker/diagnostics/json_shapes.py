@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from ..client.job_status import JobRecord, JobStack
+    from ..client.job_status import ConcurrencyChange, JobRecord, JobStack
     from ..database.migrations.run import MigrationReport
     from ..database.statements.bulk_changes import BulkReport
     from ..database.statements.cleanup import CleanupReport
@@ -295,6 +295,14 @@ def worker_as_json(worker: WorkerSummary) -> dict[str, Any]:
             {"executor": each.executor, "place": each.place, "job_id": each.job_id, "memory": each.memory}
             for each in worker.executors
         ],
+        "load": None
+        if worker.load is None
+        else {
+            "memory": worker.load.memory,
+            "child_memory": worker.load.child_memory,
+            "cpu": worker.load.cpu,
+            "loop_delay": worker.load.loop_delay,
+        },
     }
 
 
@@ -320,6 +328,15 @@ def schedule_as_json(schedule: Schedule) -> dict[str, Any]:
         ],
         "runs": [{"job_id": run.job_id, "due_at": run.due_at} for run in schedule.runs],
         "pause": None if schedule.pause is None else pause_as_json(schedule.pause),
+    }
+
+
+def concurrency_as_json(change: ConcurrencyChange) -> dict[str, Any]:
+    return {
+        "worker_id": change.worker_id,
+        "lane": change.lane,
+        "before": change.before,
+        "concurrency": change.concurrency,
     }
 
 

@@ -369,6 +369,14 @@ class WorkerNotFoundError(GraphileWorkerError):
         )
 
 
+class WorkerRequestError(GraphileWorkerError):
+    """A worker has not done what it was asked: it does not answer, or it is stopping."""
+
+    def __init__(self, worker_id: str, reason: str) -> None:
+        self.worker_id = worker_id
+        super().__init__(f"worker {worker_id} {reason}")
+
+
 class StackUnavailableError(GraphileWorkerError):
     """The stack of a job cannot be had: it does not run, or its worker does not answer."""
 

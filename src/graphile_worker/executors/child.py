@@ -19,10 +19,11 @@ from typing import Any
 
 from ..errors import JobInterruptedError
 from ..history.task_reports import ProgressReport
+from ..recovery.registry.load import memory_of
 from ..tasks.services import WorkerServices, job_logger
 from ..tasks.stacks import stack_of_task
 from ..values.lines import line
-from .child_handle import SharedCounters, memory_of
+from .child_handle import SharedCounters
 from .messages import (
     RETURNED,
     Answer,

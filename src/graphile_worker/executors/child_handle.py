@@ -2,7 +2,6 @@
 
 - `ChildConnection` is a process that the worker has started, and the sockets to it.
 - `StackRequests` asks what a call does, and waits for the note that answers.
-- `memory_of` is how much memory a process uses.
 - `SharedCounters` are two numbers in memory that a worker shares with one of its processes. The process
   writes the number of each call before it begins it. So the worker knows, even if the process dies or is deep
   in C code, which call it ran and which it had not begun. The worker writes up to which number it takes calls
@@ -416,24 +415,6 @@ def new_descriptor() -> int:
             descriptor = os.dup(file.fileno())
     os.ftruncate(descriptor, _SIZE)
     return descriptor
-
-
-def memory_of(pid: int | None) -> int | None:
-    """Bytes of a process, or of this one; None if the system does not say.
-
-    Where there is no /proc, this is the most that this process ever used, and nothing is known of others.
-    """
-    try:
-        with open(f"/proc/{'self' if pid is None else pid}/statm", "rb") as file:
-            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    except (OSError, IndexError, ValueError):
-        pass
-    if pid is not None or sys.platform == "win32":
-        return None
-    import resource
-
-    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return most if sys.platform == "darwin" else most * 1024
 
 
 ANSWER_WITHIN = 3.0

@@ -14,8 +14,8 @@ from typing import Any
 import msgspec
 
 from ..history.task_reports import ProgressReport
+from ..recovery.registry.load import memory_of
 from ..tasks.stacks import TaskStack, stack_of_task
-from .child_handle import memory_of
 from .messages import CallMessage, ClusterNote, LogNote, MemoryNote, ProgressNote, SendingHandler, StartedNote
 from .run_call import RemoteHelpers, Tasks, job_of, remote_services, run_call
 

@@ -10,10 +10,11 @@ from functools import partial
 from typing import Any
 
 from ..errors import ConfigError
+from ..recovery.registry.load import memory_of
 from ..recovery.registry.pool_state import ExecutorPlace
 from ..tasks.task import AnyTask
 from .call import TaskCall
-from .child_handle import Work, memory_of, search_path
+from .child_handle import Work, search_path
 from .ending import checked_seconds, end_call, follow_worker, value_after_end
 from .location import where_is
 from .messages import Ask, Setup, levels
@@ -68,6 +69,12 @@ class ProcessExecutor:
             raise ConfigError("ProcessExecutor: this object serves another worker; make one for each")
         self._tasks = [(where_is(task, "process"), task.identifier) for task in tasks]
         self._pool = ProcessPool(self.processes, self._setup, self.max_jobs)
+
+    def resize(self, processes: int) -> None:
+        """Have at most this many processes from now on; running jobs go on."""
+        self.processes = processes
+        if self._pool is not None:
+            self._pool.resize(processes)
 
     async def run(self, call: TaskCall) -> Any:
         """Run one job; see `TaskExecutor`."""

@@ -176,6 +176,16 @@ class ProcessPool:
 
     # -- processes -----------------------------------------------------------------------------------------
 
+    def resize(self, size: int) -> None:
+        """Have at most this many processes: start more when needed, or end some after their calls."""
+        self._size = size
+        serving = [child for child in self.all if not child.is_retired and not child.is_dead]
+        ready = sorted((child for child in serving if child.is_ready), key=lambda child: child.load)
+        for child in ready[: max(0, len(serving) - size)]:
+            self._waiting.extendleft(reversed(child.take_back()))
+            child.retire()
+        self._dispatch_soon()
+
     def _start_another(self) -> None:
         if self._is_closed or len(self.all) + self._starting >= self._size:
             return

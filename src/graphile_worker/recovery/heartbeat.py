@@ -3,7 +3,8 @@
 It holds an advisory lock on a connection of its own, or on one of the caller's pool. A killed process loses
 the lock as soon as the server sees the connection close; a busy one keeps it. Behind a pooler a lock would
 not stay with us, so there the time of the last heartbeat counts. In both cases each heartbeat renews the
-pool's lease on its jobs, and reports what the pool runs, and what blocks its event loop, if that has changed.
+pool's lease on its jobs, carries the load of the process, and reports what the pool runs, and what blocks its
+event loop, if that has changed.
 It works on any event loop; in a thread of its own it survives a task that blocks the worker's loop.
 
 `RustHeartbeat` is for Rust workers, which recover the jobs of pools without a fresh row in their register.
@@ -18,8 +19,9 @@ import asyncio
 import logging
 import threading
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from dataclasses import replace
 from datetime import datetime
 from heapq import nsmallest
 
@@ -34,6 +36,7 @@ from ..hooks.faults import is_our_end
 from ..values.clock import uptime
 from ..values.schema_name import SchemaName
 from .held_batches import BlockedBatches, OpenBatch
+from .registry.load import LoadMeter
 from .registry.pool_state import (
     BlockageReporter,
     Description,
@@ -96,8 +99,10 @@ class Heartbeat:
         on_heartbeat: Callable[[float, bool], bool],
         on_unavailable: Callable[[], None],
         get_report: Callable[[], JobReport],
+        get_slots: Callable[[], Mapping[str, int]],
         write_statistics: Callable[[Connection, bool], Awaitable[None]],
         get_blockage: Callable[[], LoopBlockage | None] = lambda: None,
+        get_delay: Callable[[], float | None] = lambda: None,
         is_listening: Callable[[], bool] = lambda: False,
         get_places: GetPlaces | None = None,
         get_stalled: Callable[[], float | None] = lambda: None,
@@ -105,8 +110,8 @@ class Heartbeat:
         description: Description | None = None,
     ) -> None:
         """`on_heartbeat` gets the time when a heartbeat was sent and whether the pool had been declared dead;
-        it returns False if the pool's event loop is closed. `write_statistics` gets whether it is the last
-        call. Callbacks are called in the thread of `run`.
+        it returns False if the pool's event loop is closed. `get_slots`: the slots of each lane now.
+        `write_statistics` gets whether it is the last call. Callbacks are called in the thread of `run`.
         """
         self._registration = registration
         self._schema = schema
@@ -116,6 +121,8 @@ class Heartbeat:
         self._on_heartbeat = on_heartbeat
         self._on_unavailable = on_unavailable
         self._get_report = get_report
+        self._get_slots = get_slots
+        self._load = LoadMeter(get_delay)
         self._get_blockage = get_blockage
         self._blockage = BlockageReporter(schema, registration.id, get_blockage)
         self._blocked_batches = BlockedBatches(schema, registration.id, get_open_batches)
@@ -235,7 +242,8 @@ class Heartbeat:
         self._reported = None
         self._blockage.forget()
         self._state.forget()
-        schema, registration = self._schema, self._registration
+        schema, slots = self._schema, self._get_slots()
+        registration = replace(self._registration, concurrency=sum(slots.values()))
         await register_worker(
             connection,
             schema,
@@ -246,14 +254,13 @@ class Heartbeat:
             timeout=self._timeout,
         )
         if self._description is not None:
-            await describe_worker(
-                connection, schema, registration.id, self._description, timeout=self._timeout
-            )
+            description = self._description.with_slots(slots)
+            await describe_worker(connection, schema, registration.id, description, timeout=self._timeout)
         self._rust_heartbeat.forget()
         await self._rust_heartbeat.send_if_due(connection)  # before the pool locks jobs again
 
     async def _send(self, connection: Connection, liveness: Liveness, pid: int | None) -> int | None:
-        """Send one heartbeat, with a report if it differs from the last one."""
+        """Send one heartbeat with the load, and with a report if it differs from the last one."""
 
         async def send(report: JobReport | None) -> int | None:
             sent_at = time.time()
@@ -264,6 +271,7 @@ class Heartbeat:
                 liveness=liveness,
                 backend_pid=pid,
                 report=None if report is None else _with_ages(report),
+                load=self._load.measure() if self._can_report else None,
                 timeout=self._timeout,
             )
             if answer is None:
@@ -272,19 +280,18 @@ class Heartbeat:
             self._state.heard(sent_at, server_time)
             return session_pid
 
-        report = self._get_report() if self._can_report else None
-        if report == self._reported:
+        if not self._can_report:
             return await send(None)
+        report = self._get_report()
         try:
-            session_pid = await send(report)
+            session_pid = await send(None if report == self._reported else report)
         except Exception as error:
             if sqlstate_of(error) not in (sqlstates.UNDEFINED_COLUMN, sqlstates.INSUFFICIENT_PRIVILEGE):
                 raise
-            session_pid = await send(None)
             self._can_report = False  # the schema's owner has not run this version's migration
             self._reported = None
-        else:
-            self._reported = report
+            return await send(None)
+        self._reported = report
         return session_pid
 
     async def _sign_off(self, connection: Connection, liveness: Liveness) -> None:

@@ -68,6 +68,9 @@ class RecoverablePool(Protocol):
     def concurrency(self) -> int: ...
 
     @property
+    def slots(self) -> Mapping[str, int]: ...
+
+    @property
     def lease(self) -> Lease: ...
 
     @property
@@ -79,6 +82,8 @@ class RecoverablePool(Protocol):
     def running_report(self) -> tuple[int, dict[int, float]]: ...
 
     def blockage(self) -> LoopBlockage | None: ...
+
+    def longest_delay(self) -> float | None: ...
 
     def open_batches(self) -> Sequence[OpenBatch]: ...
 
@@ -297,7 +302,9 @@ class Recovery:
             on_heartbeat=self._renew_lease,
             on_unavailable=self._pool.lease.suspend,
             get_report=lambda: JobReport(*self._pool.running_report()),
+            get_slots=lambda: self._pool.slots,
             get_blockage=self._pool.blockage,
+            get_delay=self._pool.longest_delay,
             is_listening=lambda: self._pool.is_listening,
             get_places=self._get_places,
             get_stalled=lambda: self._pool.stalled_since,

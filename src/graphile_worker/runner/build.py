@@ -391,7 +391,7 @@ class WorkerBuilder:
             has_control=self.has_control,
         )
         budget = self._connection_budget
-        return WorkerPool(
+        pool = WorkerPool(
             plan,
             budget.database,
             services,
@@ -399,6 +399,9 @@ class WorkerBuilder:
             self._clock,
             spare=budget if self._has_keyed_index else None,
         )
+        if self.executors is not None:
+            pool.on_concurrency(self.executors.resize)
+        return pool
 
     def _extensions(self) -> Extensions:
         """The objects of the app, and those of the call in their place."""

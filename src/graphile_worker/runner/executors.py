@@ -41,7 +41,19 @@ class RunExecutors:
             name: objects[name] if name in objects else _made(name, by_name.get(name, {}), concurrency)
             for name in self._tasks
         }
+        self._sized = [
+            executor
+            for name, executor in self.used.items()
+            if isinstance(executor, ProcessExecutor)
+            and name not in objects
+            and "processes" not in by_name.get(name, {})
+        ]
         self._started: list[TaskExecutor] = []
+
+    def resize(self, concurrency: int) -> None:
+        """Follow the number of slots where the settings name no number of processes."""
+        for executor in self._sized:
+            executor.resize(min(concurrency, processor_count()))
 
     async def start(self) -> None:
         """Start them; if one fails, `close` closes the others."""

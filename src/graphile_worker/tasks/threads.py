@@ -1,6 +1,6 @@
 """TaskThreads: runs tasks that are plain functions, so that they never block the event loop.
 
-The number of threads is bounded by the caller, which runs at most `concurrency` jobs at a time. They are
+The number of threads is bounded by the caller, which runs as many jobs at a time as it has slots. They are
 daemon threads: one that is stuck in a task does not keep the process from exiting.
 """
 
@@ -68,6 +68,15 @@ class TaskThreads:
     def count(self) -> int:
         """The number of threads."""
         return self._alive
+
+    def resize(self, size: int) -> None:
+        """Let this many threads stay idle from now on, and end those above."""
+        with self._lock:
+            self._size = size
+            surplus = max(0, self._free - size)
+            self._free -= surplus
+        for _ in range(surplus):
+            self._queue.put(None)
 
     def close(self) -> None:
         """End idle threads now and the others after their call; does not wait."""

@@ -18,6 +18,8 @@ from ..errors import ConfigError, InvalidArgumentError
 MAIN = "main"
 """The name of the lane of all tasks that are in no other lane. Its slots are the option `concurrency`."""
 MOST_SLOTS = 1_000_000
+MOST_ASKED_SLOTS = 10_000
+"""An operator may ask a running worker for this many: a zero too many would end it."""
 
 Order = Literal["priority", "fair"]
 """In which order a lane takes jobs: by priority and time, or of one named queue after another."""
@@ -73,6 +75,14 @@ def check_slots(name: str, slots: object) -> None:
         raise ConfigError(f"lanes: {name}: must be at least 1, got {slots}")
     if slots > MOST_SLOTS:
         raise ConfigError(f"lanes: {name}: must be at most {MOST_SLOTS}, got {slots}")
+
+
+def check_asked_slots(argument: str, slots: object) -> None:
+    """Refuse what an operator may not ask of a running worker."""
+    if isinstance(slots, bool) or not isinstance(slots, int):
+        raise InvalidArgumentError(argument, f"expected a whole number, got {slots!r}")
+    if not 1 <= slots <= MOST_ASKED_SLOTS:
+        raise InvalidArgumentError(argument, f"must be from 1 to {MOST_ASKED_SLOTS}, got {slots}")
 
 
 def checked_slots(lanes: object) -> dict[str, int]:

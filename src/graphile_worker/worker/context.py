@@ -45,6 +45,10 @@ class Owner(Protocol):
         """Shut down gracefully."""
         ...
 
+    def set_concurrency(self, lane: str, concurrency: int) -> None:
+        """Give a lane this many slots."""
+        ...
+
     def die(self, error: BaseException, action: str) -> None:
         """Shut down with this error: it cannot go on."""
         ...

@@ -50,6 +50,11 @@ class PoolLane:
         self.source = source
         self.slots = slots
 
+    def resize(self, count: int) -> None:
+        """Have this many slots. Running jobs go on, also those above the number."""
+        self.slots.resize(count)
+        self.source.resize(count)
+
     def continuation(self) -> Continuation | None:
         """What the next job of a freed queue must satisfy to run here; None if none may."""
         return self.fetcher.continuation() if self.source.can_continue_queue else None
@@ -270,6 +275,15 @@ class Lanes:
             lane.source.queues_freed(above)
 
     # -- slots ---------------------------------------------------------------------------------------------
+
+    @property
+    def slots(self) -> dict[str, int]:
+        """How many slots each lane has; may be read from any thread."""
+        return {lane.plan.name: lane.slots.count for lane in self._all}
+
+    def resize(self, name: str, count: int) -> None:
+        """Give a lane another number of slots, until the pool ends."""
+        next(lane for lane in self._all if lane.plan.name == name).resize(count)
 
     @property
     def running(self) -> list[Job]:

@@ -67,6 +67,7 @@ class WorkerPool:
         """`spare`: connections of `database` for held batches; None to hold none."""
         self.id = f"{'otpool' if plan.once else 'pool'}-{secrets.token_hex(9)}"
         self._plan, self._services, self._hooks, self._tasks = plan, services, hooks, dict(plan.tasks)
+        self._on_concurrency: list[Callable[[int], None]] = []
         self.lease = Lease(self._lease_lapsed)
         """Whether this pool may touch its jobs; heartbeats extend it."""
         self._context = context = PoolContext(
@@ -204,7 +205,23 @@ class WorkerPool:
     @property
     def concurrency(self) -> int:
         """The number of slots of all lanes."""
-        return self._plan.concurrency
+        return sum(self._lanes.slots.values())
+
+    @property
+    def slots(self) -> dict[str, int]:
+        """The number of slots of each lane; may be called from any thread."""
+        return self._lanes.slots
+
+    def set_concurrency(self, lane: str, concurrency: int) -> None:
+        """Give a lane this many slots, until the pool ends; running jobs go on."""
+        self._lanes.resize(lane, concurrency)
+        self._threads.resize(self.concurrency)
+        for function in self._on_concurrency:
+            function(self.concurrency)
+
+    def on_concurrency(self, function: Callable[[int], None]) -> None:
+        """Call `function` with the number of slots when it has changed."""
+        self._on_concurrency.append(function)
 
     @property
     def locked(self) -> list[int]:
@@ -263,6 +280,10 @@ class WorkerPool:
         """What blocks the event loop now; may be called from any thread."""
         current = self._watchdog.current
         return None if current is None else current.outline
+
+    def longest_delay(self) -> float | None:
+        """How late the event loop was at most since the last call, in seconds; None if no job ran."""
+        return self._watchdog.take_delay()
 
     async def write_outcomes(self) -> None:
         """Wait until the outcomes of all jobs that have ended are committed."""

@@ -225,7 +225,7 @@ async def _pauses(database: Database, connection: Connection) -> Mapping[str, Pa
 async def _with_tracks(
     database: Database, connection: Connection, name: str, tables: Collection[str]
 ) -> list[str]:
-    tracks = await track_names(connection, database.schema, name) if tables >= TRACKS else []
+    tracks = await track_names(connection, database.schema, name) if TRACKS.issubset(tables) else []
     return [name, *tracks]
 
 

@@ -42,7 +42,7 @@ STATES: Final = {
     "stopping": ("stopping", "warn"),
     "late": ("heartbeat late", "warn"),
     "dead": ("dead", "bad"),
-    "unknown": ("unknown runtime", "idle"),
+    "unknown": ("state unknown", "idle"),
     # operations
     "planned": ("planned", "idle"),
     "done": ("done", "ok"),

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 
+from ...recovery.registry.load import Load
 from ...recovery.registry.pool_state import ExecutorPlace
+from ...recovery.registry.workers import Runtime
+from ...values.concurrency import MAIN, MOST_ASKED_SLOTS
 from ...values.text import duration
 
 WorkerState = Literal["alive", "paused", "stopping", "late", "dead", "unknown"]
@@ -46,11 +49,11 @@ class Blocked(msgspec.Struct, frozen=True, kw_only=True):
 class Worker(msgspec.Struct, frozen=True, kw_only=True):
     """A worker pool: what `worker_as_json` has, and what follows from it.
 
-    Of other runtimes no more is known than the jobs they have locked.
+    Of other runtimes no more is known than their heartbeats and the jobs they have locked.
     """
 
     id: str
-    runtime: Literal["python", "other"]
+    runtime: Runtime
     state: WorkerState
     detail: str
     """The state in words: `dead in 12 s`, `no heartbeat for 20 s`."""
@@ -85,6 +88,8 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds that its clock is ahead of the server's."""
     executors: list[ExecutorPlace] | None = None
     """Processes and machines that run tasks for it."""
+    load: Load | None = None
+    """Memory and processor time of its process, as of its last heartbeat; None if it does not say."""
     blocked: Blocked | None = None
     asked: str | None = None
     """Why it was asked to stop or was paused."""
@@ -95,6 +100,16 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True):
     def name(self) -> str:
         """Host and process, or the id."""
         return self.id if self.host is None else f"{self.host} · {self.pid}"
+
+    @property
+    def memory(self) -> str:
+        """The memory of its process, in words."""
+        return megabytes(None if self.load is None else self.load.memory)
+
+    @property
+    def processor(self) -> str:
+        """The share of a processor that it uses, in words."""
+        return "unknown" if self.load is None or self.load.cpu is None else f"{self.load.cpu:.0%}"
 
     @property
     def cells(self) -> list[tuple[str, str]]:
@@ -108,6 +123,11 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True):
         ]
         free = max(0, (self.concurrency or 0) - len(shown))
         return shown + [("", "free")] * free
+
+
+def megabytes(memory: int | None) -> str:
+    """Bytes, in words."""
+    return "unknown" if memory is None else f"{memory / 1e6:,.0f} MB"
 
 
 LONG = 60.0
@@ -152,6 +172,21 @@ class WorkerRequest(msgspec.Struct, frozen=True, kw_only=True):
     reason: str = ""
     typed: str = ""
     """To free the locks of a worker that may be alive: its id once more."""
+
+
+class WorkerLaneQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """Which lane of a worker."""
+
+    id: str
+    lane: str = MAIN
+
+
+class WorkerConcurrencyRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """How many jobs a worker is to run at once, in one of its lanes."""
+
+    id: str
+    lane: str = MAIN
+    concurrency: Annotated[int, msgspec.Meta(ge=1, le=MOST_ASKED_SLOTS)]
 
 
 class WorkerAnswer(msgspec.Struct, frozen=True, kw_only=True):

@@ -14,8 +14,10 @@ from ...diagnostics.json_shapes import worker_as_json
 from ...errors import WorkerNotFoundError
 from ...history.audit import Actor, record
 from ...history.statistics import TaskStatistics
-from ...recovery.registry.workers import SCANNED_PAGES, WorkerList, WorkerSummary, condition_of
+from ...recovery.registry.workers import SCANNED_PAGES, WorkerList, WorkerSummary, condition_of, runtime_of
+from ...values.concurrency import MAIN
 from ...values.job import instant
+from ...values.text import count
 from ..answers import Problem, not_found
 from ..database import STATISTICS, WORKERS, Database
 from . import (
@@ -126,6 +128,25 @@ async def resume(database: Database, actor: Actor, worker_id: str) -> WorkerAnsw
     return WorkerAnswer(id=worker_id, done=done)
 
 
+async def set_concurrency(
+    database: Database, actor: Actor, worker_id: str, lane: str, concurrency: int
+) -> WorkerAnswer:
+    """Let a worker run this many jobs of a lane at once; waits until it does."""
+    await database.open()
+    try:
+        change = await database.utils.workers.set_concurrency(worker_id, concurrency, lane=lane)
+    except WorkerNotFoundError as error:
+        raise _no_worker(error) from None
+    details = {"lane": lane, "before": change.before, "concurrency": concurrency}
+    async with database.write() as connection:
+        await record(
+            connection, database.schema, actor, "set_worker_concurrency", target=worker_id, details=details
+        )
+    of_lane = "" if lane == MAIN else f" of the lane {lane}"
+    done = f"It runs up to {count(concurrency, 'job')}{of_lane} at once (before: {change.before})."
+    return WorkerAnswer(id=worker_id, done=done)
+
+
 async def unlock(database: Database, actor: Actor, worker_id: str, typed: str = "") -> WorkerAnswer:
     """Free every lock of a worker. One that may be alive must be typed: its jobs would run twice."""
     async with database.read() as connection:
@@ -176,9 +197,9 @@ async def _holders(database: Database, connection: Connection) -> list[Worker] |
     return [
         Worker(
             id=row["id"],
-            runtime="other",
+            runtime=runtime_of(row["id"]),
             state="unknown",
-            detail="unknown runtime",
+            detail="sends no heartbeats",
             jobs_held=row["jobs"],
             locked_since=instant(row["locked_since"]),
         )
@@ -228,12 +249,12 @@ def _worker(
             "running": None if worker.running is None else running,
             "lanes": _lanes(worker, running),
             "executors": worker.executors,
+            "load": worker.load,
             "blocked": None if worker.blocked is None else Blocked(
                 task_identifier=worker.blocked.task_identifier, job_id=worker.blocked.job_id,
                 since=worker.blocked.since, seconds=worker.blocked.seconds, culprit=worker.blocked.culprit,
             ),
         },
-        runtime="python" if is_ours else "other",
         state=state,
         detail=detail,
         busy=busy,

@@ -4,12 +4,23 @@ from __future__ import annotations
 
 from urllib.parse import urlencode
 
+from ...values.concurrency import MOST_ASKED_SLOTS
 from ..answers import Page, Redirect, confirmation
 from ..audit.recording import actor_of
 from ..database import REQUESTS
 from ..web.call import Call
 from ..web.routes import Route
-from . import Worker, WorkerAnswer, WorkerListing, WorkerQuery, WorkerRequest, queries
+from . import (
+    Worker,
+    WorkerAnswer,
+    WorkerConcurrencyRequest,
+    WorkerLaneQuery,
+    WorkerListing,
+    WorkerQuery,
+    WorkerRequest,
+    megabytes,
+    queries,
+)
 
 TOPICS = ("workers", "overview", "audit")
 
@@ -23,7 +34,8 @@ async def get_worker(call: Call) -> Page:
     wanted = call.query(WorkerQuery)
     found = await queries.get_worker(call.database, wanted.id)
     title = f"Worker {found.name[:80]}"
-    return Page("worker.html", title, here="workers", values={"worker": found}, answer=found)
+    values = {"worker": found, "megabytes": megabytes}
+    return Page("worker.html", title, here="workers", values=values, answer=found)
 
 
 async def stop(call: Call) -> Page | Redirect:
@@ -69,6 +81,29 @@ async def unlock(call: Call) -> Page | Redirect:
     return Redirect("/workers", notice=answer.done, answer=answer)
 
 
+async def concurrency_form(call: Call) -> Page:
+    wanted = call.query(WorkerLaneQuery)
+    found = await queries.get_worker(call.database, wanted.id)
+    lane = next((each for each in found.lanes or () if each.name == wanted.lane), None)
+    values = {
+        "worker": found,
+        "lane": wanted.lane,
+        "slots": found.concurrency if lane is None else lane.slots,
+    }
+    return Page(
+        "worker_concurrency.html", f"Concurrency of {found.name[:80]}", here="workers",
+        values={**values, "most": MOST_ASKED_SLOTS, "back": _page_of(found.id)},
+    )  # fmt: skip
+
+
+async def concurrency(call: Call) -> Redirect:
+    wanted = await call.body(WorkerConcurrencyRequest)
+    answer = await queries.set_concurrency(
+        call.database, actor_of(call), wanted.id, wanted.lane, wanted.concurrency
+    )
+    return _done(call, answer)
+
+
 def _done(call: Call, answer: WorkerAnswer) -> Redirect:
     call.hub.publish(*TOPICS)
     return Redirect(_page_of(answer.id), notice=answer.done, answer=answer)
@@ -101,6 +136,15 @@ ROUTES = [
         method="POST", path="/workers/resume", needs=REQUESTS, api="/workers/resume", handler=resume,
         permission="workers.stop", body=WorkerRequest, answer=WorkerAnswer,
         summary="Let a paused worker fetch jobs again",
+    ),
+    Route(
+        method="GET", path="/workers/concurrency", handler=concurrency_form, permission="workers.stop",
+        query=WorkerLaneQuery, summary="Change how many jobs a worker runs at once",
+    ),
+    Route(
+        method="POST", path="/workers/concurrency", api="/workers/concurrency", handler=concurrency,
+        permission="workers.stop", body=WorkerConcurrencyRequest, answer=WorkerAnswer,
+        summary="Let a Python worker run another number of jobs at once, until it restarts",
     ),
     Route(
         method="POST", path="/workers/unlock", api="/workers/unlock", handler=unlock,

@@ -1,6 +1,7 @@
 """`graphile-worker workers`, `sweep`, `stack` and `stop`.
 
-They show who is alive, recover the jobs of dead workers, show where a job is, and end a worker.
+They show who is alive, change how many jobs a worker runs at once, recover the jobs of dead workers, show
+where a job is, and end a worker.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ import click
 
 from ...config import Settings
 from ...database.statements.pauses import pauses_if_readable
-from ...diagnostics.json_shapes import stack_as_json, sweep_as_json, worker_as_json
+from ...diagnostics.json_shapes import concurrency_as_json, stack_as_json, sweep_as_json, worker_as_json
+from ...values.concurrency import MAIN, MOST_ASKED_SLOTS
 from ...values.text import count, duration
 from ..support.client import run_async, utils_for
 from ..support.command import Output, client_command, command
@@ -22,7 +24,7 @@ from .pause import paused_notes
 
 if TYPE_CHECKING:
     from ...client import WorkerUtils
-    from ...client.job_status import JobStack
+    from ...client.job_status import ConcurrencyChange, JobStack
     from ...recovery.registry.workers import WorkerSummary
     from ...recovery.sweep import SweepReport
 
@@ -34,18 +36,58 @@ NOT_SCANNED = (
 RETRY_AFTER = 0.2  # seconds to leave another sweep to finish
 
 
-@client_command("workers")
-@click.option("--all", "scan", is_flag=True, help="Find workers of other runtimes in a large jobs table too.")
-async def workers_command(utils: WorkerUtils, scan: bool) -> Output:
-    """Show workers, whether they are alive, the jobs they have, and what is paused.
+def _check_workers(
+    action: str, worker_id: str | None, concurrency: int | None, lane: str | None, scan: bool
+) -> None:
+    if action == "list":
+        if worker_id is not None:
+            raise click.UsageError("`workers list` takes no WORKER_ID.")
+        if concurrency is not None or lane is not None:
+            raise click.UsageError("--concurrency and --lane are for `workers set WORKER_ID`.")
+        return
+    if worker_id is None:
+        raise click.UsageError("`workers set` needs the WORKER_ID; `graphile-worker workers` lists them.")
+    if concurrency is None:
+        raise click.UsageError("Give --concurrency.")
+    if scan:
+        raise click.UsageError("--all is for `workers list`.")
 
-    Rust workers with recovery send heartbeats. Other workers of other runtimes are listed while they have
-    jobs.
+
+def _audited_workers(action: str, **_: Any) -> str:
+    return "" if action == "list" else "set_worker_concurrency"
+
+
+@client_command("workers", check=_check_workers, audit=_audited_workers)
+@click.argument("action", type=click.Choice(("list", "set")), default="list", metavar="[list|set]")
+@click.argument("worker_id", required=False, metavar="[WORKER_ID]")
+@click.option(
+    "--concurrency", type=click.IntRange(1, MOST_ASKED_SLOTS), metavar="N", help="Jobs that it runs at once."
+)
+@click.option("--lane", metavar="NAME", help="The lane to change, if not the main one.")
+@click.option("--all", "scan", is_flag=True, help="Find workers of other runtimes in a large jobs table too.")
+async def workers_command(
+    utils: WorkerUtils,
+    action: str,
+    worker_id: str | None,
+    concurrency: int | None,
+    lane: str | None,
+    scan: bool,
+) -> Output:
+    """Show workers, their jobs and their load, and what is paused; or let one run more or fewer jobs at once.
+
+    Rust workers with recovery send heartbeats; other workers of other runtimes are listed while they have
+    jobs. Only workers of this package can be changed. Running jobs go on, and the number lasts until the
+    worker restarts.
 
     \b
     graphile-worker workers
     graphile-worker workers --all
+    graphile-worker workers set pool-0123456789abcdef --concurrency 20
+    graphile-worker workers set pool-0123456789abcdef --lane video --concurrency 1
     """
+    if action == "set" and worker_id is not None and concurrency is not None:
+        change = await utils.workers.set_concurrency(worker_id, concurrency, lane=lane or MAIN)
+        return Output(lambda: concurrency_as_json(change), lambda: _print_change(change))
     found = await utils.list_workers(all=scan)
     async with utils.with_pg_client() as connection:
         pauses = await pauses_if_readable(connection, utils.schema)
@@ -123,7 +165,8 @@ def _print_workers(found: list[WorkerSummary]) -> None:
     from ...recovery.registry.workers import condition_of
 
     columns = (
-        "worker pool", "runtime", "state", "host", "pid", "slots", "jobs", "job ids", "started", "last seen",
+        "worker pool", "runtime", "state", "host", "pid", "slots", "jobs", "memory", "cpu", "job ids",
+        "started", "last seen",
     )  # fmt: skip
     rows: list[tuple[Any, ...]] = [
         (
@@ -134,6 +177,8 @@ def _print_workers(found: list[WorkerSummary]) -> None:
             worker.pid,
             worker.concurrency,
             worker.jobs_held,
+            None if worker.load is None else _megabytes(worker.load.memory),
+            None if worker.load is None or worker.load.cpu is None else f"{worker.load.cpu:.0%}",
             _ids(worker.job_ids),
             worker.started_at,
             worker.last_seen_at,
@@ -151,6 +196,14 @@ def _print_workers(found: list[WorkerSummary]) -> None:
                 for pool, each in places
             ],
         )
+
+
+def _print_change(change: ConcurrencyChange) -> None:
+    lane = "" if change.lane == MAIN else f" of the lane {cell(change.lane)}"
+    click.echo(
+        f"Worker {cell(change.worker_id)} runs up to {count(change.concurrency, 'job')}{lane} at once "
+        f"(before: {change.before}), until it restarts."
+    )
 
 
 def _megabytes(memory: int | None) -> str | None:

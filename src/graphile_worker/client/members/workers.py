@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, TypeVar
 
+from ...database.connections.bound import no_connection_to_lend
 from ...database.connections.connection import Connection, UserConnection
 from ..connections import ClientConnections, beginning
 
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from ...database.statements.control import Deploy, RequestKind
     from ...recovery.registry.workers import WorkerList
     from ...recovery.sweep import Sweep, SweepReport
+    from ..job_status import ConcurrencyChange
 
 T = TypeVar("T")
 
@@ -21,8 +23,8 @@ T = TypeVar("T")
 class WorkersClient:
     """Worker pools, by the ids that the jobs they have locked show in `locked_by`.
 
-    Python workers obey `pause`, `resume` and `stop` at once. Workers of other runtimes are listed if they
-    send heartbeats or have jobs locked, and cannot be asked anything.
+    Python workers obey `pause`, `resume`, `stop` and `set_concurrency` at once. Workers of other runtimes are
+    listed if they send heartbeats or have jobs locked, and cannot be asked anything.
     """
 
     def __init__(self, connections: ClientConnections) -> None:
@@ -66,6 +68,31 @@ class WorkersClient:
         Raises WorkerNotFoundError if there is no such worker. Returns when it was asked, not when it ends.
         """
         await self._ask(worker_id, "stop", reason, connection)
+
+    async def set_concurrency(
+        self,
+        worker_id: str,
+        concurrency: int,
+        *,
+        lane: str = "main",
+        timeout: float | timedelta = 6.0,
+    ) -> ConcurrencyChange:
+        """Let a running Python worker run this many jobs at once, or this many of one of its lanes.
+
+        More slots take jobs at once. Of fewer, those above the number end after the jobs that they run; none
+        is cancelled, and prefetched jobs that are too many are returned. It lasts until the worker restarts.
+
+        Raises WorkerNotFoundError if there is no such worker, and WorkerRequestError if it does not answer
+        within `timeout`, as one of an earlier version.
+        """
+        from ..job_status import changed_concurrency, seconds_of
+
+        connections = self._connections
+        if connections.is_bound:
+            raise no_connection_to_lend()
+        return await changed_concurrency(
+            connections.borrow, connections.schema, worker_id, lane, concurrency, seconds_of(timeout) or 0.0
+        )
 
     async def _ask(
         self, worker_id: str, kind: RequestKind, reason: str | None, connection: UserConnection | None

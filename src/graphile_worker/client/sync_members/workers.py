@@ -17,13 +17,14 @@ if TYPE_CHECKING:
     from ...database.statements.control import Deploy
     from ...recovery.registry.workers import WorkerList
     from ...recovery.sweep import SweepReport
+    from ..job_status import ConcurrencyChange
 
 
 class SyncWorkersClient:
     """Worker pools, by the ids that the jobs they have locked show in `locked_by`.
 
-    Python workers obey `pause`, `resume` and `stop` at once. Workers of other runtimes are listed if they
-    send heartbeats or have jobs locked, and cannot be asked anything.
+    Python workers obey `pause`, `resume`, `stop` and `set_concurrency` at once. Workers of other runtimes are
+    listed if they send heartbeats or have jobs locked, and cannot be asked anything.
     """
 
     def __init__(self, calls: SyncCalls) -> None:
@@ -59,6 +60,22 @@ class SyncWorkersClient:
         Raises WorkerNotFoundError if there is no such worker. Returns when it was asked, not when it ends.
         """
         return self._calls.run(connection, lambda utils: utils.workers.stop(worker_id, reason=reason))
+
+    def set_concurrency(
+        self, worker_id: str, concurrency: int, *, lane: str = "main", timeout: float | timedelta = 6.0
+    ) -> ConcurrencyChange:
+        """Let a running Python worker run this many jobs at once, or this many of one of its lanes.
+
+        More slots take jobs at once. Of fewer, those above the number end after the jobs that they run; none
+        is cancelled, and prefetched jobs that are too many are returned. It lasts until the worker restarts.
+
+        Raises WorkerNotFoundError if there is no such worker, and WorkerRequestError if it does not answer
+        within `timeout`, as one of an earlier version.
+        """
+        return self._calls.run(
+            None,
+            lambda utils: utils.workers.set_concurrency(worker_id, concurrency, lane=lane, timeout=timeout),
+        )
 
     def sweep(
         self,

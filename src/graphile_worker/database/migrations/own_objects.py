@@ -61,6 +61,7 @@ class Change(IntEnum):
     RUST_REGISTER = 26
     KEYED_INDEX = 27
     SAFE_SETTINGS = 28
+    CONCURRENCY_REQUESTS = 29
 
     @property
     def label(self) -> str:
@@ -113,7 +114,7 @@ OWN_FILES: tuple[OwnFile, ...] = (
     _file("history", Change.HISTORY, Change.PROGRESS),
     _file("partitions", Change.HISTORY, Change.MENDED_FUNCTIONS, Change.SAFE_OPERATORS),
     _file("statistics", Change.FIGURES, Change.DAYS, Change.MONITORING, Change.SAFE_OPERATORS),
-    _file("control", Change.CONTROL),
+    _file("control", Change.CONTROL, Change.REQUESTS, Change.CONCURRENCY_REQUESTS),
     _file("limits", Change.LIMITS, Change.SAFE_OPERATORS),
     _file("tracks", Change.TRACKS, Change.SAFE_OPERATORS, Change.SAFE_SETTINGS),
     _file("admin", Change.ADMIN),

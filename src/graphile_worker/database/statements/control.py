@@ -1,7 +1,7 @@
 """What operators ask of workers, how workers read and answer it, and the end of cancelled jobs.
 
-`pauses` has what operators do. Of one worker pool they may ask to stop, to fetch no more jobs, and to say
-where a job is. `ping` notifies all workers, to test whether LISTEN works.
+`pauses` has what operators do. Of one worker pool they may ask to stop, to fetch no more jobs, to say where a
+job is, and to run another number of jobs at once. `ping` notifies all workers, to test whether LISTEN works.
 
 To end cancelled jobs is to delete them with what says that they are cancelled, and to keep them. There are
 four who do that. A worker that ends a job because of it. A worker that learns from its write that a job it
@@ -14,11 +14,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
 from ...errors import InvalidArgumentError, PermissionDeniedError, SchemaMissingError, WorkerNotFoundError
+from ...values.concurrency import check_asked_slots
 from ...values.job import Job, Pause, instant
 from ...values.retention import Retention, is_awaited
 from ...values.schema_name import SchemaName
@@ -33,6 +34,8 @@ from .pauses import EVERY_TASK as EVERY_TASK
 from .pauses import MAX_REASON_LENGTH, is_of_track, pause_from
 
 STOPPED = "an operator stopped it"
+
+AnswerT = TypeVar("AnswerT")
 
 
 class ControlState(msgspec.Struct, frozen=True):
@@ -58,6 +61,8 @@ class ControlState(msgspec.Struct, frozen=True):
     """Whether the pool is to fetch no more jobs."""
     stacks: Mapping[int, int] = msgspec.field(default_factory=dict[int, int])
     """Ids of requests for the stack of a job, and the ids of the jobs."""
+    concurrency: Mapping[int, tuple[str, int]] = msgspec.field(default_factory=dict[int, tuple[str, int]])
+    """Ids of requests for another concurrency, in their order; the lane, and how many jobs at once."""
 
     @property
     def paused(self) -> frozenset[str]:
@@ -90,6 +95,9 @@ async def read_control_state(
         stop=next((row["reason"] or STOPPED for row in rows if row["kind"] == "stop"), None),
         is_paused=any(row["kind"] == "quiet" for row in rows),
         stacks={row["id"]: int(row["name"]) for row in rows if row["kind"] == "stack"},
+        concurrency=dict(
+            sorted((row["id"], (row["name"], row["number"])) for row in rows if row["kind"] == "concurrency")
+        ),
     )
 
 
@@ -178,6 +186,7 @@ async def leftover_cancels(connection: Connection, schema: SchemaName) -> list[J
 
 
 RequestKind = Literal["stop", "quiet", "stack"]
+MAX_LANE_LENGTH = 1_000
 MAX_DEPLOYS = 500
 ONE_DEPLOY = 15 * 60.0  # seconds: workers of one version that start so close together are one deploy
 
@@ -192,6 +201,15 @@ class StackAnswer(msgspec.Struct, frozen=True, kw_only=True):
     task_identifier: str | None = None
     place: str | None = None
     """Where an executor runs the job, such as `process 4711`; None for the worker itself."""
+
+
+class ConcurrencyAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """What a pool answers when it is asked to run another number of jobs at once."""
+
+    before: int | None = None
+    """The number of slots that the lane had; None if nothing was changed."""
+    lanes: list[str] = []
+    """The names of its lanes."""
 
 
 class StateRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -262,22 +280,58 @@ async def list_requests(connection: Connection, schema: SchemaName) -> list[Stat
     ]
 
 
-async def answer_stack(
-    connection: Connection, schema: SchemaName, request_id: int, answer: StackAnswer
+async def ask_for_concurrency(
+    connection: Connection, schema: SchemaName, worker_id: str, lane: str, concurrency: int
+) -> int:
+    """Ask a pool to run so many jobs of a lane at once; returns the id of the request, as `ask_worker`."""
+    check_name("worker_id", worker_id, 200)
+    check_name("lane", lane, MAX_LANE_LENGTH)
+    check_asked_slots("concurrency", concurrency)
+    with _refusals():
+        found: int | None = await connection.fetchval(
+            load("requests/ask_for_concurrency", schema), worker_id, lane, concurrency
+        )
+    if found is None:
+        raise WorkerNotFoundError(worker_id)
+    return found
+
+
+async def answer_request(
+    connection: Connection, schema: SchemaName, request_id: int, answer: StackAnswer | ConcurrencyAnswer
 ) -> None:
     """Answer for a pool."""
     text = msgspec.json.encode(answer).decode()
     await connection.execute(load("requests/answer", schema), request_id, text)
 
 
+async def answer_with_slots(
+    connection: Connection,
+    schema: SchemaName,
+    request_id: int,
+    answer: ConcurrencyAnswer,
+    *,
+    pool_id: str,
+    slots: Mapping[str, int],
+) -> None:
+    """Answer for a pool that now has these slots, by lane, and write them into its row."""
+    await connection.execute(
+        load("requests/answer_with_slots", schema),
+        request_id,
+        msgspec.json.encode(answer).decode(),
+        pool_id,
+        sum(slots.values()),
+        msgspec.json.encode(slots).decode(),
+    )
+
+
 async def read_answer(
-    connection: Connection, schema: SchemaName, request_id: int
-) -> tuple[StackAnswer, datetime] | None:
+    connection: Connection, schema: SchemaName, request_id: int, answer: type[AnswerT]
+) -> tuple[AnswerT, datetime] | None:
     """The answer and the server's time; None while there is none."""
     row = await connection.fetchrow(load("requests/read_answer", schema), request_id)
     if row is None or row["answer"] is None:
         return None
-    return msgspec.json.decode(row["answer"], type=StackAnswer), instant(row["now"])
+    return msgspec.json.decode(row["answer"], type=answer), instant(row["now"])
 
 
 async def withdraw(connection: Connection, schema: SchemaName, request_id: int) -> None:
@@ -324,12 +378,12 @@ def _refusals() -> Iterator[None]:
         yield
     except Exception as error:
         state = sqlstate_of(error)
-        if state not in sqlstates.UNAVAILABLE_TABLE:
+        if state not in (*sqlstates.UNAVAILABLE_TABLE, sqlstates.UNDEFINED_COLUMN):
             raise
-        if state == sqlstates.UNDEFINED_TABLE:
+        if state != sqlstates.INSUFFICIENT_PRIVILEGE:
             raise SchemaMissingError(
-                "the table for requests to workers is missing; to create it, run as the owner of the schema: "
-                "graphile-worker migrate",
+                "the table for requests to workers is missing, or is that of an earlier version; run as the "
+                "owner of the schema: graphile-worker migrate",
                 sqlstate=state,
             ) from error
         raise PermissionDeniedError(

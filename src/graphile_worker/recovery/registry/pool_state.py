@@ -1,7 +1,7 @@
 """What a pool says about itself in the registry, so that other processes see it.
 
-- `PoolState`: whether notifications reach it, its clock, whether it fetches jobs, and which processes and
-  machines run its tasks.
+- `PoolState`: whether notifications reach it, its clock, whether it fetches jobs, the load of its process,
+  and which processes and machines run its tasks.
 - `Description`, once per start: its version, lanes, crontab, forbidden flags, and what it knows about its
   tasks.
 - `LoopBlockage`: a blocked event loop. The watchdog of the worker notices it, and the thread that sends
@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import NamedTuple, TypeVar
 
@@ -28,6 +28,7 @@ from ...database.statements.inspection import TaskDescription, describe_tasks
 from ...database.statements.schedules import ScheduleDefinition, register_schedules
 from ...values.job import instant
 from ...values.schema_name import SchemaName
+from .load import Load
 
 CLOCK_STEP = 0.5  # seconds: smaller changes of the clock are not reported
 
@@ -57,6 +58,8 @@ class PoolState(msgspec.Struct, frozen=True, kw_only=True):
     executors: list[ExecutorPlace] | None = None
     stalled_since: float | None = None
     """Since when slots have been free without a successful fetch; in the row, seconds since 1970."""
+    load: Load | None = None
+    """Of its process; sent with each heartbeat."""
 
 
 class StateReporter:
@@ -179,6 +182,11 @@ class Description:
     forbidden_flags: Sequence[str] | None = None
     """None if they may change."""
     tasks: Sequence[tuple[str, TaskDescription]] = ()
+
+    def with_slots(self, slots: Mapping[str, int]) -> Description:
+        """The same with these slots of the lanes, by name."""
+        lanes = [msgspec.structs.replace(lane, slots=slots.get(lane.name, lane.slots)) for lane in self.lanes]
+        return replace(self, lanes=lanes)
 
 
 async def describe_worker(

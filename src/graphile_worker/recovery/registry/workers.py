@@ -15,11 +15,12 @@ import msgspec
 
 from ...database.connections.connection import Connection, Row
 from ...database.connections.encoding import teach_arrays
-from ...database.sql import load
+from ...database.sql import load as sql
 from ...errors import InvalidArgumentError
 from ...values.job import instant
 from ...values.schema_name import SchemaName
 from ...values.text import duration
+from .load import Load
 from .pool_state import (
     BlockedLoop,
     ExecutorPlace,
@@ -91,6 +92,7 @@ class WorkerSummary:
     version: str | None
     tasks: list[str] | None
     concurrency: int | None
+    """The number of slots of all lanes now."""
     liveness: Liveness | None
     """What proves it alive: an advisory lock or, behind a pooler, fresh heartbeats."""
     started_at: datetime | None
@@ -122,6 +124,8 @@ class WorkerSummary:
     """Seconds that its clock is ahead of the server's; None if it does not say."""
     executors: list[ExecutorPlace] | None = None
     """Processes and machines that run tasks for it, as of `last_seen_at`; None if it uses no executor."""
+    load: Load | None = None
+    """Memory and processor time of its process, as of `last_seen_at`; None if it does not say."""
     locked_since: datetime | None
     """When its oldest lock was taken or renewed; without a scan, when its oldest running job started."""
 
@@ -175,7 +179,7 @@ async def register_worker(
 ) -> datetime:
     """Register the pool; return its start time by the server's clock."""
     found: datetime = await connection.fetchval(
-        load("recovery/register_worker", schema),
+        sql("recovery/register_worker", schema),
         registration.id,
         registration.host,
         registration.pid,
@@ -196,7 +200,7 @@ async def add_worker_tasks(
     connection: Connection, schema: SchemaName, pool_id: str, identifiers: Sequence[str]
 ) -> None:
     """Note that the pool has further tasks, if it is registered."""
-    await connection.execute(load("recovery/add_worker_tasks", schema), pool_id, list(identifiers))
+    await connection.execute(sql("recovery/add_worker_tasks", schema), pool_id, list(identifiers))
 
 
 async def send_heartbeat(
@@ -207,17 +211,21 @@ async def send_heartbeat(
     liveness: Liveness,
     backend_pid: int | None,
     report: tuple[int, list[int], list[float]] | None,
+    load: Load | None,
     timeout: float,
 ) -> tuple[int, float] | None:
     """Return the session's process id and the server's time, or None if the pool was declared dead.
 
-    `report`: the number of jobs that it has, ids of running jobs, and the seconds since each was started.
+    `report`: the number of jobs that it has, ids of running jobs, and the seconds since each was started;
+    None if it is the same as in the last heartbeat. `load`: None if the table has no column for it, nor for
+    the report.
     """
     values: tuple[Any, ...] = (pool_id, liveness, backend_pid)
-    statement = load("recovery/heartbeat", schema)
-    if report is not None:
+    statement = sql("recovery/heartbeat", schema)
+    if load is not None:
         teach_arrays(connection)
-        statement, values = load("recovery/heartbeat_with_jobs", schema), (*values, *report)
+        values = (*values, msgspec.json.encode(load).decode(), *(report or ()))
+        statement = sql(f"recovery/heartbeat_with_{'load' if report is None else 'jobs'}", schema)
     row = await connection.fetchrow(statement, *values, timeout=timeout)
     return None if row is None else (row["pid"], row["server_time"])
 
@@ -226,7 +234,7 @@ async def deregister_worker(
     connection: Connection, schema: SchemaName, pool_id: str, *, timeout: float | None = None
 ) -> None:
     """Remove the row of a pool that has shut down."""
-    await connection.execute(load("recovery/deregister_worker", schema), pool_id, timeout=timeout)
+    await connection.execute(sql("recovery/deregister_worker", schema), pool_id, timeout=timeout)
 
 
 # -- the lock ----------------------------------------------------------------------------------------------
@@ -234,36 +242,36 @@ async def deregister_worker(
 
 async def is_direct(connection: Connection, schema: SchemaName, *, timeout: float) -> bool:
     """Whether the session is the server's own and can keep a lock; behind a pooler it is not."""
-    pid = await connection.fetchval(load("session/backend_pid", schema), timeout=timeout)
+    pid = await connection.fetchval(sql("session/backend_pid", schema), timeout=timeout)
     return bool(pid == connection.get_server_pid())
 
 
 async def lock_worker(connection: Connection, schema: SchemaName, pool_id: str, *, timeout: float) -> bool:
     """Take the pool's lock for this session; return whether it was free."""
-    statement = load("recovery/lock_worker", schema)
+    statement = sql("recovery/lock_worker", schema)
     return bool(await connection.fetchval(statement, schema.name, pool_id, timeout=timeout))
 
 
 async def unlock_worker(connection: Connection, schema: SchemaName, pool_id: str, *, timeout: float) -> None:
     """Release the pool's lock."""
-    await connection.fetchval(load("recovery/unlock_worker", schema), schema.name, pool_id, timeout=timeout)
+    await connection.fetchval(sql("recovery/unlock_worker", schema), schema.name, pool_id, timeout=timeout)
 
 
 async def tune_heartbeat_session(connection: Connection, schema: SchemaName, *, timeout: float) -> None:
     """Let the server notice soon when this machine is gone."""
-    await connection.fetchrow(load("recovery/tune_heartbeat_session", schema), timeout=timeout)
+    await connection.fetchrow(sql("recovery/tune_heartbeat_session", schema), timeout=timeout)
 
 
 async def end_old_session(connection: Connection, schema: SchemaName, pool_id: str, *, timeout: float) -> int:
     """Terminate the session that holds the lock although its connection is lost; return how many."""
-    statement = load("recovery/end_old_worker_session", schema)
+    statement = sql("recovery/end_old_worker_session", schema)
     count: int = await connection.fetchval(statement, schema.name, pool_id, timeout=timeout)
     return count
 
 
 async def end_held_batches(connection: Connection, schema: SchemaName, pool_id: str) -> int:
     """Terminate the sessions in which a dead pool holds jobs; return how many there were."""
-    count: int = await connection.fetchval(load("recovery/end_held_batches", schema), schema.name, pool_id)
+    count: int = await connection.fetchval(sql("recovery/end_held_batches", schema), schema.name, pool_id)
     return count
 
 
@@ -274,7 +282,7 @@ async def mark_unreachable_workers(
     connection: Connection, schema: SchemaName, own_id: str | None
 ) -> list[UnreachablePool]:
     """Find unreachable pools and record since when they are. Call it inside a transaction."""
-    rows = await connection.fetch(load("recovery/mark_unreachable_workers", schema), schema.name, own_id)
+    rows = await connection.fetch(sql("recovery/mark_unreachable_workers", schema), schema.name, own_id)
     return [
         UnreachablePool(row["id"], row["remaining"], row["newly"], row["grace"], row["is_silent"])
         for row in rows
@@ -288,12 +296,12 @@ async def list_workers(connection: Connection, schema: SchemaName, *, scan: bool
     `scan` does that whatever its size.
     """
     teach_arrays(connection)
-    statement = load("recovery/list_workers", schema)
+    statement = sql("recovery/list_workers", schema)
     rows = await connection.fetch(statement, schema.name, scan, SCANNED_PAGES)
     is_complete = bool(rows and rows[0]["is_scanned"])
     summaries = {row["id"]: _summary(row, is_complete) for row in rows if row["id"] is not None}
     if rows and rows[0]["has_rust_register"]:
-        for row in await connection.fetch(load("recovery/rust_workers", schema), LISTED_FOREIGN):
+        for row in await connection.fetch(sql("recovery/rust_workers", schema), LISTED_FOREIGN):
             summaries[row["id"]] = _foreign(row, summaries.get(row["id"]), is_complete)
     return WorkerList(list(summaries.values()), is_complete=is_complete)
 
@@ -330,6 +338,7 @@ def _summary(row: Row, is_scanned: bool) -> WorkerSummary:
         is_listening=state.is_listening,
         clock=state.clock,
         executors=state.executors,
+        load=state.load,
         jobs_held=jobs_held,
         running=running,
         job_ids=job_ids,
@@ -414,38 +423,38 @@ def _instant(seconds: float | None) -> datetime | None:
 async def may_use_rust_workers(connection: Connection, schema: SchemaName) -> bool | None:
     """Whether this role may use the Rust port's table of workers; None if there is none."""
     may_use: bool | None = await connection.fetchval(
-        load("recovery/may_use_rust_workers", schema), schema.name
+        sql("recovery/may_use_rust_workers", schema), schema.name
     )
     return may_use
 
 
 async def has_rust_workers(connection: Connection, schema: SchemaName) -> bool:
     """Whether Rust workers use this schema, as far as the database shows it."""
-    if await connection.fetchval(load("recovery/has_rust_functions", schema), schema.name):
+    if await connection.fetchval(sql("recovery/has_rust_functions", schema), schema.name):
         return True
     if not await may_use_rust_workers(connection, schema):
         return False
-    return bool(await connection.fetchval(load("recovery/has_rust_rows", schema)))
+    return bool(await connection.fetchval(sql("recovery/has_rust_rows", schema)))
 
 
 async def send_rust_heartbeat(
     connection: Connection, schema: SchemaName, pool_id: str, pid: int, *, timeout: float
 ) -> None:
     """Write a heartbeat into the Rust port's table."""
-    await connection.execute(load("recovery/rust_heartbeat", schema), pool_id, pid, timeout=timeout)
+    await connection.execute(sql("recovery/rust_heartbeat", schema), pool_id, pid, timeout=timeout)
 
 
 async def deregister_rust_workers(
     connection: Connection, schema: SchemaName, pool_ids: Sequence[str]
 ) -> None:
     """Remove pools that have ended from the Rust port's table."""
-    await connection.execute(load("recovery/deregister_rust_workers", schema), list(pool_ids))
+    await connection.execute(sql("recovery/deregister_rust_workers", schema), list(pool_ids))
 
 
 async def delete_old_rust_workers(connection: Connection, schema: SchemaName) -> None:
     """Remove Python pools without a heartbeat for four hours from the Rust port's table, if there is one."""
     if await may_use_rust_workers(connection, schema):
-        await connection.execute(load("recovery/delete_old_rust_workers", schema))
+        await connection.execute(sql("recovery/delete_old_rust_workers", schema))
 
 
 def condition_of(worker: WorkerSummary) -> tuple[Condition, str]:

@@ -1,25 +1,29 @@
 """What one pool does when operators ask for something; `ControlWatch` learns what they ask for.
 
-OperatorCommands: to stop, to pause, or where a job is. PauseWatch: to start no jobs of some tasks and
-queues. Cancellations: to end jobs.
+OperatorCommands: to stop, to pause, to run another number of jobs at once, or where a job is. PauseWatch: to
+start no jobs of some tasks and queues. Cancellations: to end jobs.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import sys
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from ...database.connections.connection import Connection
 from ...database.connections.errors import explained, sqlstate_of
-from ...database.connections.retry import is_retryable
+from ...database.connections.retry import Delays, is_retryable, with_retries
 from ...database.connections.sqlstates import UNAVAILABLE_TABLE
 from ...database.statements.control import (
     EVERY_TASK,
+    ConcurrencyAnswer,
     ControlState,
     StackAnswer,
-    answer_stack,
+    answer_request,
+    answer_with_slots,
     paused_jobs,
     read_control_state,
 )
@@ -32,6 +36,7 @@ from ...tasks.call import label_of
 from ...tasks.helpers import current_helpers
 from ...tasks.stacks import TaskStack, coroutine_stack, thread_stack
 from ...tasks.threads import TaskThreads
+from ...values.concurrency import MAIN
 from ...values.job import Job, Pause
 from ...values.outcome import Cancelled, Failed, Finished, Outcome
 from ...values.retention import RetentionPolicy
@@ -43,6 +48,8 @@ from ..run.outcomes import EndReason
 from ..run.slots import Slot
 from ..session.session import Sessions
 from ..write.sink import Sink
+
+RETRY_DELAYS = Delays(0.2, 5.0)
 
 logger = logging.getLogger("graphile_worker.worker")
 
@@ -64,6 +71,8 @@ class OperatorCommands:
         self._threads = threads
         self._background = background
         self._answered: set[int] = set()
+        self._obeyed: set[int] = set()
+        self._writes_slots = asyncio.Lock()
         self._has_table = True
         self.is_paused = False
 
@@ -81,7 +90,9 @@ class OperatorCommands:
                 raise
         self._has_table = False
         state = await run(look)
-        logger.info("this worker cannot be asked to stop, to pause or for the stacks of its jobs")
+        logger.info(
+            "this worker cannot be asked to stop, to pause, for another concurrency or for stacks of its jobs"
+        )
         return state
 
     def apply(self, state: ControlState) -> None:
@@ -96,6 +107,35 @@ class OperatorCommands:
                 else "resumed: this worker fetches jobs again"
             )
         self._answer_stacks(state.stacks)
+        for request_id, (lane, concurrency) in state.concurrency.items():
+            if request_id not in self._obeyed:
+                answer = self._set_concurrency(lane, concurrency)
+                self._background.start(self._tell_slots(request_id, answer), "concurrency")
+        self._obeyed = set(state.concurrency)
+
+    def _set_concurrency(self, lane: str, concurrency: int) -> ConcurrencyAnswer:
+        slots = self._lanes.slots
+        if lane not in slots or self._context.owner.is_stopping:
+            return ConcurrencyAnswer(lanes=list(slots))
+        self._context.owner.set_concurrency(lane, concurrency)
+        of_lane = "" if lane == MAIN else f" of the lane {lane!r}"
+        logger.info("an operator changed the concurrency%s from %d to %d", of_lane, slots[lane], concurrency)
+        return ConcurrencyAnswer(before=slots[lane], lanes=list(slots))
+
+    async def _tell_slots(self, request_id: int, answer: ConcurrencyAnswer) -> None:
+        """Write the number into the row of the pool, however long that takes: others rely on it."""
+        schema, pool_id, lanes = self._context.schema, self._context.pool_id, self._lanes
+        async with self._writes_slots:
+            await with_retries(
+                lambda: self._sessions.run(
+                    lambda connection: answer_with_slots(
+                        connection, schema, request_id, answer, pool_id=pool_id, slots=lanes.slots
+                    )
+                ),
+                clock=self._context.clock,
+                max_attempts=sys.maxsize,
+                fallback=RETRY_DELAYS,
+            )
 
     def _answer_stacks(self, wanted: Mapping[int, int]) -> None:
         for request_id, job_id in wanted.items():
@@ -107,7 +147,9 @@ class OperatorCommands:
         schema = self._context.schema
         try:
             answer = await self.stack_of(job_id)
-            await self._sessions.run(lambda connection: answer_stack(connection, schema, request_id, answer))
+            await self._sessions.run(
+                lambda connection: answer_request(connection, schema, request_id, answer)
+            )
         except Exception as error:  # the one who asked is told that there was no answer
             logger.debug("the stack of job %d could not be sent: %s", job_id, explained(error))
 

@@ -13,6 +13,7 @@ job.
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
@@ -217,6 +218,13 @@ class AdaptiveSource(BufferedSource):
         if dropped:
             self.pulse()  # they may be free soon, and below a watermark
         return dropped
+
+    def resize(self, concurrency: int) -> None:
+        self._concurrency = concurrency
+        self._limit()
+        if self._count > self._prefetch_count:
+            self._received_at = -math.inf  # if no slot is free, they are returned now
+        self.poll()
 
     @property
     def is_released(self) -> bool:

@@ -105,6 +105,11 @@ class LocalQueue(BufferedSource):
             self._all_taken()
         return dropped
 
+    def resize(self, concurrency: int) -> None:
+        """Its size is fixed; jobs without a slot are returned when their time to live is over."""
+        self._wait_if_all_are_busy()
+        self.poll()
+
     @property
     def is_released(self) -> bool:
         return self._mode == RELEASED

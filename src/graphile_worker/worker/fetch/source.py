@@ -82,6 +82,10 @@ class JobSource(Protocol):
         """Return prefetched jobs that are paused, and those that arrive later; None if nothing is paused."""
         ...
 
+    def resize(self, concurrency: int) -> None:
+        """Fetch for this many slots from now on: their number has changed."""
+        ...
+
     def start(self, slots: IdleSlots) -> None:
         """Begin to fetch for these slots; the pool dies if that cannot continue."""
         ...

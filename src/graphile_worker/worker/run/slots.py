@@ -74,7 +74,7 @@ class Slot:
 
 
 class Slots:
-    """All slots of a pool."""
+    """All slots of a lane. `resize` changes how many there are."""
 
     def __init__(
         self,
@@ -94,7 +94,9 @@ class Slots:
         self._variables = contextvars.Context()  # those of the start, from then on
         self._closing = False
         self._is_paused = False
-        self._takes_no_jobs = False  # closing or held up
+        self._is_started = False
+        self._surplus = 0  # slots to end: whichever come first to ask for a job
+        self._takes_no_jobs = False  # closing, held up, or with a surplus
         self._turn_began = 0.0
         self._running = 0
         self._identifiers = tuple(identifiers)
@@ -107,30 +109,67 @@ class Slots:
         self.on_busy: Callable[[], None] | None = None
         """Called once when a slot wakes up, and then reset; may be set from any thread."""
         self.error: BaseException | None = None
+        self.count = count
+        """How many there are to be; more while surplus ones finish their jobs."""
         self._all.extend(Slot() for _ in range(count))
 
     def start(self) -> None:
         """Start every slot; each asks the source for a job."""
+        self._is_started = True
         self._variables = contextvars.copy_context()
-        for slot in self._all:
+        self._start(self._all)
+
+    def _start(self, slots: Sequence[Slot]) -> None:
+        for slot in slots:
             self._emit_created(slot)
-        for slot in self._all:
+        for slot in slots:
             self._spawn(slot)
+
+    def resize(self, count: int) -> None:
+        """Have this many slots: start more at once, or end some, each after the job that it runs.
+
+        While there are too many, none takes a job: each that asks for one ends. Those that do not run a job
+        are woken up to ask. So a slot need not look at the number when it takes a job.
+        """
+        if self._closing:
+            return
+        self.count = count
+        if not self._is_started:
+            self._all[:] = [Slot() for _ in range(count)]
+            return
+        added = [Slot() for _ in range(count - len(self._all))]
+        self._all.extend(added)
+        self._surplus = len(self._all) - count
+        self._decide()
+        self._start(added)
+        self.wake(self._surplus)
+
+    def _decide(self) -> None:
+        self._takes_no_jobs = self._closing or self._is_paused or self._surplus > 0
+
+    def _retire(self, slot: Slot) -> None:
+        """Let a surplus slot end."""
+        self._all.remove(slot)
+        self._surplus -= 1
+        self._decide()
+        self._events.emit(WorkerReleased(worker_id=slot.id))
+        if self.is_idle:
+            self._became_idle.set()
 
     @property
     def free(self) -> int:
         """The number of slots that could take a job now."""
-        return 0 if self._is_paused else len(self._all) - self._running
+        return 0 if self._is_paused or self._surplus else len(self._all) - self._running
 
     @property
     def running(self) -> list[Job]:
         """The jobs that run now; may be read from any thread."""
-        return [job for slot in self._all if (job := slot.job) is not None]
+        return [job for slot in self._all.copy() if (job := slot.job) is not None]
 
     @property
     def running_since(self) -> dict[int, float]:
         """Ids of running jobs and when each was started, by `time.monotonic`; may be read from any thread."""
-        return {job.id: slot.started for slot in self._all if (job := slot.job) is not None}
+        return {job.id: slot.started for slot in self._all.copy() if (job := slot.job) is not None}
 
     def slot_of(self, job_id: int) -> Slot | None:
         """The slot that runs this job; None if none does."""
@@ -164,7 +203,8 @@ class Slots:
 
     def resume(self) -> None:
         """Take jobs again."""
-        self._is_paused, self._takes_no_jobs = False, self._closing
+        self._is_paused = False
+        self._decide()
         self.wake(len(self._all))
 
     def cancel(self, reason: str) -> None:
@@ -347,6 +387,9 @@ class Slots:
             job = None if self._takes_no_jobs else source.take()
             if job is None:
                 if self._closing:
+                    return False
+                if self._surplus:
+                    self._retire(slot)
                     return False
                 await self._rest(slot)
                 continue

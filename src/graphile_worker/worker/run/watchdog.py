@@ -122,6 +122,7 @@ class LoopWatchdog:
         """The blockage that lasts now."""
         self.count = 0
         """How often the loop was blocked so far."""
+        self._delay: float | None = None
 
     def start(self) -> None:
         """Watch the running loop."""
@@ -134,6 +135,11 @@ class LoopWatchdog:
         """End the thread; does not wait for it."""
         self._is_stopped = True
         self._wake.set()
+
+    def take_delay(self) -> float | None:
+        """How long the loop took to answer at most, since the last call, in seconds; None if not asked."""
+        delay, self._delay = self._delay, None
+        return delay
 
     def exit_by(self, seconds: float, signal_number: int) -> None:
         """After a signal: end the process if the loop is blocked this many seconds from now.
@@ -174,6 +180,7 @@ class LoopWatchdog:
                 return
             if not turned.wait(BLOCKED_AFTER):
                 self._blocked(turned, asked_at)
+            self._delay = max(self._delay or 0.0, time.monotonic() - asked_at)
 
     def _sleep(self) -> None:
         """Until a job starts, a signal comes or the worker ends."""

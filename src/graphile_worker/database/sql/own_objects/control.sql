@@ -1,4 +1,4 @@
--- What operators ask of workers: pauses of tasks, holds of queues, and jobs to cancel. Empty for those who ask for
+-- What operators ask of workers: pauses of tasks, holds of queues, jobs to cancel, and requests to one pool. Empty for those who ask for
 -- nothing. A change is announced on the channel worker:py; workers also look every few seconds.
 
 -- Tasks whose jobs Python workers do not start. Node and Rust do not read it.
@@ -28,3 +28,23 @@ create table if not exists :GRAPHILE_WORKER_SCHEMA._private_py_cancels (
     asked_at timestamptz not null default now(),
     constraint _private_py_cancels_pkey primary key (job_id)
 );
+
+-- Requests to worker pools. A pool learns of them as it does of pauses. Rows of pools that are gone do not count.
+create table if not exists :GRAPHILE_WORKER_SCHEMA._private_py_requests (
+    id bigint not null generated always as identity,
+    pool_id text not null,
+    kind text not null, -- stop: shut down; quiet: fetch no more jobs, while the row exists; stack: where is this job;
+    -- concurrency: run so many jobs at once
+    job_id bigint, -- for a stack
+    reason text,
+    asked_at timestamptz not null default now(),
+    answer jsonb, -- of a stack and a concurrency
+    constraint _private_py_requests_pkey primary key (id)
+);
+
+-- These columns came later, and so did the last kind.
+alter table :GRAPHILE_WORKER_SCHEMA._private_py_requests
+add column if not exists lane text, -- for a concurrency
+add column if not exists concurrency integer,
+drop constraint if exists _private_py_requests_kind_check,
+add constraint _private_py_requests_kind_check check (kind in ('stop', 'quiet', 'stack', 'concurrency'));

@@ -1,5 +1,4 @@
--- What worker pools of this package say about themselves and their tasks, and what operators ask of one pool. Other runtimes
--- use none of these tables.
+-- What worker pools of this package say about themselves and their tasks. Other runtimes use none of these tables.
 
 -- One row for each worker pool of this package that is running, or dead and not swept yet.
 create table if not exists :GRAPHILE_WORKER_SCHEMA._private_py_workers (
@@ -30,21 +29,8 @@ add column if not exists running jsonb, -- [[job id, start in seconds since 1970
 add column if not exists blocked jsonb, -- {"task": ..., "job": ..., "since": seconds since 1970}; null while the loop runs
 add column if not exists app_version text, -- of the application, as the worker was told
 add column if not exists lanes jsonb, -- [{"name": ..., "slots": ..., "tasks": [...]}, ...]
-add column if not exists state jsonb, -- {"is_listening": ..., "clock": seconds ahead of the server}; written when it changes
+add column if not exists state jsonb, -- {"is_listening": ..., "clock": ...}, written when it changes; "load": with each heartbeat
 add column if not exists forbidden_flags text[]; -- null if they may change, or if the pool does not say
-
--- Requests to worker pools. A pool learns of them as it does of pauses. Rows of pools that are gone do not count.
-create table if not exists :GRAPHILE_WORKER_SCHEMA._private_py_requests (
-    id bigint not null generated always as identity,
-    pool_id text not null,
-    kind text not null, -- stop: shut down; quiet: fetch no more jobs, while the row exists; stack: where is this job
-    job_id bigint, -- for a stack
-    reason text,
-    asked_at timestamptz not null default now(),
-    answer jsonb, -- of a stack
-    constraint _private_py_requests_pkey primary key (id),
-    constraint _private_py_requests_kind_check check (kind in ('stop', 'quiet', 'stack'))
-);
 
 -- When a version of the application was deployed: its first worker started. Only the latest rows are kept.
 create table if not exists :GRAPHILE_WORKER_SCHEMA._private_py_deploys (

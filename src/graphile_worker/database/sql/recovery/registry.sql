@@ -108,13 +108,11 @@ from (select pg_catalog.set_config('synchronous_commit', 'off', true)) setting
 where worker.id = $1::text
 returning pg_backend_pid() as pid, date_part('epoch', clock_timestamp()) as server_time
 
--- statement: heartbeat_with_jobs
--- A worker pool's heartbeat, with a report of its jobs. Needs own_objects/workers.
+-- statement: heartbeat_with_load
+-- A worker pool's heartbeat, with its load. Needs own_objects/workers.
 --
--- $1 to $3               as in heartbeat
--- $4 integer             number of jobs that the pool has locked
--- $5 bigint[]            ids of running jobs
--- $6 double precision[]  seconds since each was started
+-- $1 to $3  as in heartbeat
+-- $4 text   its load (JSON)
 -- Returns what heartbeat returns.
 update :GRAPHILE_WORKER_SCHEMA._private_py_workers worker
 set
@@ -122,13 +120,33 @@ set
   lost_at = null,
   liveness = $2,
   backend_pid = $3,
-  jobs_held = $4,
+  state = coalesce(worker.state, '{}'::jsonb) || pg_catalog.jsonb_build_object('load', $4::text::jsonb)
+from (select pg_catalog.set_config('synchronous_commit', 'off', true)) setting
+where worker.id = $1::text
+returning pg_backend_pid() as pid, date_part('epoch', clock_timestamp()) as server_time
+
+-- statement: heartbeat_with_jobs
+-- A worker pool's heartbeat, with its load and a report of its jobs. Needs own_objects/workers.
+--
+-- $1 to $4               as in heartbeat_with_load
+-- $5 integer             number of jobs that the pool has locked
+-- $6 bigint[]            ids of running jobs
+-- $7 double precision[]  seconds since each was started
+-- Returns what heartbeat returns.
+update :GRAPHILE_WORKER_SCHEMA._private_py_workers worker
+set
+  last_seen_at = now(),
+  lost_at = null,
+  liveness = $2,
+  backend_pid = $3,
+  state = coalesce(worker.state, '{}'::jsonb) || pg_catalog.jsonb_build_object('load', $4::text::jsonb),
+  jobs_held = $5,
   running = coalesce(
     (
       select pg_catalog.jsonb_agg(
         pg_catalog.jsonb_build_array(job.id, date_part('epoch', now()) - job.age) order by job.age desc, job.id
       )
-      from unnest($5::bigint[], $6::double precision[]) as job (id, age)
+      from unnest($6::bigint[], $7::double precision[]) as job (id, age)
     ),
     '[]'
   )
@@ -163,7 +181,7 @@ where id = $1::text
 -- $5 double precision  seconds for which no fetch has succeeded although slots are free, or null
 -- Not a heartbeat: does not touch last_seen_at.
 update :GRAPHILE_WORKER_SCHEMA._private_py_workers
-set state = pg_catalog.jsonb_build_object(
+set state = coalesce(state, '{}'::jsonb) || pg_catalog.jsonb_build_object(
   'is_listening', $2::boolean, 'clock', $3::double precision, 'executors', $4::text::jsonb,
   'stalled_since', date_part('epoch', now()) - $5::double precision
 )
