@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from .values.options import WorkerOptions as WorkerOptions
     from .values.spec import JobKeyMode as JobKeyMode
     from .values.spec import JobOptions as JobOptions
-    from .worker.plan import FlagSource as FlagSource
+    from .values.flags import FlagSource as FlagSource
 
 export_lazily(
     __name__,
@@ -44,6 +44,6 @@ export_lazily(
         "RefetchDelayOptions",
         "values.options": "WorkerOptions",
         "values.spec": "JobKeyMode JobOptions",
-        "worker.plan": "FlagSource",
+        "values.flags": "FlagSource",
     },
 )

@@ -61,6 +61,7 @@ class Change(IntEnum):
     RUST_REGISTER = 26
     KEYED_INDEX = 27
     SAFE_SETTINGS = 28
+    FLAG_RULES = 29
 
     @property
     def label(self) -> str:
@@ -108,6 +109,7 @@ OWN_FILES: tuple[OwnFile, ...] = (
         Change.FAILURE_HANDLERS,
         Change.REQUESTS,
         Change.TASK_DESCRIPTIONS,
+        Change.FLAG_RULES,
     ),
     _file("recovery", Change.WORKERS, Change.LAST_DEATH, Change.SAFE_OPERATORS, Change.RUST_REGISTER),
     _file("history", Change.HISTORY, Change.PROGRESS),
@@ -115,6 +117,7 @@ OWN_FILES: tuple[OwnFile, ...] = (
     _file("statistics", Change.FIGURES, Change.DAYS, Change.MONITORING, Change.SAFE_OPERATORS),
     _file("control", Change.CONTROL),
     _file("limits", Change.LIMITS, Change.SAFE_OPERATORS),
+    _file("limits@routed", Change.FLAG_RULES),
     _file("tracks", Change.TRACKS, Change.SAFE_OPERATORS, Change.SAFE_SETTINGS),
     _file("admin", Change.ADMIN),
     _file("schedules", Change.SCHEDULES),

@@ -55,5 +55,6 @@ values
     (25, 'safe_operators'),
     (26, 'rust_register'),
     (27, 'keyed_index'),
-    (28, 'safe_settings')
+    (28, 'safe_settings'),
+    (29, 'flag_rules')
 on conflict (id) do nothing;
