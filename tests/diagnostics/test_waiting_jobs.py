@@ -81,7 +81,7 @@ async def test_each_reason_is_found_beside_the_others(
     assert set(found) == {
         "all slots of the workers with the task are busy; waiting: slow (1 job, 8 min)",
         "no running worker has the task; waiting: typd (2 jobs, 8 min)",
-        "the workers with the task forbid the flags; waiting: typed (1 job, 8 min)",
+        "the workers with the task refuse the flags of jobs; waiting: typed (1 job, 8 min)",
         "the queue is busy; waiting: queued (1 job, 8 min)",
     }
     slow, typd, typed, queued = (
@@ -90,7 +90,8 @@ async def test_each_reason_is_found_beside_the_others(
     )
     assert "1 of 1 slots busy" in slow.meaning
     assert "No running worker has the task typd; did you mean 'typed'?" in typd.meaning
-    assert "The worker with the task forbids the flag paused." in typed.meaning
+    assert "The worker with the task refuses the flags night, paused." in typed.meaning
+    assert "forbids paused." in typed.meaning
     assert "graphile-worker list --task typd" in typd.advice
     assert queued.severity == "info"
     assert "The queue customers is busy on " in queued.meaning

@@ -116,8 +116,15 @@ async def test_an_upgraded_database_equals_a_fresh_one(
                 "migrations": ["ShareLock"],
             },
         ),
-        (RELEASED, {"_private_jobs": ["ShareLock"], "migrations": ["ShareLock"]}),
-        (LATER - 1, {"migrations": ["ShareLock"]}),
+        (
+            RELEASED,
+            {
+                "_private_jobs": ["ShareLock"],
+                "_private_py_workers": ["AccessExclusiveLock"],
+                "migrations": ["ShareLock"],
+            },
+        ),
+        (LATER - 1, {"_private_py_workers": ["AccessExclusiveLock"]}),
         (LATER, {}),
     ],
 )

@@ -29,6 +29,7 @@ from graphile_worker.database.statements.fetch import (
 from graphile_worker.database.statements.held_batches import ID, end_batch, get_held_jobs
 from graphile_worker.database.statements.write import Written, return_jobs, write
 from graphile_worker.database.statements.write_plan import Continuation, Failure, Outcomes, WritePlanner
+from graphile_worker.values.flags import FlagRules
 from graphile_worker.values.job import Job
 from graphile_worker.values.spec import JobSpec
 from graphile_worker.worker.session import watermarks
@@ -202,7 +203,7 @@ async def test_a_fetch_that_finds_nothing_reads_next_to_nothing(desk: Desk, back
 async def test_a_fetch_with_forbidden_flags_reads_no_more(desk: Desk, backlog: Backlog) -> None:
     await desk.make_ready()
     found = await get_jobs(
-        desk.explaining, desk.schema, pool_id=POOL, tasks=desk.tasks, limit=BATCH, forbidden_flags=["slow"]
+        desk.explaining, desk.schema, pool_id=POOL, tasks=desk.tasks, limit=BATCH, flags=FlagRules(("slow",))
     )
     assert len(found) == BATCH
     (plan,) = desk.explaining.plans

@@ -14,7 +14,7 @@ import copy
 import inspect
 import os
 import sys
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
 from types import MappingProxyType, ModuleType
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, Unpack, overload
@@ -243,9 +243,9 @@ def _checked_options(options: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _refuse_options(app: App) -> None:
     functions = [name for name in (ACCEPTED, ALLOWLIST) if callable(getattr(app, name))]
-    if app.options or functions:
+    if names := [*app.options, *functions]:
         raise ConfigError(
-            f"an App that a lifespan yields cannot set options ({', '.join([*app.options, *functions])}), because it is too "
+            f"an App that a lifespan yields cannot set options ({', '.join(names)}), because it is too "
             "late for them; set them in the outer App, or in the configuration"
         )
 

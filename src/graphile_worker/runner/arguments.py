@@ -31,7 +31,7 @@ class WorkerArguments(WorkerOptionValues, total=False):
     parsed_cron_items: Sequence[ParsedCronItem] | None
     """Recurring jobs from `parse_cron_items` or `parse_crontab`."""
     forbidden_flags: FlagSource
-    """Skip jobs with one of these [flags](../flags.md): a list, or a (coroutine) function that returns one."""
+    """Skip jobs with these [flags](../flags.md): a list, or a (coroutine) function that returns one."""
     accepted_flags: FlagSource
     """Take only jobs with one of these flags, as above. An empty list is no rule."""
     flag_allowlist: FlagSource

@@ -65,8 +65,8 @@ class FlagRules(msgspec.Struct, frozen=True):
             return None
         names = ", ".join(sorted(self.accepted))
         return (
-            f"this worker takes no job, because each of its accepted_flags ({names}) is in forbidden_flags or "
-            "missing in flag_allowlist"
+            f"this worker takes no job, because each of its accepted_flags ({names}) is in forbidden_flags "
+            "or missing in flag_allowlist"
         )
 
 
@@ -82,6 +82,9 @@ class FlagDescription(FlagRules, frozen=True):
 
     changing: tuple[str, ...] = ()
     """The options whose flags a function returns, so that they may change; their fields have no rule."""
+
+
+NO_DESCRIPTION = FlagDescription()
 
 
 class FlagSources(msgspec.Struct, frozen=True):

@@ -244,7 +244,7 @@ class WorkerOptionValues(ClientOptionValues, total=False):
 
 
 class OptionsWithPlugins(WorkerOptionValues, total=False):
-    """Options of a `WorkerOptions` object. In calls, `plugins` takes objects too, and flags may be a function."""
+    """Options of a `WorkerOptions` object. Calls take objects as plugins too, and functions for flags."""
 
     plugins: Sequence[str] | None
     forbidden_flags: Sequence[str] | None

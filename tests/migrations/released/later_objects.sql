@@ -2407,3 +2407,1463 @@ $body$;
 insert into "graphile_worker"._private_py_migrations (id, name)
 values (28, 'safe_settings')
 on conflict (id) do nothing;
+
+alter table "graphile_worker"._private_py_workers add column if not exists flag_rules jsonb;
+
+create or replace function "graphile_worker"._private_py_get_limited_jobs_by_flags(
+    pool_id text,
+    task_ids text, -- an array literal such as {1,2}
+    wanted integer,
+    flag_rules text[], -- three array literals: see the part flag_rules@routed
+    worker_time timestamptz, -- or null for the server's
+    lowest smallint[], -- ranges of priorities to read, as for get_jobs_above_watermarks; or null
+    highest smallint[],
+    since double precision[],
+    limit_names text[],
+    is_wide boolean -- whether there are wide queues; see get_jobs for them
+)
+returns table (
+    id bigint, payload text, priority smallint, run_at double precision, attempts smallint, max_attempts smallint,
+    last_error text, created_at double precision, updated_at double precision, key text, locked_at double precision,
+    revision integer, flags text, task_id integer, job_queue_id integer
+)
+language plpgsql
+as $body$
+-- Its body, in own_objects/limits.sql, and with rules for flags in own_objects/limits@routed.sql.
+#variable_conflict use_column
+declare
+    longest_delay constant double precision := 0.2; -- seconds from the lock of a prefetched job to its start
+    limit_count integer := pg_catalog.cardinality($9);
+    locked integer;
+    moment timestamptz;
+    rule record;
+    smaller_burst double precision;
+    tokens_of double precision[]; -- of each limit, in the order of names
+    free_of integer[];
+    nth integer := 0;
+    held integer;
+    asked integer := $3;
+    room integer := $3;
+    taken integer := 0;
+    wait double precision;
+    is_full boolean := false;
+    is_counted boolean := false;
+    may_prefetch boolean := true;
+    tells_others boolean := false;
+    queues_may_be_next boolean;
+    places tid[];
+    queue_ids integer[];
+    moved jsonb; -- new queues by ctid
+begin
+    -- One fetch at a time. A pool that finds another at it comes back soon: waiting here would hold up the fetches of
+    -- its other lanes, and those of every pool if one session hangs.
+    perform from "graphile_worker"._private_py_limits
+    where name = any ($9) order by name for update skip locked;
+    get diagnostics locked = row_count;
+    if locked < limit_count then
+        select pg_catalog.json_build_object(
+            case when count(*)::integer < limit_count then 'is_missing' else 'is_busy' end, true
+        )
+        into payload
+        from "graphile_worker"._private_py_limits where name = any ($9);
+        return next;
+        return;
+    end if;
+
+    moment := clock_timestamp();
+    for rule in
+        select name, max_running, rate, burst, tokens, refilled_at
+        from "graphile_worker"._private_py_limits where name = any ($9) order by name
+    loop
+        nth := nth + 1;
+        if rule.max_running is not null then
+            -- What ended, or was taken from its pool, does not count: the lock of the job is the truth.
+            delete from "graphile_worker"._private_py_limit_holds hold
+            where hold.limit_name = rule.name and not exists (
+                select from "graphile_worker"._private_jobs job
+                where job.id = hold.job_id and job.locked_by = hold.pool_id
+            );
+            select count(*)::integer into held
+            from "graphile_worker"._private_py_limit_holds hold where hold.limit_name = rule.name;
+            free_of[nth] := rule.max_running - held;
+            room := least(room, free_of[nth]);
+            is_counted := true;
+        end if;
+        if rule.rate is not null then
+            -- A prefetched job starts later than its token was taken, when further tokens may have come. The bucket is
+            -- smaller by what comes in that time, or nothing is prefetched.
+            smaller_burst := rule.burst - rule.rate * longest_delay;
+            if rule.rate * longest_delay >= 1::double precision
+                and smaller_burst >= rule.burst / 2::double precision
+            then
+                rule.burst := smaller_burst;
+            else
+                may_prefetch := false;
+            end if;
+            tokens_of[nth] := least(
+                rule.burst,
+                rule.tokens + rule.rate
+                * greatest(0::double precision, date_part('epoch', moment - rule.refilled_at))
+            );
+            room := least(room, floor(tokens_of[nth])::integer);
+        end if;
+    end loop;
+
+    room := greatest(room, 0);
+    if room > 0 then
+        $3 := room;
+        if not $10 then
+            with recursive
+-- Whether a job of a named queue may be next: one of the queues with waiting jobs is free, or there are too many to check.
+waiting_queue (id) as (
+  (
+    select job_queue_id from "graphile_worker"._private_jobs
+    where is_available and job_queue_id is not null
+    order by job_queue_id limit 1
+  )
+  union all
+  select (
+    select job.job_queue_id from "graphile_worker"._private_jobs job
+    where job.is_available and job.job_queue_id is not null and job.job_queue_id > last.id
+    order by job.job_queue_id limit 1
+  )
+  from waiting_queue last where last.id is not null
+),
+queues (may_be_next) as materialized (
+  select pg_catalog.count(waiting.id) > 10 or coalesce(bool_or(queue.is_available), false)
+  from (select id from waiting_queue limit 11) waiting
+  left join "graphile_worker"._private_job_queues queue on queue.id = waiting.id
+)
+            select may_be_next into queues_may_be_next from queues;
+        end if;
+        if $10 and $6 is null then
+            with recursive
+-- Part of get_jobs and get_plain_jobs: locks the next jobs without a queue.
+--
+-- Scheduled jobs come before ready ones of the next priority in the index, and there may be a million of them. So this
+-- walks over the distinct priorities and reads only the due jobs of each.
+-- Part of every fetch: the tasks that it may take, and the transactions whose locked rows it skips.
+-- The ids are one text such as {1,2}: the driver needs ten times as long to send an array of ten thousand numbers.
+task (ids) as materialized (select $2::text::integer[]),
+-- Other fetches in flight. Rows that they have locked are skipped by their header: trying the lock, as `skip locked`
+-- does, takes five times as long, and there are thousands of them.
+other (transactions) as materialized (
+  select array(
+    select (number % 4294967296)::text::xid from txid_snapshot_xip(txid_current_snapshot()) as number
+  )
+),
+-- The distinct priorities of waiting jobs without a queue, in ascending order, by one index probe each; null at the end.
+plain_priority (priority) as (
+  (
+    select priority from "graphile_worker"._private_jobs
+    where is_available and job_queue_id is null
+    order by priority limit 1
+  )
+  union all
+  select (
+    select job.priority from "graphile_worker"._private_jobs job
+    where job.is_available and job.job_queue_id is null and job.priority > last.priority
+    order by job.priority limit 1
+  )
+  from plain_priority last where last.priority is not null
+)
+,
+plain as materialized (
+  select found.place, null::integer as job_queue_id, found.priority, found.run_at
+  from plain_priority cross join lateral (
+    select job.ctid as place, job.priority, job.run_at
+    from "graphile_worker"._private_jobs job
+    where job.is_available and job.job_queue_id is null
+      and job.priority = plain_priority.priority and job.run_at <= coalesce($5::timestamptz, now())
+      and job.task_id = any ((select ids from task)::integer[])
+  -- The same for a worker with further rules: one of the accepted flags, and no flag that is not in the allowlist. Those that
+  -- begin with py: are notes about a job, and in every allowlist. $4 text[]: three array literals, or null in place of one
+  -- without a rule: the forbidden flags, the accepted ones, and the allowlist. Flags that are no object are in no list.
+  and (
+    ($4::text[])[1] is null or job.flags is null or not job.flags ?| (select ($4::text[])[1]::text[])
+  )
+  and (($4::text[])[2] is null or job.flags ?| (select ($4::text[])[2]::text[]))
+  and (
+    ($4::text[])[3] is null or job.flags is null
+    or case
+      when pg_catalog.jsonb_typeof(job.flags) = 'object'::text
+      then not (job.flags - (select ($4::text[])[3]::text[])) @? '$.keyvalue() ? (!(@.key starts with "py:"))'::jsonpath
+      else true
+    end
+  )
+      and (job.xmax = 0 or job.xmax <> all ((select transactions from other)::xid[]))
+    order by job.run_at
+    limit $3::integer
+    for update skip locked
+  ) found
+  limit $3
+),
+-- Part of get_jobs and get_jobs_above_watermarks while there are wide queues: `queued` for queues that may run several jobs
+-- at once. A job of a queue, its home, is moved to the row whose lock it takes: the home's own, or a free track's.
+--
+-- Jobs are considered as `queued` considers them. Tracks that are closed take no job, but their jobs are those of the home.
+-- If `plain` has enough jobs, later jobs of queues are not read. A large fetch may stop at a quarter of its limit: locking
+-- a queue with its job takes ten times as long, and the first jobs would wait for it.
+cutoff as materialized (
+  select priority, run_at from plain
+  where (select count(*) from plain) >= case when $3 < 100 then $3 else $3 / 4 end
+  order by priority desc, run_at desc
+  limit 1
+),
+-- The distinct priorities of waiting jobs of named queues, in ascending order, by one index probe each; null at the end.
+queue_priority (priority) as (
+  (
+    select priority from "graphile_worker"._private_jobs
+    where is_available and job_queue_id is not null
+    order by priority limit 1
+  )
+  union all
+  select (
+    select job.priority from "graphile_worker"._private_jobs job
+    where job.is_available and job.job_queue_id is not null and job.priority > last.priority
+    order by job.priority limit 1
+  )
+  from queue_priority last where last.priority is not null
+),
+examined as materialized (
+  select found.place, found.job_queue_id, found.priority, found.run_at
+  from queue_priority cross join lateral (
+    -- Part of `examined`: the jobs of one `queue_priority`, up to the cutoff.
+    select job.ctid as place, job.job_queue_id, job.priority, job.run_at
+    from "graphile_worker"._private_jobs job
+    where job.is_available and job.job_queue_id is not null
+      and job.priority = queue_priority.priority
+      and job.run_at <= least(
+        coalesce($5::timestamptz, now()),
+        (
+          select case
+            when queue_priority.priority < cutoff.priority then 'infinity'
+            when queue_priority.priority = cutoff.priority then cutoff.run_at
+            else '-infinity'
+          end
+          from cutoff
+        )
+      )
+      and job.task_id = any ((select ids from task)::integer[])
+  -- The same for a worker with further rules: one of the accepted flags, and no flag that is not in the allowlist. Those that
+  -- begin with py: are notes about a job, and in every allowlist. $4 text[]: three array literals, or null in place of one
+  -- without a rule: the forbidden flags, the accepted ones, and the allowlist. Flags that are no object are in no list.
+  and (
+    ($4::text[])[1] is null or job.flags is null or not job.flags ?| (select ($4::text[])[1]::text[])
+  )
+  and (($4::text[])[2] is null or job.flags ?| (select ($4::text[])[2]::text[]))
+  and (
+    ($4::text[])[3] is null or job.flags is null
+    or case
+      when pg_catalog.jsonb_typeof(job.flags) = 'object'::text
+      then not (job.flags - (select ($4::text[])[3]::text[])) @? '$.keyvalue() ? (!(@.key starts with "py:"))'::jsonpath
+      else true
+    end
+  )
+    order by job.run_at
+    limit 2 * $3 + 40
+  ) found
+  limit 2 * $3 + 40
+),
+-- The jobs of each home, the first ones first, in arrays: a join of jobs and free rows would compare each with each.
+home as materialized (
+  select
+    home_id as id, min(priority) as priority, min(run_at) as run_at,
+    pg_catalog.array_agg(place order by priority, run_at) as places,
+    pg_catalog.array_agg(job_queue_id order by priority, run_at) as queues,
+    pg_catalog.array_agg(priority order by priority, run_at) as priorities,
+    pg_catalog.array_agg(run_at order by priority, run_at) as times
+  from (
+    select examined.*, coalesce(track.home_id, examined.job_queue_id) as home_id
+    from examined
+    left join "graphile_worker"._private_py_tracks track on track.queue_id = examined.job_queue_id
+  ) examined
+  group by home_id
+),
+queued as materialized (
+  select
+    job.place, member.id as job_queue_id, home.queues[member.turn] as old_queue_id,
+    home.priorities[member.turn] as priority, home.times[member.turn] as run_at
+  from (select * from home order by priority, run_at) home
+  cross join lateral (
+    select locked.id, (row_number() over ())::integer as turn
+    from (
+      select queue.id from "graphile_worker"._private_job_queues queue
+      where queue.is_available and queue.id = any (
+        array(
+          select home.id
+          union all
+          select track.queue_id from "graphile_worker"._private_py_tracks track
+          where track.home_id = home.id and not track.is_closed
+        )
+      )
+      limit pg_catalog.cardinality(home.places)
+      for update skip locked
+    ) locked
+  ) member
+  cross join lateral (
+    -- The turn makes this run after the lock of the row; see `queued`.
+    select job.ctid as place from "graphile_worker"._private_jobs job
+    where job.ctid = home.places[member.turn] and job.job_queue_id = home.queues[member.turn]
+      and job.is_available and job.run_at <= coalesce($5::timestamptz, now())
+    for update skip locked
+  ) job
+  where job.place = home.places[member.turn] -- otherwise it was changed by now and cannot be taken
+  limit $3
+),
+-- If none could be taken, walk from queue to queue instead. If all examined queues are busy, walk over all of them, since
+-- the next job may be anywhere: the cost is the number of queues. If other workers were faster, only the first few.
+other_queue (id) as (
+  (
+    select job_queue_id from "graphile_worker"._private_jobs
+    where is_available and job_queue_id is not null
+      and (select count(*) from examined) >= 2 * $3 + 40 and not exists (select from queued)
+    order by job_queue_id limit 1
+  )
+  union all
+  select (
+    select job.job_queue_id from "graphile_worker"._private_jobs job
+    where job.is_available and job.job_queue_id is not null and job.job_queue_id > last.id
+    order by job.job_queue_id limit 1
+  )
+  from other_queue last where last.id is not null
+),
+-- Of each other home with a free row, the first job.
+other_head as materialized (
+  select distinct on (other.home_id) next.place, other.id as queue_id, other.home_id, next.priority, next.run_at
+  from (
+    select other_queue.id, coalesce(track.home_id, other_queue.id) as home_id
+    from (
+      select id from other_queue
+      limit (
+        select case
+          when exists (
+            select from home
+            join "graphile_worker"._private_job_queues queue on queue.id = home.id and queue.is_available
+          ) then 2 * $3 + 40
+        end
+      )
+    ) other_queue
+    left join "graphile_worker"._private_py_tracks track on track.queue_id = other_queue.id
+    where other_queue.id is not null
+  ) other
+  cross join lateral (
+    select queue.id from "graphile_worker"._private_job_queues queue
+    where queue.is_available and queue.id = any (
+      array(
+        select other.home_id
+        union all
+        select track.queue_id from "graphile_worker"._private_py_tracks track
+        where track.home_id = other.home_id and not track.is_closed
+      )
+    )
+    limit 1
+  ) free
+  cross join lateral (
+    select job.ctid as place, job.priority, job.run_at
+    from "graphile_worker"._private_jobs job
+    where job.is_available and job.job_queue_id = any (array[other.id]) -- see write_outcomes
+      -- The end of a look into one queue: its first job that is due and that this worker can run.
+      and job.run_at <= coalesce($5::timestamptz, now())
+      and job.task_id = any ((select ids from task)::integer[])
+  -- The same for a worker with further rules: one of the accepted flags, and no flag that is not in the allowlist. Those that
+  -- begin with py: are notes about a job, and in every allowlist. $4 text[]: three array literals, or null in place of one
+  -- without a rule: the forbidden flags, the accepted ones, and the allowlist. Flags that are no object are in no list.
+  and (
+    ($4::text[])[1] is null or job.flags is null or not job.flags ?| (select ($4::text[])[1]::text[])
+  )
+  and (($4::text[])[2] is null or job.flags ?| (select ($4::text[])[2]::text[]))
+  and (
+    ($4::text[])[3] is null or job.flags is null
+    or case
+      when pg_catalog.jsonb_typeof(job.flags) = 'object'::text
+      then not (job.flags - (select ($4::text[])[3]::text[])) @? '$.keyvalue() ? (!(@.key starts with "py:"))'::jsonpath
+      else true
+    end
+  )
+    order by job.job_queue_id, job.priority, job.run_at
+    limit 1
+  ) next
+  where other.home_id not in (select id from home)
+  order by other.home_id, next.priority, next.run_at
+),
+other_queued as materialized (
+  select job.place, queue.id as job_queue_id, other.queue_id as old_queue_id, other.priority, other.run_at
+  from (select * from other_head order by priority, run_at) other
+  cross join lateral (
+    select queue.id from "graphile_worker"._private_job_queues queue
+    where queue.is_available and queue.id = any (
+      array(
+        select other.home_id
+        union all
+        select track.queue_id from "graphile_worker"._private_py_tracks track
+        where track.home_id = other.home_id and not track.is_closed
+      )
+    )
+    limit 1
+    for update skip locked
+  ) queue
+  cross join lateral (
+    select job.ctid as place from "graphile_worker"._private_jobs job
+    where job.ctid = other.place and job.job_queue_id = other.queue_id and queue.id is not null
+      and job.is_available and job.run_at <= coalesce($5::timestamptz, now())
+    for update skip locked
+  ) job
+  where job.place = other.place -- otherwise it was changed by now and cannot be taken
+  limit $3
+),
+chosen as materialized (
+  select place, job_queue_id, old_queue_id from (
+    select place, job_queue_id, job_queue_id as old_queue_id, priority, run_at from plain
+    union all
+    select place, job_queue_id, old_queue_id, priority, run_at from queued
+    union all
+    select place, job_queue_id, old_queue_id, priority, run_at from other_queued
+  ) candidate
+  order by priority, run_at
+  limit $3
+)
+            select
+                array(select place from chosen), array(select job_queue_id from chosen where job_queue_id is not null),
+                (
+                    select pg_catalog.jsonb_object_agg(place::text, job_queue_id)
+                    from chosen where job_queue_id <> old_queue_id
+                )
+            into places, queue_ids, moved;
+        elsif $10 then
+            with recursive
+-- Part of get_jobs_above_watermarks and get_plain_jobs_above_watermarks: locks the next jobs without a queue.
+-- Part of every fetch: the tasks that it may take, and the transactions whose locked rows it skips.
+-- The ids are one text such as {1,2}: the driver needs ten times as long to send an array of ten thousand numbers.
+task (ids) as materialized (select $2::text::integer[]),
+-- Other fetches in flight. Rows that they have locked are skipped by their header: trying the lock, as `skip locked`
+-- does, takes five times as long, and there are thousands of them.
+other (transactions) as materialized (
+  select array(
+    select (number % 4294967296)::text::xid from txid_snapshot_xip(txid_current_snapshot()) as number
+  )
+),
+plain as materialized (
+  select found.place, null::integer as job_queue_id, found.priority, found.run_at
+  from unnest($6::smallint[], $7::smallint[], $8::double precision[]) as range (low, high, since)
+  cross join lateral (
+    select * from (
+      select job.ctid as place, job.priority, job.run_at
+      from "graphile_worker"._private_jobs job
+      where range.low = range.high and job.is_available and job.job_queue_id is null
+        and job.priority = range.low and job.run_at >= to_timestamp(range.since)
+        and job.run_at <= coalesce($5::timestamptz, now())
+        and job.task_id = any ((select ids from task)::integer[])
+  -- The same for a worker with further rules: one of the accepted flags, and no flag that is not in the allowlist. Those that
+  -- begin with py: are notes about a job, and in every allowlist. $4 text[]: three array literals, or null in place of one
+  -- without a rule: the forbidden flags, the accepted ones, and the allowlist. Flags that are no object are in no list.
+  and (
+    ($4::text[])[1] is null or job.flags is null or not job.flags ?| (select ($4::text[])[1]::text[])
+  )
+  and (($4::text[])[2] is null or job.flags ?| (select ($4::text[])[2]::text[]))
+  and (
+    ($4::text[])[3] is null or job.flags is null
+    or case
+      when pg_catalog.jsonb_typeof(job.flags) = 'object'::text
+      then not (job.flags - (select ($4::text[])[3]::text[])) @? '$.keyvalue() ? (!(@.key starts with "py:"))'::jsonpath
+      else true
+    end
+  )
+        and (job.xmax = 0 or job.xmax <> all ((select transactions from other)::xid[]))
+      order by job.run_at
+      limit $3::integer
+      for update skip locked
+    ) known
+    union all
+    select * from (
+      select job.ctid as place, job.priority, job.run_at
+      from "graphile_worker"._private_jobs job
+      where range.low < range.high and job.is_available and job.job_queue_id is null
+        and job.priority between range.low and range.high
+        and job.run_at <= coalesce($5::timestamptz, now())
+        and job.task_id = any ((select ids from task)::integer[])
+  -- The same for a worker with further rules: one of the accepted flags, and no flag that is not in the allowlist. Those that
+  -- begin with py: are notes about a job, and in every allowlist. $4 text[]: three array literals, or null in place of one
+  -- without a rule: the forbidden flags, the accepted ones, and the allowlist. Flags that are no object are in no list.
+  and (
+    ($4::text[])[1] is null or job.flags is null or not job.flags ?| (select ($4::text[])[1]::text[])
+  )
+  and (($4::text[])[2] is null or job.flags ?| (select ($4::text[])[2]::text[]))
+  and (
+    ($4::text[])[3] is null or job.flags is null
+    or case
+      when pg_catalog.jsonb_typeof(job.flags) = 'object'::text
+      then not (job.flags - (select ($4::text[])[3]::text[])) @? '$.keyvalue() ? (!(@.key starts with "py:"))'::jsonpath
+      else true
+    end
+  )
+        and (job.xmax = 0 or job.xmax <> all ((select transactions from other)::xid[]))
+      order by job.priority, job.run_at
+      limit $3::integer
+      for update skip locked
+    ) gap
+  ) found
+  limit $3
+),
+-- Part of get_jobs and get_jobs_above_watermarks while there are wide queues: `queued` for queues that may run several jobs
+-- at once. A job of a queue, its home, is moved to the row whose lock it takes: the home's own, or a free track's.
+--
+-- Jobs are considered as `queued` considers them. Tracks that are closed take no job, but their jobs are those of the home.
+-- If `plain` has enough jobs, later jobs of queues are not read. A large fetch may stop at a quarter of its limit: locking
+-- a queue with its job takes ten times as long, and the first jobs would wait for it.
+cutoff as materialized (
+  select priority, run_at from plain
+  where (select count(*) from plain) >= case when $3 < 100 then $3 else $3 / 4 end
+  order by priority desc, run_at desc
+  limit 1
+),
+-- The distinct priorities of waiting jobs of named queues, in ascending order, by one index probe each; null at the end.
+queue_priority (priority) as (
+  (
+    select priority from "graphile_worker"._private_jobs
+    where is_available and job_queue_id is not null
+    order by priority limit 1
+  )
+  union all
+  select (
+    select job.priority from "graphile_worker"._private_jobs job
+    where job.is_available and job.job_queue_id is not null and job.priority > last.priority
+    order by job.priority limit 1
+  )
+  from queue_priority last where last.priority is not null
+),
+examined as materialized (
+  select found.place, found.job_queue_id, found.priority, found.run_at
+  from queue_priority cross join lateral (
+    -- Part of `examined`: the jobs of one `queue_priority`, up to the cutoff.
+    select job.ctid as place, job.job_queue_id, job.priority, job.run_at
+    from "graphile_worker"._private_jobs job
+    where job.is_available and job.job_queue_id is not null
+      and job.priority = queue_priority.priority
+      and job.run_at <= least(
+        coalesce($5::timestamptz, now()),
+        (
+          select case
+            when queue_priority.priority < cutoff.priority then 'infinity'
+            when queue_priority.priority = cutoff.priority then cutoff.run_at
+            else '-infinity'
+          end
+          from cutoff
+        )
+      )
+      and job.task_id = any ((select ids from task)::integer[])
+  -- The same for a worker with further rules: one of the accepted flags, and no flag that is not in the allowlist. Those that
+  -- begin with py: are notes about a job, and in every allowlist. $4 text[]: three array literals, or null in place of one
+  -- without a rule: the forbidden flags, the accepted ones, and the allowlist. Flags that are no object are in no list.
+  and (
+    ($4::text[])[1] is null or job.flags is null or not job.flags ?| (select ($4::text[])[1]::text[])
+  )
+  and (($4::text[])[2] is null or job.flags ?| (select ($4::text[])[2]::text[]))
+  and (
+    ($4::text[])[3] is null or job.flags is null
+    or case
+      when pg_catalog.jsonb_typeof(job.flags) = 'object'::text
+      then not (job.flags - (select ($4::text[])[3]::text[])) @? '$.keyvalue() ? (!(@.key starts with "py:"))'::jsonpath
+      else true
+    end
+  )
+    order by job.run_at
+    limit 2 * $3 + 40
+  ) found
+  limit 2 * $3 + 40
+),
+-- The jobs of each home, the first ones first, in arrays: a join of jobs and free rows would compare each with each.
+home as materialized (
+  select
+    home_id as id, min(priority) as priority, min(run_at) as run_at,
+    pg_catalog.array_agg(place order by priority, run_at) as places,
+    pg_catalog.array_agg(job_queue_id order by priority, run_at) as queues,
+    pg_catalog.array_agg(priority order by priority, run_at) as priorities,
+    pg_catalog.array_agg(run_at order by priority, run_at) as times
+  from (
+    select examined.*, coalesce(track.home_id, examined.job_queue_id) as home_id
+    from examined
+    left join "graphile_worker"._private_py_tracks track on track.queue_id = examined.job_queue_id
+  ) examined
+  group by home_id
+),
+queued as materialized (
+  select
+    job.place, member.id as job_queue_id, home.queues[member.turn] as old_queue_id,
+    home.priorities[member.turn] as priority, home.times[member.turn] as run_at
+  from (select * from home order by priority, run_at) home
+  cross join lateral (
+    select locked.id, (row_number() over ())::integer as turn
+    from (
+      select queue.id from "graphile_worker"._private_job_queues queue
+      where queue.is_available and queue.id = any (
+        array(
+          select home.id
+          union all
+          select track.queue_id from "graphile_worker"._private_py_tracks track
+          where track.home_id = home.id and not track.is_closed
+        )
+      )
+      limit pg_catalog.cardinality(home.places)
+      for update skip locked
+    ) locked
+  ) member
+  cross join lateral (
+    -- The turn makes this run after the lock of the row; see `queued`.
+    select job.ctid as place from "graphile_worker"._private_jobs job
+    where job.ctid = home.places[member.turn] and job.job_queue_id = home.queues[member.turn]
+      and job.is_available and job.run_at <= coalesce($5::timestamptz, now())
+    for update skip locked
+  ) job
+  where job.place = home.places[member.turn] -- otherwise it was changed by now and cannot be taken
+  limit $3
+),
+-- If none could be taken, walk from queue to queue instead. If all examined queues are busy, walk over all of them, since
+-- the next job may be anywhere: the cost is the number of queues. If other workers were faster, only the first few.
+other_queue (id) as (
+  (
+    select job_queue_id from "graphile_worker"._private_jobs
+    where is_available and job_queue_id is not null
+      and (select count(*) from examined) >= 2 * $3 + 40 and not exists (select from queued)
+    order by job_queue_id limit 1
+  )
+  union all
+  select (
+    select job.job_queue_id from "graphile_worker"._private_jobs job
+    where job.is_available and job.job_queue_id is not null and job.job_queue_id > last.id
+    order by job.job_queue_id limit 1
+  )
+  from other_queue last where last.id is not null
+),
+-- Of each other home with a free row, the first job.
+other_head as materialized (
+  select distinct on (other.home_id) next.place, other.id as queue_id, other.home_id, next.priority, next.run_at
+  from (
+    select other_queue.id, coalesce(track.home_id, other_queue.id) as home_id
+    from (
+      select id from other_queue
+      limit (
+        select case
+          when exists (
+            select from home
+            join "graphile_worker"._private_job_queues queue on queue.id = home.id and queue.is_available
+          ) then 2 * $3 + 40
+        end
+      )
+    ) other_queue
+    left join "graphile_worker"._private_py_tracks track on track.queue_id = other_queue.id
+    where other_queue.id is not null
+  ) other
+  cross join lateral (
+    select queue.id from "graphile_worker"._private_job_queues queue
+    where queue.is_available and queue.id = any (
+      array(
+        select other.home_id
+        union all
+        select track.queue_id from "graphile_worker"._private_py_tracks track
+        where track.home_id = other.home_id and not track.is_closed
+      )
+    )
+    limit 1
+  ) free
+  cross join lateral (
+    select job.ctid as place, job.priority, job.run_at
+    from "graphile_worker"._private_jobs job
+    where job.is_available and job.job_queue_id = any (array[other.id]) -- see write_outcomes
+      -- The end of a look into one queue: its first job that is due and that this worker can run.
+      and job.run_at <= coalesce($5::timestamptz, now())
+      and job.task_id = any ((select ids from task)::integer[])
+  -- The same for a worker with further rules: one of the accepted flags, and no flag that is not in the allowlist. Those that
+  -- begin with py: are notes about a job, and in every allowlist. $4 text[]: three array literals, or null in place of one
+  -- without a rule: the forbidden flags, the accepted ones, and the allowlist. Flags that are no object are in no list.
+  and (
+    ($4::text[])[1] is null or job.flags is null or not job.flags ?| (select ($4::text[])[1]::text[])
+  )
+  and (($4::text[])[2] is null or job.flags ?| (select ($4::text[])[2]::text[]))
+  and (
+    ($4::text[])[3] is null or job.flags is null
+    or case
+      when pg_catalog.jsonb_typeof(job.flags) = 'object'::text
+      then not (job.flags - (select ($4::text[])[3]::text[])) @? '$.keyvalue() ? (!(@.key starts with "py:"))'::jsonpath
+      else true
+    end
+  )
+    order by job.job_queue_id, job.priority, job.run_at
+    limit 1
+  ) next
+  where other.home_id not in (select id from home)
+  order by other.home_id, next.priority, next.run_at
+),
+other_queued as materialized (
+  select job.place, queue.id as job_queue_id, other.queue_id as old_queue_id, other.priority, other.run_at
+  from (select * from other_head order by priority, run_at) other
+  cross join lateral (
+    select queue.id from "graphile_worker"._private_job_queues queue
+    where queue.is_available and queue.id = any (
+      array(
+        select other.home_id
+        union all
+        select track.queue_id from "graphile_worker"._private_py_tracks track
+        where track.home_id = other.home_id and not track.is_closed
+      )
+    )
+    limit 1
+    for update skip locked
+  ) queue
+  cross join lateral (
+    select job.ctid as place from "graphile_worker"._private_jobs job
+    where job.ctid = other.place and job.job_queue_id = other.queue_id and queue.id is not null
+      and job.is_available and job.run_at <= coalesce($5::timestamptz, now())
+    for update skip locked
+  ) job
+  where job.place = other.place -- otherwise it was changed by now and cannot be taken
+  limit $3
+),
+chosen as materialized (
+  select place, job_queue_id, old_queue_id from (
+    select place, job_queue_id, job_queue_id as old_queue_id, priority, run_at from plain
+    union all
+    select place, job_queue_id, old_queue_id, priority, run_at from queued
+    union all
+    select place, job_queue_id, old_queue_id, priority, run_at from other_queued
+  ) candidate
+  order by priority, run_at
+  limit $3
+)
+            select
+                array(select place from chosen), array(select job_queue_id from chosen where job_queue_id is not null),
+                (
+                    select pg_catalog.jsonb_object_agg(place::text, job_queue_id)
+                    from chosen where job_queue_id <> old_queue_id
+                )
+            into places, queue_ids, moved;
+        elsif queues_may_be_next and $6 is null then
+            with recursive
+-- Part of get_jobs and get_plain_jobs: locks the next jobs without a queue.
+--
+-- Scheduled jobs come before ready ones of the next priority in the index, and there may be a million of them. So this
+-- walks over the distinct priorities and reads only the due jobs of each.
+-- Part of every fetch: the tasks that it may take, and the transactions whose locked rows it skips.
+-- The ids are one text such as {1,2}: the driver needs ten times as long to send an array of ten thousand numbers.
+task (ids) as materialized (select $2::text::integer[]),
+-- Other fetches in flight. Rows that they have locked are skipped by their header: trying the lock, as `skip locked`
+-- does, takes five times as long, and there are thousands of them.
+other (transactions) as materialized (
+  select array(
+    select (number % 4294967296)::text::xid from txid_snapshot_xip(txid_current_snapshot()) as number
+  )
+),
+-- The distinct priorities of waiting jobs without a queue, in ascending order, by one index probe each; null at the end.
+plain_priority (priority) as (
+  (
+    select priority from "graphile_worker"._private_jobs
+    where is_available and job_queue_id is null
+    order by priority limit 1
+  )
+  union all
+  select (
+    select job.priority from "graphile_worker"._private_jobs job
+    where job.is_available and job.job_queue_id is null and job.priority > last.priority
+    order by job.priority limit 1
+  )
+  from plain_priority last where last.priority is not null
+)
+,
+plain as materialized (
+  select found.place, null::integer as job_queue_id, found.priority, found.run_at
+  from plain_priority cross join lateral (
+    select job.ctid as place, job.priority, job.run_at
+    from "graphile_worker"._private_jobs job
+    where job.is_available and job.job_queue_id is null
+      and job.priority = plain_priority.priority and job.run_at <= coalesce($5::timestamptz, now())
+      and job.task_id = any ((select ids from task)::integer[])
+  -- The same for a worker with further rules: one of the accepted flags, and no flag that is not in the allowlist. Those that
+  -- begin with py: are notes about a job, and in every allowlist. $4 text[]: three array literals, or null in place of one
+  -- without a rule: the forbidden flags, the accepted ones, and the allowlist. Flags that are no object are in no list.
+  and (
+    ($4::text[])[1] is null or job.flags is null or not job.flags ?| (select ($4::text[])[1]::text[])
+  )
+  and (($4::text[])[2] is null or job.flags ?| (select ($4::text[])[2]::text[]))
+  and (
+    ($4::text[])[3] is null or job.flags is null
+    or case
+      when pg_catalog.jsonb_typeof(job.flags) = 'object'::text
+      then not (job.flags - (select ($4::text[])[3]::text[])) @? '$.keyvalue() ? (!(@.key starts with "py:"))'::jsonpath
+      else true
+    end
+  )
+      and (job.xmax = 0 or job.xmax <> all ((select transactions from other)::xid[]))
+    order by job.run_at
+    limit $3::integer
+    for update skip locked
+  ) found
+  limit $3
+),
+-- Part of get_jobs and get_jobs_above_watermarks: finds the next job of each named queue, and chooses the first of these
+-- and of the jobs of `plain`. `take_chosen` takes them.
+-- If `plain` has enough jobs, later jobs of queues are not read. A large fetch may stop at a quarter of its limit: locking
+-- a queue with its job takes ten times as long, and the first jobs would wait for it.
+cutoff as materialized (
+  select priority, run_at from plain
+  where (select count(*) from plain) >= case when $3 < 100 then $3 else $3 / 4 end
+  order by priority desc, run_at desc
+  limit 1
+),
+-- The distinct priorities of waiting jobs of named queues, in ascending order, by one index probe each; null at the end.
+queue_priority (priority) as (
+  (
+    select priority from "graphile_worker"._private_jobs
+    where is_available and job_queue_id is not null
+    order by priority limit 1
+  )
+  union all
+  select (
+    select job.priority from "graphile_worker"._private_jobs job
+    where job.is_available and job.job_queue_id is not null and job.priority > last.priority
+    order by job.priority limit 1
+  )
+  from queue_priority last where last.priority is not null
+),
+-- A bounded number of jobs of named queues in run order ...
+examined as materialized (
+  select found.place, found.job_queue_id, found.priority, found.run_at
+  from (
+    select candidate.priority from queue_priority candidate
+    where
+true -- any priority
+  ) queue_priority cross join lateral (
+    -- Part of `examined`: the jobs of one `queue_priority`, up to the cutoff.
+    select job.ctid as place, job.job_queue_id, job.priority, job.run_at
+    from "graphile_worker"._private_jobs job
+    where job.is_available and job.job_queue_id is not null
+      and job.priority = queue_priority.priority
+      and job.run_at <= least(
+        coalesce($5::timestamptz, now()),
+        (
+          select case
+            when queue_priority.priority < cutoff.priority then 'infinity'
+            when queue_priority.priority = cutoff.priority then cutoff.run_at
+            else '-infinity'
+          end
+          from cutoff
+        )
+      )
+      and job.task_id = any ((select ids from task)::integer[])
+  -- The same for a worker with further rules: one of the accepted flags, and no flag that is not in the allowlist. Those that
+  -- begin with py: are notes about a job, and in every allowlist. $4 text[]: three array literals, or null in place of one
+  -- without a rule: the forbidden flags, the accepted ones, and the allowlist. Flags that are no object are in no list.
+  and (
+    ($4::text[])[1] is null or job.flags is null or not job.flags ?| (select ($4::text[])[1]::text[])
+  )
+  and (($4::text[])[2] is null or job.flags ?| (select ($4::text[])[2]::text[]))
+  and (
+    ($4::text[])[3] is null or job.flags is null
+    or case
+      when pg_catalog.jsonb_typeof(job.flags) = 'object'::text
+      then not (job.flags - (select ($4::text[])[3]::text[])) @? '$.keyvalue() ? (!(@.key starts with "py:"))'::jsonpath
+      else true
+    end
+  )
+    order by job.run_at
+    limit 2 * $3 + 40
+  ) found
+  limit 2 * $3 + 40
+),
+-- ... of which the first of each queue is taken, if the rows of the queue and the job can be locked without waiting.
+head as materialized (
+  select distinct on (job_queue_id) place, job_queue_id, priority, run_at
+  from examined order by job_queue_id, priority, run_at
+),
+queued as materialized (
+  select head.place, head.job_queue_id, head.priority, head.run_at
+  from (select * from head order by priority, run_at) head
+  cross join lateral (
+    select queue.id from "graphile_worker"._private_job_queues queue
+    where queue.id = head.job_queue_id and queue.is_available
+    for update skip locked
+  ) queue
+  cross join lateral (
+    -- The queue's id makes this run after the lock of the queue: jobs of a queue that another pool has locked must not be
+    -- locked even briefly, or that pool would skip them when it continues the queue.
+    select job.ctid as place from "graphile_worker"._private_jobs job
+    where job.ctid = head.place and job.job_queue_id = queue.id
+      and job.is_available and job.run_at <= coalesce($5::timestamptz, now())
+    for update skip locked
+  ) job
+  where job.place = head.place -- otherwise it was changed by now and cannot be taken
+  limit $3
+),
+-- If none could be taken, walk from queue to queue instead. If all examined queues are busy, walk over all of them, since
+-- the next job may be anywhere: the cost is the number of queues. If other workers were faster, only the first few.
+other_queue (id) as (
+  (
+    select job_queue_id from "graphile_worker"._private_jobs
+    where is_available and job_queue_id is not null
+      and (select count(*) from examined) >= 2 * $3 + 40 and not exists (select from queued)
+    order by job_queue_id limit 1
+  )
+  union all
+  select (
+    select job.job_queue_id from "graphile_worker"._private_jobs job
+    where job.is_available and job.job_queue_id is not null and job.job_queue_id > last.id
+    order by job.job_queue_id limit 1
+  )
+  from other_queue last where last.id is not null
+),
+other_head as materialized (
+  select next.place, next.job_queue_id, next.priority, next.run_at
+  from (
+    select id from other_queue
+    limit (
+      select case
+        when exists (
+          select from head
+          join "graphile_worker"._private_job_queues queue
+            on queue.id = head.job_queue_id and queue.is_available
+        ) then 2 * $3 + 40
+      end
+    )
+  ) other_queue
+  join "graphile_worker"._private_job_queues queue on queue.id = other_queue.id and queue.is_available
+  cross join lateral (
+    select job.ctid as place, job.job_queue_id, job.priority, job.run_at
+    from "graphile_worker"._private_jobs job
+    where job.is_available and job.job_queue_id = any (array[other_queue.id]) -- see write_outcomes
+      -- The end of a look into one queue: its first job that is due and that this worker can run.
+      and job.run_at <= coalesce($5::timestamptz, now())
+      and job.task_id = any ((select ids from task)::integer[])
+  -- The same for a worker with further rules: one of the accepted flags, and no flag that is not in the allowlist. Those that
+  -- begin with py: are notes about a job, and in every allowlist. $4 text[]: three array literals, or null in place of one
+  -- without a rule: the forbidden flags, the accepted ones, and the allowlist. Flags that are no object are in no list.
+  and (
+    ($4::text[])[1] is null or job.flags is null or not job.flags ?| (select ($4::text[])[1]::text[])
+  )
+  and (($4::text[])[2] is null or job.flags ?| (select ($4::text[])[2]::text[]))
+  and (
+    ($4::text[])[3] is null or job.flags is null
+    or case
+      when pg_catalog.jsonb_typeof(job.flags) = 'object'::text
+      then not (job.flags - (select ($4::text[])[3]::text[])) @? '$.keyvalue() ? (!(@.key starts with "py:"))'::jsonpath
+      else true
+    end
+  )
+    order by job.job_queue_id, job.priority, job.run_at
+    limit 1
+  ) next
+  where other_queue.id not in (select job_queue_id from head)
+),
+other_queued as materialized (
+  select other.place, other.job_queue_id, other.priority, other.run_at
+  from (
+    select * from other_head candidate
+    where
+true -- any priority
+    order by priority, run_at
+  ) other
+  cross join lateral (
+    select queue.id from "graphile_worker"._private_job_queues queue
+    where queue.id = other.job_queue_id and queue.is_available
+    for update skip locked
+  ) queue
+  cross join lateral (
+    select job.ctid as place from "graphile_worker"._private_jobs job
+    where job.ctid = other.place and job.job_queue_id = queue.id
+      and job.is_available and job.run_at <= coalesce($5::timestamptz, now())
+    for update skip locked
+  ) job
+  where job.place = other.place -- otherwise it was changed by now and cannot be taken
+  limit $3
+),
+chosen as materialized (
+  select place, job_queue_id from (
+    select place, job_queue_id, priority, run_at from plain
+    union all
+    select place, job_queue_id, priority, run_at from queued
+    union all
+    select place, job_queue_id, priority, run_at from other_queued
+  ) candidate
+  order by priority, run_at
+  limit $3
+)
+            select
+                array(select place from chosen), array(select job_queue_id from chosen where job_queue_id is not null)
+            into places, queue_ids;
+        elsif queues_may_be_next then
+            with recursive
+-- Part of get_jobs_above_watermarks and get_plain_jobs_above_watermarks: locks the next jobs without a queue.
+-- Part of every fetch: the tasks that it may take, and the transactions whose locked rows it skips.
+-- The ids are one text such as {1,2}: the driver needs ten times as long to send an array of ten thousand numbers.
+task (ids) as materialized (select $2::text::integer[]),
+-- Other fetches in flight. Rows that they have locked are skipped by their header: trying the lock, as `skip locked`
+-- does, takes five times as long, and there are thousands of them.
+other (transactions) as materialized (
+  select array(
+    select (number % 4294967296)::text::xid from txid_snapshot_xip(txid_current_snapshot()) as number
+  )
+),
+plain as materialized (
+  select found.place, null::integer as job_queue_id, found.priority, found.run_at
+  from unnest($6::smallint[], $7::smallint[], $8::double precision[]) as range (low, high, since)
+  cross join lateral (
+    select * from (
+      select job.ctid as place, job.priority, job.run_at
+      from "graphile_worker"._private_jobs job
+      where range.low = range.high and job.is_available and job.job_queue_id is null
+        and job.priority = range.low and job.run_at >= to_timestamp(range.since)
+        and job.run_at <= coalesce($5::timestamptz, now())
+        and job.task_id = any ((select ids from task)::integer[])
+  -- The same for a worker with further rules: one of the accepted flags, and no flag that is not in the allowlist. Those that
+  -- begin with py: are notes about a job, and in every allowlist. $4 text[]: three array literals, or null in place of one
+  -- without a rule: the forbidden flags, the accepted ones, and the allowlist. Flags that are no object are in no list.
+  and (
+    ($4::text[])[1] is null or job.flags is null or not job.flags ?| (select ($4::text[])[1]::text[])
+  )
+  and (($4::text[])[2] is null or job.flags ?| (select ($4::text[])[2]::text[]))
+  and (
+    ($4::text[])[3] is null or job.flags is null
+    or case
+      when pg_catalog.jsonb_typeof(job.flags) = 'object'::text
+      then not (job.flags - (select ($4::text[])[3]::text[])) @? '$.keyvalue() ? (!(@.key starts with "py:"))'::jsonpath
+      else true
+    end
+  )
+        and (job.xmax = 0 or job.xmax <> all ((select transactions from other)::xid[]))
+      order by job.run_at
+      limit $3::integer
+      for update skip locked
+    ) known
+    union all
+    select * from (
+      select job.ctid as place, job.priority, job.run_at
+      from "graphile_worker"._private_jobs job
+      where range.low < range.high and job.is_available and job.job_queue_id is null
+        and job.priority between range.low and range.high
+        and job.run_at <= coalesce($5::timestamptz, now())
+        and job.task_id = any ((select ids from task)::integer[])
+  -- The same for a worker with further rules: one of the accepted flags, and no flag that is not in the allowlist. Those that
+  -- begin with py: are notes about a job, and in every allowlist. $4 text[]: three array literals, or null in place of one
+  -- without a rule: the forbidden flags, the accepted ones, and the allowlist. Flags that are no object are in no list.
+  and (
+    ($4::text[])[1] is null or job.flags is null or not job.flags ?| (select ($4::text[])[1]::text[])
+  )
+  and (($4::text[])[2] is null or job.flags ?| (select ($4::text[])[2]::text[]))
+  and (
+    ($4::text[])[3] is null or job.flags is null
+    or case
+      when pg_catalog.jsonb_typeof(job.flags) = 'object'::text
+      then not (job.flags - (select ($4::text[])[3]::text[])) @? '$.keyvalue() ? (!(@.key starts with "py:"))'::jsonpath
+      else true
+    end
+  )
+        and (job.xmax = 0 or job.xmax <> all ((select transactions from other)::xid[]))
+      order by job.priority, job.run_at
+      limit $3::integer
+      for update skip locked
+    ) gap
+  ) found
+  limit $3
+),
+-- Part of get_jobs and get_jobs_above_watermarks: finds the next job of each named queue, and chooses the first of these
+-- and of the jobs of `plain`. `take_chosen` takes them.
+-- If `plain` has enough jobs, later jobs of queues are not read. A large fetch may stop at a quarter of its limit: locking
+-- a queue with its job takes ten times as long, and the first jobs would wait for it.
+cutoff as materialized (
+  select priority, run_at from plain
+  where (select count(*) from plain) >= case when $3 < 100 then $3 else $3 / 4 end
+  order by priority desc, run_at desc
+  limit 1
+),
+-- The distinct priorities of waiting jobs of named queues, in ascending order, by one index probe each; null at the end.
+queue_priority (priority) as (
+  (
+    select priority from "graphile_worker"._private_jobs
+    where is_available and job_queue_id is not null
+    order by priority limit 1
+  )
+  union all
+  select (
+    select job.priority from "graphile_worker"._private_jobs job
+    where job.is_available and job.job_queue_id is not null and job.priority > last.priority
+    order by job.priority limit 1
+  )
+  from queue_priority last where last.priority is not null
+),
+-- A bounded number of jobs of named queues in run order ...
+examined as materialized (
+  select found.place, found.job_queue_id, found.priority, found.run_at
+  from (
+    select candidate.priority from queue_priority candidate
+    where
+true -- any priority
+  ) queue_priority cross join lateral (
+    -- Part of `examined`: the jobs of one `queue_priority`, up to the cutoff.
+    select job.ctid as place, job.job_queue_id, job.priority, job.run_at
+    from "graphile_worker"._private_jobs job
+    where job.is_available and job.job_queue_id is not null
+      and job.priority = queue_priority.priority
+      and job.run_at <= least(
+        coalesce($5::timestamptz, now()),
+        (
+          select case
+            when queue_priority.priority < cutoff.priority then 'infinity'
+            when queue_priority.priority = cutoff.priority then cutoff.run_at
+            else '-infinity'
+          end
+          from cutoff
+        )
+      )
+      and job.task_id = any ((select ids from task)::integer[])
+  -- The same for a worker with further rules: one of the accepted flags, and no flag that is not in the allowlist. Those that
+  -- begin with py: are notes about a job, and in every allowlist. $4 text[]: three array literals, or null in place of one
+  -- without a rule: the forbidden flags, the accepted ones, and the allowlist. Flags that are no object are in no list.
+  and (
+    ($4::text[])[1] is null or job.flags is null or not job.flags ?| (select ($4::text[])[1]::text[])
+  )
+  and (($4::text[])[2] is null or job.flags ?| (select ($4::text[])[2]::text[]))
+  and (
+    ($4::text[])[3] is null or job.flags is null
+    or case
+      when pg_catalog.jsonb_typeof(job.flags) = 'object'::text
+      then not (job.flags - (select ($4::text[])[3]::text[])) @? '$.keyvalue() ? (!(@.key starts with "py:"))'::jsonpath
+      else true
+    end
+  )
+    order by job.run_at
+    limit 2 * $3 + 40
+  ) found
+  limit 2 * $3 + 40
+),
+-- ... of which the first of each queue is taken, if the rows of the queue and the job can be locked without waiting.
+head as materialized (
+  select distinct on (job_queue_id) place, job_queue_id, priority, run_at
+  from examined order by job_queue_id, priority, run_at
+),
+queued as materialized (
+  select head.place, head.job_queue_id, head.priority, head.run_at
+  from (select * from head order by priority, run_at) head
+  cross join lateral (
+    select queue.id from "graphile_worker"._private_job_queues queue
+    where queue.id = head.job_queue_id and queue.is_available
+    for update skip locked
+  ) queue
+  cross join lateral (
+    -- The queue's id makes this run after the lock of the queue: jobs of a queue that another pool has locked must not be
+    -- locked even briefly, or that pool would skip them when it continues the queue.
+    select job.ctid as place from "graphile_worker"._private_jobs job
+    where job.ctid = head.place and job.job_queue_id = queue.id
+      and job.is_available and job.run_at <= coalesce($5::timestamptz, now())
+    for update skip locked
+  ) job
+  where job.place = head.place -- otherwise it was changed by now and cannot be taken
+  limit $3
+),
+-- If none could be taken, walk from queue to queue instead. If all examined queues are busy, walk over all of them, since
+-- the next job may be anywhere: the cost is the number of queues. If other workers were faster, only the first few.
+other_queue (id) as (
+  (
+    select job_queue_id from "graphile_worker"._private_jobs
+    where is_available and job_queue_id is not null
+      and (select count(*) from examined) >= 2 * $3 + 40 and not exists (select from queued)
+    order by job_queue_id limit 1
+  )
+  union all
+  select (
+    select job.job_queue_id from "graphile_worker"._private_jobs job
+    where job.is_available and job.job_queue_id is not null and job.job_queue_id > last.id
+    order by job.job_queue_id limit 1
+  )
+  from other_queue last where last.id is not null
+),
+other_head as materialized (
+  select next.place, next.job_queue_id, next.priority, next.run_at
+  from (
+    select id from other_queue
+    limit (
+      select case
+        when exists (
+          select from head
+          join "graphile_worker"._private_job_queues queue
+            on queue.id = head.job_queue_id and queue.is_available
+        ) then 2 * $3 + 40
+      end
+    )
+  ) other_queue
+  join "graphile_worker"._private_job_queues queue on queue.id = other_queue.id and queue.is_available
+  cross join lateral (
+    select job.ctid as place, job.job_queue_id, job.priority, job.run_at
+    from "graphile_worker"._private_jobs job
+    where job.is_available and job.job_queue_id = any (array[other_queue.id]) -- see write_outcomes
+      -- The end of a look into one queue: its first job that is due and that this worker can run.
+      and job.run_at <= coalesce($5::timestamptz, now())
+      and job.task_id = any ((select ids from task)::integer[])
+  -- The same for a worker with further rules: one of the accepted flags, and no flag that is not in the allowlist. Those that
+  -- begin with py: are notes about a job, and in every allowlist. $4 text[]: three array literals, or null in place of one
+  -- without a rule: the forbidden flags, the accepted ones, and the allowlist. Flags that are no object are in no list.
+  and (
+    ($4::text[])[1] is null or job.flags is null or not job.flags ?| (select ($4::text[])[1]::text[])
+  )
+  and (($4::text[])[2] is null or job.flags ?| (select ($4::text[])[2]::text[]))
+  and (
+    ($4::text[])[3] is null or job.flags is null
+    or case
+      when pg_catalog.jsonb_typeof(job.flags) = 'object'::text
+      then not (job.flags - (select ($4::text[])[3]::text[])) @? '$.keyvalue() ? (!(@.key starts with "py:"))'::jsonpath
+      else true
+    end
+  )
+    order by job.job_queue_id, job.priority, job.run_at
+    limit 1
+  ) next
+  where other_queue.id not in (select job_queue_id from head)
+),
+other_queued as materialized (
+  select other.place, other.job_queue_id, other.priority, other.run_at
+  from (
+    select * from other_head candidate
+    where
+true -- any priority
+    order by priority, run_at
+  ) other
+  cross join lateral (
+    select queue.id from "graphile_worker"._private_job_queues queue
+    where queue.id = other.job_queue_id and queue.is_available
+    for update skip locked
+  ) queue
+  cross join lateral (
+    select job.ctid as place from "graphile_worker"._private_jobs job
+    where job.ctid = other.place and job.job_queue_id = queue.id
+      and job.is_available and job.run_at <= coalesce($5::timestamptz, now())
+    for update skip locked
+  ) job
+  where job.place = other.place -- otherwise it was changed by now and cannot be taken
+  limit $3
+),
+chosen as materialized (
+  select place, job_queue_id from (
+    select place, job_queue_id, priority, run_at from plain
+    union all
+    select place, job_queue_id, priority, run_at from queued
+    union all
+    select place, job_queue_id, priority, run_at from other_queued
+  ) candidate
+  order by priority, run_at
+  limit $3
+)
+            select
+                array(select place from chosen), array(select job_queue_id from chosen where job_queue_id is not null)
+            into places, queue_ids;
+        elsif $6 is null then
+            with recursive
+-- Part of get_jobs and get_plain_jobs: locks the next jobs without a queue.
+--
+-- Scheduled jobs come before ready ones of the next priority in the index, and there may be a million of them. So this
+-- walks over the distinct priorities and reads only the due jobs of each.
+-- Part of every fetch: the tasks that it may take, and the transactions whose locked rows it skips.
+-- The ids are one text such as {1,2}: the driver needs ten times as long to send an array of ten thousand numbers.
+task (ids) as materialized (select $2::text::integer[]),
+-- Other fetches in flight. Rows that they have locked are skipped by their header: trying the lock, as `skip locked`
+-- does, takes five times as long, and there are thousands of them.
+other (transactions) as materialized (
+  select array(
+    select (number % 4294967296)::text::xid from txid_snapshot_xip(txid_current_snapshot()) as number
+  )
+),
+-- The distinct priorities of waiting jobs without a queue, in ascending order, by one index probe each; null at the end.
+plain_priority (priority) as (
+  (
+    select priority from "graphile_worker"._private_jobs
+    where is_available and job_queue_id is null
+    order by priority limit 1
+  )
+  union all
+  select (
+    select job.priority from "graphile_worker"._private_jobs job
+    where job.is_available and job.job_queue_id is null and job.priority > last.priority
+    order by job.priority limit 1
+  )
+  from plain_priority last where last.priority is not null
+)
+,
+plain as materialized (
+  select found.place, null::integer as job_queue_id, found.priority, found.run_at
+  from plain_priority cross join lateral (
+    select job.ctid as place, job.priority, job.run_at
+    from "graphile_worker"._private_jobs job
+    where job.is_available and job.job_queue_id is null
+      and job.priority = plain_priority.priority and job.run_at <= coalesce($5::timestamptz, now())
+      and job.task_id = any ((select ids from task)::integer[])
+  -- The same for a worker with further rules: one of the accepted flags, and no flag that is not in the allowlist. Those that
+  -- begin with py: are notes about a job, and in every allowlist. $4 text[]: three array literals, or null in place of one
+  -- without a rule: the forbidden flags, the accepted ones, and the allowlist. Flags that are no object are in no list.
+  and (
+    ($4::text[])[1] is null or job.flags is null or not job.flags ?| (select ($4::text[])[1]::text[])
+  )
+  and (($4::text[])[2] is null or job.flags ?| (select ($4::text[])[2]::text[]))
+  and (
+    ($4::text[])[3] is null or job.flags is null
+    or case
+      when pg_catalog.jsonb_typeof(job.flags) = 'object'::text
+      then not (job.flags - (select ($4::text[])[3]::text[])) @? '$.keyvalue() ? (!(@.key starts with "py:"))'::jsonpath
+      else true
+    end
+  )
+      and (job.xmax = 0 or job.xmax <> all ((select transactions from other)::xid[]))
+    order by job.run_at
+    limit $3::integer
+    for update skip locked
+  ) found
+  limit $3
+),
+            nothing as (select)
+            select array(select place from plain) into places;
+        else
+            with recursive
+-- Part of get_jobs_above_watermarks and get_plain_jobs_above_watermarks: locks the next jobs without a queue.
+-- Part of every fetch: the tasks that it may take, and the transactions whose locked rows it skips.
+-- The ids are one text such as {1,2}: the driver needs ten times as long to send an array of ten thousand numbers.
+task (ids) as materialized (select $2::text::integer[]),
+-- Other fetches in flight. Rows that they have locked are skipped by their header: trying the lock, as `skip locked`
+-- does, takes five times as long, and there are thousands of them.
+other (transactions) as materialized (
+  select array(
+    select (number % 4294967296)::text::xid from txid_snapshot_xip(txid_current_snapshot()) as number
+  )
+),
+plain as materialized (
+  select found.place, null::integer as job_queue_id, found.priority, found.run_at
+  from unnest($6::smallint[], $7::smallint[], $8::double precision[]) as range (low, high, since)
+  cross join lateral (
+    select * from (
+      select job.ctid as place, job.priority, job.run_at
+      from "graphile_worker"._private_jobs job
+      where range.low = range.high and job.is_available and job.job_queue_id is null
+        and job.priority = range.low and job.run_at >= to_timestamp(range.since)
+        and job.run_at <= coalesce($5::timestamptz, now())
+        and job.task_id = any ((select ids from task)::integer[])
+  -- The same for a worker with further rules: one of the accepted flags, and no flag that is not in the allowlist. Those that
+  -- begin with py: are notes about a job, and in every allowlist. $4 text[]: three array literals, or null in place of one
+  -- without a rule: the forbidden flags, the accepted ones, and the allowlist. Flags that are no object are in no list.
+  and (
+    ($4::text[])[1] is null or job.flags is null or not job.flags ?| (select ($4::text[])[1]::text[])
+  )
+  and (($4::text[])[2] is null or job.flags ?| (select ($4::text[])[2]::text[]))
+  and (
+    ($4::text[])[3] is null or job.flags is null
+    or case
+      when pg_catalog.jsonb_typeof(job.flags) = 'object'::text
+      then not (job.flags - (select ($4::text[])[3]::text[])) @? '$.keyvalue() ? (!(@.key starts with "py:"))'::jsonpath
+      else true
+    end
+  )
+        and (job.xmax = 0 or job.xmax <> all ((select transactions from other)::xid[]))
+      order by job.run_at
+      limit $3::integer
+      for update skip locked
+    ) known
+    union all
+    select * from (
+      select job.ctid as place, job.priority, job.run_at
+      from "graphile_worker"._private_jobs job
+      where range.low < range.high and job.is_available and job.job_queue_id is null
+        and job.priority between range.low and range.high
+        and job.run_at <= coalesce($5::timestamptz, now())
+        and job.task_id = any ((select ids from task)::integer[])
+  -- The same for a worker with further rules: one of the accepted flags, and no flag that is not in the allowlist. Those that
+  -- begin with py: are notes about a job, and in every allowlist. $4 text[]: three array literals, or null in place of one
+  -- without a rule: the forbidden flags, the accepted ones, and the allowlist. Flags that are no object are in no list.
+  and (
+    ($4::text[])[1] is null or job.flags is null or not job.flags ?| (select ($4::text[])[1]::text[])
+  )
+  and (($4::text[])[2] is null or job.flags ?| (select ($4::text[])[2]::text[]))
+  and (
+    ($4::text[])[3] is null or job.flags is null
+    or case
+      when pg_catalog.jsonb_typeof(job.flags) = 'object'::text
+      then not (job.flags - (select ($4::text[])[3]::text[])) @? '$.keyvalue() ? (!(@.key starts with "py:"))'::jsonpath
+      else true
+    end
+  )
+        and (job.xmax = 0 or job.xmax <> all ((select transactions from other)::xid[]))
+      order by job.priority, job.run_at
+      limit $3::integer
+      for update skip locked
+    ) gap
+  ) found
+  limit $3
+),
+            nothing as (select)
+            select array(select place from plain) into places;
+        end if;
+        taken := pg_catalog.cardinality(places);
+    end if;
+
+    nth := 0;
+    for rule in
+        select name, max_running, rate, refilled_at, is_awaited
+        from "graphile_worker"._private_py_limits where name = any ($9) order by name
+    loop
+        nth := nth + 1;
+        if rule.rate is not null then
+            tokens_of[nth] := tokens_of[nth] - taken::double precision;
+            if tokens_of[nth] < 1::double precision then
+                wait := greatest(wait, (1::double precision - tokens_of[nth]) / rule.rate);
+            end if;
+        end if;
+        if rule.max_running is not null then
+            free_of[nth] := free_of[nth] - taken;
+            is_full := is_full or free_of[nth] <= 0;
+        end if;
+        if rule.is_awaited and (rule.max_running is null or free_of[nth] > 0) then
+            tells_others := true;
+            update "graphile_worker"._private_py_limits set is_awaited = false where name = rule.name;
+        elsif free_of[nth] <= 0 and taken < asked and not rule.is_awaited then
+            update "graphile_worker"._private_py_limits set is_awaited = true where name = rule.name;
+        end if;
+        -- A clock that was set back, as by a failover, would otherwise refill nothing until it catches up.
+        if rule.rate is not null and (taken > 0 or rule.refilled_at > moment) then
+            update "graphile_worker"._private_py_limits
+            set tokens = tokens_of[nth], refilled_at = moment where name = rule.name;
+        end if;
+    end loop;
+    if tells_others then
+        perform pg_notify('worker:py', '{"limits":1}');
+    end if;
+
+    if taken > 0 then
+        if is_counted then
+            insert into "graphile_worker"._private_py_limit_holds as hold (limit_name, job_id, pool_id)
+            select limits.name, job.id, $1
+            from "graphile_worker"._private_py_limits limits
+            cross join "graphile_worker"._private_jobs job
+            where limits.name = any ($9) and limits.max_running is not null and job.ctid = any (places)
+            on conflict on constraint _private_py_limit_holds_pkey do update set pool_id = excluded.pool_id;
+        end if;
+        if pg_catalog.cardinality(queue_ids) > 0 then
+            update "graphile_worker"._private_job_queues queue
+            set locked_by = $1, locked_at = coalesce($5, now())
+            where queue.id = any (queue_ids);
+        end if;
+        return query
+        update "graphile_worker"._private_jobs job
+        set
+            attempts = job.attempts + 1, locked_by = $1, locked_at = coalesce($5, now()),
+            job_queue_id = coalesce((moved ->> job.ctid::text)::integer, job.job_queue_id)
+        where job.ctid = any (places)
+        returning
+  -- The columns of a fetched job, in the order of Job's fields. As few as possible, for there are tens of thousands per
+  -- second: the worker knows the pool's id and the task's identifier.
+  id, payload::text, priority, date_part('epoch', run_at), attempts, max_attempts, last_error,
+  date_part('epoch', nullif(created_at, run_at)), date_part('epoch', nullif(updated_at, created_at)), -- usually equal
+  key, date_part('epoch', locked_at), revision, flags::text, task_id, job_queue_id
+        ;
+    end if;
+    payload := pg_catalog.json_build_object(
+        'room', room, 'wait', wait, 'is_full', is_full, 'is_counted', is_counted, 'may_prefetch', may_prefetch
+    );
+    return next;
+end;
+$body$;
+
+insert into "graphile_worker"._private_py_migrations (id, name)
+values (29, 'flag_rules')
+on conflict (id) do nothing;

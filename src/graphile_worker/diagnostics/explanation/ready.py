@@ -223,7 +223,9 @@ def _flags(facts: ReadyFacts) -> Iterator[Explanation]:
     if all(refusals.values()):
         is_one = len(facts.able) == 1
         workers = "the worker" if is_one else f"all {len(facts.able)} workers"
-        text = words("flags", workers=workers, refuse="refuses" if is_one else "refuse", flags=_named_flags(flags))
+        text = words(
+            "flags", workers=workers, refuse="refuses" if is_one else "refuse", flags=_named_flags(flags)
+        )
         evidence = [f"{where(pool)} {' and '.join(refusals[pool.id])}." for pool in facts.able]
         others = ["Workers of other runtimes may take it."] if facts.pools.has_others else []
         yield Explanation(kind="flags", headline=sentence(text), evidence=[*evidence[:SHOWN], *others])
@@ -243,7 +245,7 @@ def _refusals(pool: WorkerSummary, flags: Sequence[str]) -> list[str]:
 
 
 def _may_refuse(pool: WorkerSummary, flags: Sequence[str]) -> bool:
-    """Whether a worker that says no reason may have one. Without flags, a job is refused for the lack of one."""
+    """Whether a worker that says no reason may have one."""
     rules = pool.flag_rules
     if rules is None:
         return bool(_shown_flags(flags))

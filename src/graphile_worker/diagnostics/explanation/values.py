@@ -63,8 +63,8 @@ WORDS: dict[ExplanationKind, str] = {
 }
 """Why ready jobs do not run. A sentence about one job fills in names; one about many leaves them out."""
 OF_MANY = {
-    "workers": "the workers", "refuse": "refuse", "flags": "jobs with these flags", "where": "the workers with the task",
-    "jobs": "the jobs",
+    "workers": "the workers", "refuse": "refuse", "flags": "the flags of jobs",
+    "where": "the workers with the task", "jobs": "the jobs",
 }  # fmt: skip
 
 

@@ -26,7 +26,7 @@ from ...database.connections.errors import explained, sqlstate_of
 from ...database.sql import load
 from ...database.statements.inspection import TaskDescription, describe_tasks
 from ...database.statements.schedules import ScheduleDefinition, register_schedules
-from ...values.flags import FlagDescription
+from ...values.flags import NO_DESCRIPTION, FlagDescription
 from ...values.job import instant
 from ...values.schema_name import SchemaName
 
@@ -157,7 +157,7 @@ class Description:
     app_version: str | None = None
     lanes: Sequence[LaneDescription] = ()
     schedules: Sequence[ScheduleDefinition] = ()
-    flags: FlagDescription = FlagDescription()
+    flags: FlagDescription = NO_DESCRIPTION
     tasks: Sequence[tuple[str, TaskDescription]] = ()
 
 

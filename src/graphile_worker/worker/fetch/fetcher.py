@@ -446,6 +446,4 @@ class Fetcher:
         """What the next job of a freed queue must satisfy; None if a fetch must choose it."""
         if self.one_at_a_time or not self._tasks or not self.may_continue_queues:
             return None
-        return Continuation(
-            tasks=self._tasks, flags=self._rules, now=self._now(), is_wide=self.is_wide
-        )
+        return Continuation(tasks=self._tasks, flags=self._rules, now=self._now(), is_wide=self.is_wide)
