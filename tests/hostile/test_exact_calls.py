@@ -28,7 +28,11 @@ _QUEUES = "array(select id from $S._private_job_queues where queue_name = 'q')"
 def _limited(names: str, ranges: str = "null, null, null", *, is_wide: bool = False) -> str:
     tasks = "(select pg_catalog.array_agg(id)::text from $S._private_tasks)"
     arguments = f"'pool', {tasks}, 1, array['never'], null, {ranges}, '{{{names}}}', {is_wide}"
-    return f"select from $S._private_py_get_limited_jobs({arguments})"
+    routed = arguments.replace("array['never']", "array['{never}', '{f}', '{f}']")
+    return (
+        f"select from $S._private_py_get_limited_jobs({arguments}); "
+        f"select from $S._private_py_get_limited_jobs_by_flags({routed})"
+    )
 
 
 def _unique(until: str) -> str:

@@ -76,11 +76,11 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
     executors: dict[str, Any] = msgspec.field(default_factory=dict)
     """Settings of [executors](../heavy-work.md#processes) by name: `process.processes = 4`."""
     forbidden_flags: list[str] = msgspec.field(default_factory=list)
-    """Skip jobs with one of these [flags](../flags.md); in a call it may be a function that returns them."""
+    """Skip jobs with one of these [flags](../flags.md). A call takes a function too, as for the next two."""
     accepted_flags: list[str] = msgspec.field(default_factory=list)
-    """Take only jobs with one of these flags. Without any, also jobs without flags; a function as above."""
+    """Take only jobs with one of these flags; an empty list is no rule."""
     flag_allowlist: list[str] | None = None
-    """Take only jobs without other flags than these; empty: without any. A function as above."""
+    """Take only jobs with no other flags than these; an empty list takes those without flags."""
     poll_interval: Seconds = 2.0
     """How often to fetch without a notification. Finds scheduled, retried and returned jobs."""
     task_directory: str = "tasks"
