@@ -220,22 +220,24 @@ def _flags(facts: ReadyFacts) -> Iterator[Explanation]:
     if flags is None or not facts.able:
         return
     refusals = {pool.id: _refusals(pool, flags) for pool in facts.able}
+    evidence = [
+        f"{where(pool)} {' and '.join(refusals[pool.id])}." for pool in facts.able if refusals[pool.id]
+    ][:SHOWN]
     if all(refusals.values()):
         is_one = len(facts.able) == 1
         workers = "the worker" if is_one else f"all {len(facts.able)} workers"
-        text = words(
-            "flags", workers=workers, refuse="refuses" if is_one else "refuse", flags=_named_flags(flags)
-        )
-        evidence = [f"{where(pool)} {' and '.join(refusals[pool.id])}." for pool in facts.able]
+        refuse = "refuses" if is_one else "refuse"
+        text = words("flags", workers=workers, refuse=refuse, flags=_named_flags(flags))
         others = ["Workers of other runtimes may take it."] if facts.pools.has_others else []
-        yield Explanation(kind="flags", headline=sentence(text), evidence=[*evidence[:SHOWN], *others])
+        yield Explanation(kind="flags", headline=sentence(text), evidence=[*evidence, *others])
         return
     silent = [pool for pool in facts.able if not refusals[pool.id] and _may_refuse(pool, flags)]
     if facts.waited >= OVERDUE and any(_has_free_slot(pool) for pool in silent):
+        doubt = "They have free slots, and do not say which flags they refuse."
         yield Explanation(
             kind="flags",
             headline=sentence(words("flags", refuse="may refuse", flags=_named_flags(flags))),
-            evidence=["They have free slots, and do not say which flags they refuse.", *_slots(silent)],
+            evidence=[doubt, *_slots(silent), *evidence],
         )
 
 
