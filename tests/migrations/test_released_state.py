@@ -124,7 +124,7 @@ async def test_an_upgraded_database_equals_a_fresh_one(
                 "migrations": ["ShareLock"],
             },
         ),
-        (LATER - 1, {"_private_py_workers": ["AccessExclusiveLock"]}),
+        (LATER - 1, {"_private_py_workers": ["AccessExclusiveLock"], "migrations": ["ShareLock"]}),
         (LATER, {}),
     ],
 )
