@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from .tasks.registry import TaskList as TaskList
     from .tasks.task import TaskOptions as TaskOptions
     from .values.clock import Clock as Clock
+    from .values.flags import FlagSource as FlagSource
     from .values.option_groups import HistoryOptions as HistoryOptions
     from .values.option_groups import LocalQueueOptions as LocalQueueOptions
     from .values.option_groups import NodeOptions as NodeOptions
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from .values.options import WorkerOptions as WorkerOptions
     from .values.spec import JobKeyMode as JobKeyMode
     from .values.spec import JobOptions as JobOptions
-    from .worker.plan import FlagSource as FlagSource
 
 export_lazily(
     __name__,
@@ -44,6 +44,6 @@ export_lazily(
         "RefetchDelayOptions",
         "values.options": "WorkerOptions",
         "values.spec": "JobKeyMode JobOptions",
-        "worker.plan": "FlagSource",
+        "values.flags": "FlagSource",
     },
 )

@@ -225,15 +225,24 @@ async def test_jobs_that_run_longer_than_usual(situation: Situation, jobs: Jobs)
 async def test_jobs_whose_flags_workers_forbid(situation: Situation, jobs: Jobs) -> None:
     job = await jobs.add("a", flags=["slow", "eu"])
     await situation.worker("a")
-    flags = f"update {SCHEMA}._private_py_workers set forbidden_flags = $1"
-    await jobs.connection.execute(flags, ["slow"])
-    found = await situation.explanation(job)
-    assert found["headline"] == "The worker with the task forbids the flag slow."
+    flags = f"update {SCHEMA}._private_py_workers set flag_rules = $1::text::jsonb"
+    for rules, why in (
+        ('{"forbidden": ["slow"]}', "forbids slow"),
+        ('{"accepted": ["gpu"]}', "takes only jobs with the flag gpu"),
+        ('{"allowlist": ["slow"]}', "does not allow eu"),
+        ('{"allowlist": ["slow"], "changing": ["forbidden_flags"]}', "does not allow eu"),
+    ):
+        await jobs.connection.execute(flags, rules)
+        found = await situation.explanation(job)
+        assert found["headline"] == "The worker with the task refuses the flags eu, slow."
+        assert f"{why}." in found["evidence"][0]
     await situation.set(job, "run_at = now() - interval '1 hour', created_at = now() - interval '1 hour'")
-    await jobs.connection.execute(flags, [])
+    await jobs.connection.execute(flags, "{}")
     assert await situation.kind(job) == "overdue"
     await jobs.connection.execute(flags, None)
-    assert "do not say which flags they forbid" in (await situation.explanation(job))["evidence"][0]
+    assert "do not say which flags they refuse" in (await situation.explanation(job))["evidence"][0]
+    await jobs.connection.execute(flags, '{"changing": ["forbidden_flags"]}')
+    assert "do not say which flags they refuse" in (await situation.explanation(job))["evidence"][0]
 
 
 async def test_jobs_that_wait_for_a_slot_or_for_trouble_to_end(situation: Situation, jobs: Jobs) -> None:

@@ -62,7 +62,7 @@ async def test_pages_show_what_the_task_expects(
     assert (await http.get(f"{API}/task?name=plain")).json()["notes"] is None
     found = (await http.get(f"{API}/jobs/{job}/explanation")).json()
     assert (found["kind"], found["headline"]) == (
-        "flags", "The worker with the task forbids the flag slow.",
+        "flags", "The worker with the task refuses the flag slow.",
     )  # fmt: skip
     await workers.stop(runner)
     assert "logistics" in (await http.get("/task?name=ship")).text, "it is kept while no worker runs"

@@ -9,13 +9,14 @@ from typing import Any
 import pytest
 
 from graphile_worker import App, Job, JobSpec, run, run_once
-from graphile_worker.errors import CrontabError, TaskLoadError
+from graphile_worker.errors import ConfigError, CrontabError, TaskLoadError
 from graphile_worker.hooks import Events, Hooks
 from graphile_worker.hooks.emitter import emit_once
 from graphile_worker.hooks.events import GracefulShutdown, JobSucceeded
 from graphile_worker.options import WorkerOptions
 from graphile_worker.runner.build import WorkerBuilder
-from support.working import Jobs
+from graphile_worker.tasks.services import Extensions
+from support.working import SCHEMA, Jobs
 
 UNUSED = "postgres:///unused"
 
@@ -202,6 +203,42 @@ async def test_forbidden_flags_of_the_app_and_of_the_call_are_joined(
     assert await jobs.count() == 2
     await run_once(app=app, **options(database_url))
     assert await jobs.count() == 1
+
+
+@pytest.mark.parametrize("as_function", [False, True])
+async def test_other_rules_for_flags_of_an_app_are_defaults(
+    database_url: str, jobs: Jobs, monkeypatch: pytest.MonkeyPatch, as_function: bool
+) -> None:
+    def source(flags: list[str]) -> Any:
+        return (lambda: flags) if as_function else flags
+
+    async def take(**given: Any) -> list[list[str]]:
+        """The flags of the jobs that ran."""
+        await jobs.connection.execute(f"delete from {SCHEMA}._private_jobs")
+        ids = {await jobs.add("hello", flags=flags): flags for flags in (["a"], ["b"], ["a", "b"], ["c"])}
+        await run_once(app=app, **given, **options(database_url))
+        left = {row["id"] for row in await jobs.all()}
+        return [flags for id_, flags in ids.items() if id_ not in left]
+
+    app = App(tasks=[hello], accepted_flags=source(["a"]), flag_allowlist=source(["a", "c"]))
+    assert await take() == [["a"]]
+    assert await take(accepted_flags=["b"], flag_allowlist=["b"]) == [["b"]]
+    assert await take(accepted_flags=lambda: ["c"]) == [["c"]]
+    assert await take(accepted_flags=[]) == [["a"], ["c"]]
+    assert await take(flag_allowlist=lambda: None) == [["a"], ["a", "b"]]
+    monkeypatch.setenv("GRAPHILE_WORKER_ACCEPTED_FLAGS", "c,b")
+    assert await take() == [["c"]]
+    monkeypatch.setenv("GRAPHILE_WORKER_FORBIDDEN_FLAGS", "c")
+    assert await take() == []
+
+
+def test_an_inner_app_sets_no_rules_but_forbidden_flags() -> None:
+    for name in ("accepted_flags", "flag_allowlist"):
+        for flags in (["a"], lambda: ["a"]):
+            with pytest.raises(ConfigError, match=rf"cannot set options \({name}\)"):
+                App()._with(Extensions(), [App(**{name: flags})])  # type: ignore[arg-type]
+    whole = App(forbidden_flags=["a"])._with(Extensions(), [App(forbidden_flags=["b"])])
+    assert whole.forbidden_flags == ["a", "b"]
 
 
 # -- options -----------------------------------------------------------------------------------------------

@@ -55,6 +55,7 @@ def test_the_types_for_checkers_are_those_of_the_options() -> None:
             dict[str, int]: Mapping[str, int] | Sequence[Lane] | None,
             dict[str, Any]: Mapping[str, Any] | None,
             list[str]: Sequence[str] | None,
+            list[str] | None: Sequence[str] | None,
         }.get(field, field | None)
         assert values[name] == expected, name
 

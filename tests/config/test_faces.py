@@ -36,6 +36,7 @@ OF_WORKER = [name for name, setting in SETTINGS.items() if setting.owner is Work
 WITH_FLAG = {
     "connection_string", "schema", "max_pool_size", "prepared_statements", "concurrency", "lanes",
     "executors", "poll_interval", "task_directory", "crontab_file", "grace", "plugins", "wait_for_database",
+    "forbidden_flags", "accepted_flags", "flag_allowlist",
 }  # fmt: skip
 """Options of a worker that are flags, too. All options of a process are."""
 SAMPLES: dict[str, Any] = {
@@ -46,6 +47,9 @@ SAMPLES: dict[str, Any] = {
     "lanes": {"video": 2},
     "executors": {"process.processes": 4},
     "plugins": ["sentry"],
+    "forbidden_flags": ["slow", "Slow"],
+    "accepted_flags": ["gpu"],
+    "flag_allowlist": ["gpu", "eu"],
     "plugin_options": {"sentry.capture": "all"},
     "task_directory": "/srv/tasks",
     "crontab_file": "/srv/crontab",
@@ -170,8 +174,9 @@ def on_command_line(setting: Setting, folder: Path) -> Settings:
     texts = texts if isinstance(texts, list) else [texts]
     if parameter.metavar == "MS":
         texts = [int(value * 1000)]
-    words = [] if setting.kind is bool else [str(text) for text in texts]
-    context = graphile_worker.make_context("graphile-worker", [parameter.opts[-1], *words])
+    flag = parameter.opts[-1]
+    words = [flag] if setting.kind is bool else [word for text in texts for word in (flag, str(text))]
+    context = graphile_worker.make_context("graphile-worker", words)
     return load_settings(context, _options_from(context.params))
 
 
@@ -181,7 +186,8 @@ FACES: dict[str, tuple[Callable[[Setting, Path], Settings], list[str]]] = {
     "object": (in_object, OF_WORKER),
     "file": (in_file, list(SETTINGS)),
     "environment": (in_environment, list(SETTINGS)),
-    "app": (in_app, [name for name in OF_WORKER if name != "plugins"]),  # an argument that takes objects too
+    # Arguments that take objects too, and are joined with those of other faces.
+    "app": (in_app, [name for name in OF_WORKER if name not in ("plugins", "forbidden_flags")]),
     "Django": (in_django, [name for name in OF_WORKER if name != "connection_string"]),  # a key of its own
     "pydantic": (in_pydantic, OF_WORKER),
     "flag": (
@@ -268,3 +274,29 @@ def test_a_mistake_in_a_group_is_explained(
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ConfigError, match=message):
         combine(preset, given)
+
+
+def test_an_allowlist_may_be_empty_on_every_face(tmp_path: Path) -> None:
+    """Then only jobs without flags are taken; without the option there is no rule."""
+    assert resolve_settings({}, {}, tmp_path).worker.flag_allowlist is None
+    assert resolve_settings({"flag_allowlist": []}, {}, tmp_path).worker.flag_allowlist == []
+    variable = {"GRAPHILE_WORKER_FLAG_ALLOWLIST": ","}
+    assert resolve_settings({}, variable, tmp_path).worker.flag_allowlist == []
+    assert (
+        resolve_settings({}, {"GRAPHILE_WORKER_FLAG_ALLOWLIST": ""}, tmp_path).worker.flag_allowlist is None
+    )
+    (tmp_path / "graphile_worker.toml").write_text("flag_allowlist = []\n")
+    assert resolve_settings({}, {}, tmp_path).worker.flag_allowlist == []
+    context = graphile_worker.make_context("graphile-worker", ["--allow-flag", ""])
+    assert load_settings(context, _options_from(context.params)).worker.flag_allowlist == []
+    assert App(flag_allowlist=[]).options["flag_allowlist"] == []
+
+
+@pytest.mark.parametrize("name", ["forbidden_flags", "accepted_flags", "flag_allowlist"])
+def test_flags_are_a_list_of_texts(name: str, tmp_path: Path) -> None:
+    for flags in ("slow", [1]):
+        with pytest.raises(ConfigError, match=f"{name}: expected a list of (strings|texts)"):
+            resolve_settings({name: flags}, {}, tmp_path)
+        with pytest.raises(ConfigError, match=f"{name}: expected a list of strings"):
+            App(**{name: flags})
+    assert getattr(WorkerOptions(**{name: ("a", "b", "a")}), name) == ["a", "b"]  # type: ignore[arg-type]

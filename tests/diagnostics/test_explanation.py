@@ -19,9 +19,12 @@ from graphile_worker.diagnostics.waiting_checks import _ADVICE, check_waiting
 from graphile_worker.recovery.registry.pool_state import BlockedLoop
 from graphile_worker.recovery.registry.workers import RunningJob, WorkerSummary, condition_of
 from graphile_worker.testing import make_job
+from graphile_worker.values.flags import FlagDescription
 from graphile_worker.values.job import PAUSED_BY, Pause
 
 NOW = datetime(2030, 1, 31, 12, tzinfo=UTC)
+NO_SLOW = FlagDescription(("slow",))
+ONLY_GPU = FlagDescription((), ("gpu",))
 BLOCKED = BlockedLoop(task_identifier="b", job_id=77, since=NOW - timedelta(minutes=1), seconds=60.0)
 
 
@@ -206,13 +209,25 @@ CASES: list[tuple[ExplanationKind, JobFacts, str]] = [
     ),
     (
         "flags",
-        JobFacts.of(job(flags={"slow": True, "eu": True}), NOW, pools(pool(forbidden_flags=["slow"]))),
-        "The worker with the task forbids the flag slow.",
+        JobFacts.of(job(flags={"slow": True, "eu": True}), NOW, pools(pool(flag_rules=NO_SLOW))),
+        "The worker with the task refuses the flags eu, slow.",
+    ),
+    (
+        "flags",
+        JobFacts.of(
+            job(), NOW, pools(pool(flag_rules=ONLY_GPU), pool(flag_rules=FlagDescription((), ("eu",))))
+        ),
+        "All 2 workers with the task refuse jobs without flags.",
+    ),
+    (
+        "flags",
+        JobFacts.of(job(), NOW, pools(pool(flag_rules=FlagDescription(changing=("accepted_flags",))))),
+        "The workers with the task may refuse jobs without flags.",
     ),
     (
         "flags",
         JobFacts.of(job(flags={"slow": True, "eu": True}), NOW, pools(pool())),
-        "The workers with the task may forbid the flags eu, slow.",
+        "The workers with the task may refuse the flags eu, slow.",
     ),
     (
         "in_line",
@@ -285,7 +300,7 @@ def test_a_job_that_is_never_due() -> None:
 def ready(task: str = "a", **values: Any) -> ReadyTask:
     known: dict[str, Any] = {
         "jobs": 2, "has_more": False, "age": 480.0, "in_locked_queues": 0, "queue_name": None,
-        "locked_by": None, "free_age": 480.0, "flagged": 0, "flags": [],
+        "locked_by": None, "free_age": 480.0, "flags": [],
     }  # fmt: skip
     return ReadyTask(task_identifier=task, **(known | values))
 
@@ -305,7 +320,7 @@ MANY: list[tuple[ExplanationKind, ReadyTask, PoolFacts]] = [
     ("workers_paused", ready(), pools(pool(), paused=frozenset({"pool"}))),
     ("limit_concurrency", ready(), pools(pool(), limits=[limit(concurrency=3, running=3)])),
     ("limit_rate", ready(), pools(pool(), limits=[limit(rate=(5, timedelta(minutes=1)), may_start=0)])),
-    ("flags", ready(flagged=2, flags=["slow"]), pools(pool(forbidden_flags=["slow"]))),
+    ("flags", ready(flags=["slow"]), pools(pool(flag_rules=NO_SLOW))),
     ("slots_busy", ready(), pools(busy())),
     ("blocked_loop", ready(), pools(pool(blocked=BLOCKED))),
     ("not_listening", ready(), pools(pool(is_listening=False))),

@@ -7,9 +7,12 @@ from typing import Any
 import pytest
 
 from graphile_worker.config import resolve_settings
-from graphile_worker.database.statements.inspection import ready_tasks
+from graphile_worker.database.statements.inspection import get_job, ready_tasks
 from graphile_worker.diagnostics.examine import examine
+from graphile_worker.diagnostics.explanation.decision import explain
 from graphile_worker.diagnostics.finding import Finding
+from graphile_worker.recovery.registry.workers import list_workers
+from graphile_worker.values.flags import FlagDescription
 from graphile_worker.values.schema_name import SchemaName
 from recovery.dead import QUICK, Graveyard
 from support.working import SCHEMA, SELDOM, Gate, Jobs, Workers, until
@@ -81,7 +84,7 @@ async def test_each_reason_is_found_beside_the_others(
     assert set(found) == {
         "all slots of the workers with the task are busy; waiting: slow (1 job, 8 min)",
         "no running worker has the task; waiting: typd (2 jobs, 8 min)",
-        "the workers with the task forbid the flags; waiting: typed (1 job, 8 min)",
+        "the workers with the task refuse the flags of jobs; waiting: typed (1 job, 8 min)",
         "the queue is busy; waiting: queued (1 job, 8 min)",
     }
     slow, typd, typed, queued = (
@@ -90,11 +93,54 @@ async def test_each_reason_is_found_beside_the_others(
     )
     assert "1 of 1 slots busy" in slow.meaning
     assert "No running worker has the task typd; did you mean 'typed'?" in typd.meaning
-    assert "The worker with the task forbids the flag paused." in typed.meaning
+    assert "The worker with the task refuses the flags night, paused." in typed.meaning
+    assert "forbids paused." in typed.meaning
     assert "graphile-worker list --task typd" in typd.advice
     assert queued.severity == "info"
     assert "The queue customers is busy on " in queued.meaning
     gate.open()
+
+
+async def test_a_job_that_no_running_worker_takes_by_its_flags(
+    jobs: Jobs, database_url: str, workers: Workers, connection: Any
+) -> None:
+    """Both workers say their rules, and a function says that it may change them."""
+    rules: list[dict[str, Any]] = [
+        {"accepted_flags": ["gpu"]},
+        {"flag_allowlist": ["eu"], "forbidden_flags": ["night"]},
+    ]
+    runners = [await workers.start({"work": Gate()}, **OPTIONS, **each) for each in rules]
+
+    async def evidence(flags: list[str]) -> tuple[str, str]:
+        await connection.execute(f"delete from {SCHEMA}._private_jobs")
+        job_id = await jobs.add("work", flags=flags)
+        await make_old(jobs)
+        (found,) = await waiting(database_url)
+        job = await get_job(connection, SchemaName(), job_id)
+        assert job is not None
+        explanation = await explain(connection, SchemaName(), job)
+        assert explanation.kind == "flags"
+        assert explanation.headline in found.meaning
+        assert all(line in found.meaning for line in explanation.evidence)
+        return explanation.headline, " ".join(explanation.evidence)
+
+    headline, why = await evidence(["night", "us"])
+    assert headline == "All 2 workers with the task refuse the flags night, us."
+    assert "takes only jobs with the flag gpu." in why
+    assert "forbids night and does not allow night, us." in why
+    await workers.stop(runners.pop())
+    assert (await evidence(["night"]))[0] == "The worker with the task refuses the flag night."
+    assert (await evidence([]))[0] == "The worker with the task refuses jobs without flags."
+    assert (await evidence(["py:keep"]))[0] == "The worker with the task refuses jobs without flags."
+    await workers.start({"work": Gate()}, **OPTIONS, accepted_flags=lambda: ["gpu"])
+    headline, why = await evidence(["night"])
+    assert headline == "The workers with the task may refuse the flag night."
+    assert "do not say which flags they refuse" in why
+    assert "takes only jobs with the flag gpu." in why
+    described = [pool.flag_rules for pool in await list_workers(connection, SchemaName())]
+    assert described == [
+        FlagDescription((), ("gpu",)), FlagDescription(changing=("accepted_flags",)),
+    ]  # fmt: skip
 
 
 async def test_a_fresh_job_behind_a_busy_queue_does_not_make_the_task_slow(

@@ -25,10 +25,34 @@ _RANGES = "array[0::smallint], array[9::smallint], array[0::double precision]"
 _QUEUES = "array(select id from $S._private_job_queues where queue_name = 'q')"
 
 
-def _limited(names: str, ranges: str = "null, null, null", *, is_wide: bool = False) -> str:
-    tasks = "(select pg_catalog.array_agg(id)::text from $S._private_tasks)"
-    arguments = f"'pool', {tasks}, 1, array['never'], null, {ranges}, '{{{names}}}', {is_wide}"
-    return f"select from $S._private_py_get_limited_jobs({arguments})"
+def _limited(suffix: str, flags: str) -> Iterator[str]:
+    """Limits: unknown, without and with named queues, narrow and wide; then waiting for each other."""
+
+    def fetch(names: str, ranges: str = "null, null, null", *, is_wide: bool = False) -> str:
+        tasks = "(select pg_catalog.array_agg(id)::text from $S._private_tasks)"
+        arguments = f"'pool', {tasks}, 1, {flags}, null, {ranges}, '{{{names}}}', {is_wide}"
+        return f"select from $S._private_py_get_limited_jobs{suffix}({arguments})"
+
+    yield "delete from $S._private_py_limits"
+    yield "insert into $S._private_py_limits (name, code_concurrency) values ('c', 100), ('full', 1)"
+    yield (
+        "insert into $S._private_py_limits (name, code_starts, code_period) "
+        "values ('r', 100, 1), ('slow', 1, 9)"
+    )
+    yield fetch("unknown")
+    for is_wide in (False, True):
+        for queue in ("null", "'q'"):
+            yield "delete from $S._private_jobs"
+            yield f"select $S.add_job('a', queue_name => {queue}) from pg_catalog.generate_series(1, 20)"
+            yield fetch("c,r", is_wide=is_wide)
+            yield "update $S._private_job_queues set locked_at = null, locked_by = null"
+            yield fetch("c,r", _RANGES, is_wide=is_wide)
+            yield "update $S._private_job_queues set locked_at = null, locked_by = null"
+    yield "select $S.add_job('a') from pg_catalog.generate_series(1, 20)"
+    yield fetch("full,slow")
+    yield fetch("full,slow")
+    yield "update $S._private_py_limits set code_concurrency = 5, refilled_at = now() + interval '1 hour'"
+    yield fetch("full,slow")
 
 
 def _unique(until: str) -> str:
@@ -71,28 +95,8 @@ ROADS = (
     "select $S.recover_dead_worker_jobs(array['pool-x'], '1 minute')",
     "select $S.delete_stale_workers(array['pool-y'])",
     "select $S.worker_deregister('pool-x')",
-    # Limits: unknown, without and with named queues, narrow and wide; then waiting for each other.
-    "insert into $S._private_py_limits (name, code_concurrency) values ('c', 100), ('full', 1)",
-    "insert into $S._private_py_limits (name, code_starts, code_period) values ('r', 100, 1), ('slow', 1, 9)",
-    _limited("unknown"),
-    *(
-        statement
-        for is_wide in (False, True)
-        for queue in ("null", "'q'")
-        for statement in (
-            "delete from $S._private_jobs",
-            f"select $S.add_job('a', queue_name => {queue}) from pg_catalog.generate_series(1, 20)",
-            _limited("c,r", is_wide=is_wide),
-            "update $S._private_job_queues set locked_at = null, locked_by = null",
-            _limited("c,r", _RANGES, is_wide=is_wide),
-            "update $S._private_job_queues set locked_at = null, locked_by = null",
-        )
-    ),
-    "select $S.add_job('a') from pg_catalog.generate_series(1, 20)",
-    _limited("full,slow"),
-    _limited("full,slow"),
-    "update $S._private_py_limits set code_concurrency = 5, refilled_at = now() + interval '1 hour'",
-    _limited("full,slow"),
+    *_limited("", "array['never']"),
+    *_limited("_by_flags", "array['{never}', null, '{f}']"),
     # Wide queues: wider, narrower, and then without the tracks that were closed.
     f"select $S._private_py_set_tracks({_QUEUES}, array[4])",
     f"select $S._private_py_set_tracks({_QUEUES}, array[4])",

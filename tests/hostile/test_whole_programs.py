@@ -215,6 +215,7 @@ async def test_a_worker_with_every_feature(
             [plain, handler, short, limited, wide, fair, broken, long, orphan],
             crontab="* * * * * plain ?fill=2m {cron: true}",
             forbidden_flags=["never"],
+            flag_allowlist=["never", "sometimes"],
             lanes=[Lane("tenants", tasks=["fair"], concurrency=2, order="fair")],
             concurrency=4,
             history="all",

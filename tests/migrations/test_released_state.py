@@ -51,8 +51,12 @@ insert into {SCHEMA}._private_py_minutes
 values (now(), 'work', 'pool', 3, 2, 1, 4.5, 5.5, 2.5, '{{1}}', '{{2}}');
 insert into {SCHEMA}._private_py_duties values ('sample', 'pool', now());
 """
-REQUESTS_CHANGE = {"_private_py_requests": ["AccessExclusiveLock"], "migrations": ["ShareLock"]}
-"""The last change is one of the table of requests, which is nearly empty."""
+LAST_CHANGES = {
+    "_private_py_requests": ["AccessExclusiveLock"],
+    "_private_py_workers": ["AccessExclusiveLock"],
+    "migrations": ["ShareLock"],
+}
+"""The last changes are of the tables of requests and of workers, which are nearly empty."""
 KEPT_LATER = f"""
 insert into {SCHEMA}._private_py_limits
     (name, code_concurrency, set_concurrency, set_starts, set_period, tasks)
@@ -118,9 +122,9 @@ async def test_an_upgraded_database_equals_a_fresh_one(
                 "migrations": ["ShareLock"],
             },
         ),
-        (RELEASED, {"_private_jobs": ["ShareLock"], **REQUESTS_CHANGE}),
-        (LATER - 1, REQUESTS_CHANGE),
-        (LATER, REQUESTS_CHANGE),
+        (RELEASED, {"_private_jobs": ["ShareLock"], **LAST_CHANGES}),
+        (LATER - 1, LAST_CHANGES),
+        (LATER, LAST_CHANGES),
     ],
 )
 async def test_an_upgrade_locks_only_what_it_changes(

@@ -98,6 +98,13 @@ BACKLOGS = {
 """Backlogs beside which every fetch must stay cheap."""
 
 FOREIGN_JOBS = (jobs(SIZE, task=FOREIGN, priority=BETTER), jobs(SIZE // 10, task=FOREIGN, run_at=LATER))
+REFUSED_JOBS = (
+    f"""alter table {SCHEMA}._private_jobs alter column flags set default '{{"no": true}}'""",
+    jobs(SIZE, priority=BETTER),
+    jobs(SIZE // 10, run_at=LATER),
+    f"""alter table {SCHEMA}._private_jobs alter column flags set default '{{"yes": true}}'""",
+)
+"""Jobs with the flag `no`; those that are added later have the flag `yes`."""
 
 
 async def prepare(connection: Any) -> None:

@@ -29,6 +29,7 @@ from graphile_worker.database.statements.fetch import (
 from graphile_worker.database.statements.held_batches import ID, end_batch, get_held_jobs
 from graphile_worker.database.statements.write import Written, return_jobs, write
 from graphile_worker.database.statements.write_plan import Continuation, Failure, Outcomes, WritePlanner
+from graphile_worker.values.flags import FlagRules
 from graphile_worker.values.job import Job
 from graphile_worker.values.spec import JobSpec
 from graphile_worker.worker.session import watermarks
@@ -40,6 +41,7 @@ from plans.backlogs import (
     LATER,
     OURS,
     READY,
+    REFUSED_JOBS,
     SIZE,
     Backlog,
     fill,
@@ -88,6 +90,21 @@ async def foreign_desk(
     request: pytest.FixtureRequest, foreign_databases: dict[str, str]
 ) -> AsyncIterator[Desk]:
     async with desk_in(foreign_databases[request.param]) as desk:
+        yield desk
+
+
+@pytest.fixture(scope="module")
+def refused_databases(server: DatabaseServer, template_database: str) -> Iterator[dict[str, str]]:
+    """The same with ready jobs of our task whose flags our worker refuses."""
+    with filled_databases(server, template_database, REFUSED_JOBS) as found:
+        yield found
+
+
+@pytest.fixture(params=STATISTICS)
+async def refused_desk(
+    request: pytest.FixtureRequest, refused_databases: dict[str, str]
+) -> AsyncIterator[Desk]:
+    async with desk_in(refused_databases[request.param]) as desk:
         yield desk
 
 
@@ -199,10 +216,13 @@ async def test_a_fetch_that_finds_nothing_reads_next_to_nothing(desk: Desk, back
     assert_bounded(plan, 4 * backlog.priorities + queue_rows)
 
 
-async def test_a_fetch_with_forbidden_flags_reads_no_more(desk: Desk, backlog: Backlog) -> None:
+@pytest.mark.parametrize("rules", [FlagRules(("slow",)), FlagRules(("slow",), (), ("any",))])
+async def test_a_fetch_with_rules_for_flags_reads_no_more(
+    desk: Desk, backlog: Backlog, rules: FlagRules
+) -> None:
     await desk.make_ready()
     found = await get_jobs(
-        desk.explaining, desk.schema, pool_id=POOL, tasks=desk.tasks, limit=BATCH, forbidden_flags=["slow"]
+        desk.explaining, desk.schema, pool_id=POOL, tasks=desk.tasks, limit=BATCH, flags=rules
     )
     assert len(found) == BATCH
     (plan,) = desk.explaining.plans
@@ -395,6 +415,44 @@ async def test_a_full_fetch_reads_jobs_of_other_workers_once(foreign_desk: Desk)
     found = await fetch(foreign_desk)
     assert len(found) == BATCH
     (plan,) = foreign_desk.explaining.plans
+    assert "Seq Scan" not in plan.kinds_of_scans
+    assert SIZE <= plan.touched <= SIZE + 12 * BATCH, plan.describe()
+
+
+REFUSING = {
+    "forbidden": FlagRules(("no",)),
+    "accepted": FlagRules((), ("yes", "maybe")),
+    "allowlist": FlagRules((), (), ("yes", "maybe")),
+    "all": FlagRules(("no",), ("yes",), ("yes",)),
+}
+
+
+@pytest.mark.parametrize("name", REFUSING)
+async def test_above_watermarks_jobs_with_refused_flags_are_not_read(refused_desk: Desk, name: str) -> None:
+    desk = refused_desk
+    ranges = await watermarks_at_the_end(desk)
+    await desk.connection.execute(jobs(READY, run_at="now()"))
+    terms: dict[str, Any] = {
+        "tasks": desk.tasks, "limit": BATCH, "ranges": ranges, "flags": REFUSING[name],
+    }  # fmt: skip
+    for held in (True, False):
+        if held:
+            found: Sequence[Any] = await get_held_jobs(desk.explaining, desk.schema, **terms)
+        else:
+            found = await get_jobs(desk.explaining, desk.schema, pool_id=POOL, **terms)
+        assert len(found) == BATCH
+        assert_bounded(desk.explaining.plans[-1], 4 * BATCH + QUEUE_PROBES)
+
+
+@pytest.mark.parametrize("name", REFUSING)
+async def test_a_full_fetch_reads_jobs_with_refused_flags_once(refused_desk: Desk, name: str) -> None:
+    desk = refused_desk
+    await desk.make_ready()
+    found = await get_jobs(
+        desk.explaining, desk.schema, pool_id=POOL, tasks=desk.tasks, limit=BATCH, flags=REFUSING[name]
+    )
+    assert len(found) == BATCH
+    (plan,) = desk.explaining.plans
     assert "Seq Scan" not in plan.kinds_of_scans
     assert SIZE <= plan.touched <= SIZE + 12 * BATCH, plan.describe()
 

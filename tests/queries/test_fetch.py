@@ -9,6 +9,7 @@ from typing import Any
 import asyncpg
 import pytest
 
+from graphile_worker.values.flags import FlagRules
 from queries.statements import Statements, statements_on
 from support.working import SCHEMA, Jobs
 
@@ -47,9 +48,9 @@ async def test_any_forbidden_flag_keeps_a_job_back_whatever_its_value(
     await jobs.connection.execute(
         f"""update {SCHEMA}._private_jobs set flags = '{{"d": false}}' where id = $1""", false_flag
     )
-    fetched = await statements.fetch(100, forbidden_flags=["d", "z"])
+    fetched = await statements.fetch(100, flags=FlagRules(("d", "z")))
     assert sorted(job.id for job in fetched) == [without, allowed]
-    fetched = await statements.fetch(100, forbidden_flags=[])  # no filter
+    fetched = await statements.fetch(100, flags=FlagRules())  # no filter
     assert sorted(job.id for job in fetched) == [forbidden, false_flag]
 
 
@@ -163,7 +164,7 @@ async def test_the_announced_fetch_takes_what_the_whole_one_would(jobs: Jobs, st
     await jobs.add("hello", flags=["slow"])
     await jobs.add("hello", run_at=later)
     await jobs.add("unknown")
-    options = {"forbidden_flags": ["slow"]}
+    options = {"flags": FlagRules(("slow",))}
     first = await statements.fetch_announced(2, **options)
     assert [job.id for job in first] == ids[:2]
     assert [job.id for job in await statements.of("pool-2").fetch_announced(9, **options)] == ids[2:]

@@ -22,6 +22,7 @@ from graphile_worker.database.statements.held_batches import (
     settle_jobs,
     warm_up,
 )
+from graphile_worker.values.flags import FlagRules
 from graphile_worker.values.job import Job
 from plans.explaining import tune
 from queries.statements import Statements, statements_on
@@ -86,7 +87,7 @@ async def test_what_must_not_run_is_not_held(statements: Statements, session: An
     await add(statements, 1, "locked_at = now(), locked_by = 'other'")
     await add(statements, 1, """flags = '{"no": true}'""")
     (free,) = await add(statements, 1)
-    rows = await held(statements, session, forbidden_flags=["no"])
+    rows = await held(statements, session, flags=FlagRules(("no",)))
     assert [row[ID] for row in rows] == [free]
 
 
@@ -129,13 +130,13 @@ async def test_jobs_of_queues_that_this_worker_cannot_take_now_do_not_count(
         await Jobs(connection).add(task, queue="q" if n % 2 else "p", priority=-1)
     changes = OTHERS[change].format(schema=SCHEMA)
     await connection.execute(f"update {SCHEMA}._private_jobs set {changes} where job_queue_id is not null")
-    terms: dict[str, Any] = {"tasks": statements.tasks, "forbidden_flags": ["no"]}
+    terms: dict[str, Any] = {"tasks": statements.tasks, "flags": FlagRules(("no",))}
     assert not await may_queues_be_next(connection, statements.schema, **terms)
-    rows = await held(statements, session, forbidden_flags=["no"])
+    rows = await held(statements, session, flags=FlagRules(("no",)))
     assert [row[ID] for row in rows] == ids
     await Jobs(connection).add(task, queue="q")
     assert await may_queues_be_next(connection, statements.schema, **terms)
-    assert await statements.fetch_plain(limit=5, forbidden_flags=["no"]) == []
+    assert await statements.fetch_plain(limit=5, flags=FlagRules(("no",))) == []
 
 
 async def test_a_queue_with_many_jobs_is_not_read_to_its_end(statements: Statements, connection: Any) -> None:

@@ -19,6 +19,7 @@ from graphile_worker.database.statements.held_batches import (
     get_tied_jobs,
     last_place,
 )
+from graphile_worker.values.flags import FlagRules
 from graphile_worker.worker.session.watermarks import FROM_START, ranges
 from plans.backlogs import FOREIGN, LATER, OURS, SIZE, jobs
 from plans.desks import STATISTICS, Desk, desk_in, filled_databases
@@ -188,7 +189,7 @@ async def test_others_do_not_end_a_batch(statements: Statements, session: Any, c
         f"update {SCHEMA}._private_jobs set {changes} where id = any ($1)", others
     )
     ids = await add(statements, 20)
-    rows = await held(statements, session, forbidden_flags=["no"])
+    rows = await held(statements, session, flags=FlagRules(("no",)))
     assert [row[ID] for row in rows] == ids
     assert first_keyed(rows) is None
 

@@ -15,6 +15,7 @@ from graphile_worker.database.sql import load
 from graphile_worker.database.statements.write import Written, return_jobs
 from graphile_worker.database.statements.write_plan import NOTHING_KEPT, Continuation, ErrorRecord
 from graphile_worker.recovery.sweeper import reset_locked
+from graphile_worker.values.flags import FlagRules
 from graphile_worker.values.retry import back_off
 from graphile_worker.values.schema_name import SchemaName
 from queries.statements import Statements, statements_on
@@ -287,7 +288,7 @@ async def test_the_next_job_of_a_queue_is_one_that_the_pool_may_run(
     await jobs.add("hello", queue="a", priority=3, flags=["no"])
     await jobs.add("hello", queue="a", priority=4, run_at=datetime.now(UTC) + timedelta(hours=1))
     (job,) = await statements.fetch(10)
-    continuation = Continuation(tasks=statements.tasks, forbidden_flags=["no"])
+    continuation = Continuation(tasks=statements.tasks, flags=FlagRules(("no",)))
     assert await statements.write(completed=[job], continuation=continuation) == []
     assert await locks_of_queues(jobs) == {"a": None}
     assert await jobs.locked() == 0

@@ -28,6 +28,7 @@ from graphile_worker.database.statements.write_plan import (
     outcomes_of,
 )
 from graphile_worker.errors import JobInterruptedError
+from graphile_worker.values.flags import FlagRules
 from graphile_worker.values.outcome import COMPLETED, Completed, Finished, Interrupted, failed
 from graphile_worker.values.retention import Retention
 from support.finished import finished
@@ -146,9 +147,9 @@ def test_the_largest_batches_fall_back_to_a_statement_that_lists_missing_jobs() 
 
 def test_flags_and_time_are_passed_on() -> None:
     now = datetime(2026, 1, 1, tzinfo=UTC)
-    terms = Continuation(tasks={}, forbidden_flags=("slow",), now=now)
+    terms = Continuation(tasks={}, flags=FlagRules(("slow",)), now=now)
     assert plan(terms, completed=[1], queues=[2]).arguments[2:] == ("{}", ["slow"], now)
-    terms = Continuation(tasks={}, forbidden_flags=())
+    terms = Continuation(tasks={}, flags=FlagRules())
     assert plan(terms, completed=[1], queues=[2]).arguments[2:] == ("{}", None, None)
 
 

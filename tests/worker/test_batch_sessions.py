@@ -13,6 +13,7 @@ import pytest
 from graphile_worker.database.connections.connection import Pool
 from graphile_worker.recovery.lease import Lease
 from graphile_worker.runner.services import ConnectionBudget
+from graphile_worker.values.flags import NO_RULES
 from graphile_worker.values.job import Job
 from graphile_worker.values.options import MOST_HOLD
 from graphile_worker.values.outcome import COMPLETED, Finished
@@ -27,7 +28,7 @@ from support.working import PATIENCE, SCHEMA, Jobs, until
 
 FOR_TASKS = 8  # connections
 POOL_ID = "pool-a"
-TERMS: Any = {"limit": 10, "forbidden_flags": None, "now": None}
+TERMS: Any = {"limit": 10, "flags": NO_RULES, "now": None}
 """Of a fetch."""
 
 

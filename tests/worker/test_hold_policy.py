@@ -10,6 +10,7 @@ import pytest
 
 from graphile_worker import Lane, Limit, task
 from graphile_worker.tasks.registry import build_registry
+from graphile_worker.values.flags import FlagSources
 from graphile_worker.values.option_groups import LocalQueueOptions
 from graphile_worker.values.options import WorkerOptions
 from graphile_worker.worker.fetch.adaptive import MAX_PREFETCH, PACE_SAMPLE, Pace
@@ -57,7 +58,7 @@ def until_due(policy: HoldPolicy) -> int:
 )
 def test_which_options_rule_it_out(options: dict[str, Any], flags: Any, expected: bool) -> None:
     plan = PoolPlan(
-        options=WorkerOptions(**options), tasks={}, lanes=plan_lanes({}, [], 10), forbidden_flags=flags
+        options=WorkerOptions(**options), tasks={}, lanes=plan_lanes({}, [], 10), flags=FlagSources(flags)
     )
     assert plan.may_hold is expected
 

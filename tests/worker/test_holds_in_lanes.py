@@ -9,6 +9,7 @@ import pytest
 
 from graphile_worker import task
 from graphile_worker.hooks.events import JobSucceeded
+from graphile_worker.values.flags import NO_RULES
 from support.held_load import LOAD, Holding
 from support.working import SCHEMA, Jobs, until
 
@@ -92,6 +93,6 @@ async def test_a_lane_does_not_go_on_where_the_batch_of_another_lane_ended(
         own = [row for row in rows if row["lane"] == name]
         await held_batches.free_session({}, lambda: False)
         fetched = await held_batches.fetch(
-            tasks={own[0]["task_id"]: name}, limit=COUNT, forbidden_flags=None, now=None
+            tasks={own[0]["task_id"]: name}, limit=COUNT, flags=NO_RULES, now=None
         )
         assert sorted(job.id for job in fetched) == [row["id"] for row in own]

@@ -21,6 +21,7 @@ from graphile_worker.database.connections.retry import Delays
 from graphile_worker.hooks.events import PoolEvicted, PoolJobsFetched, PoolJobsReturned
 from graphile_worker.recovery import held_batches
 from graphile_worker.recovery.orphaned_jobs import RECOVERED
+from graphile_worker.values.flags import NO_RULES
 from graphile_worker.values.schema_name import SchemaName
 from support.held_load import LOAD, Holding
 from support.proxy import Proxy, proxy_to
@@ -83,7 +84,7 @@ class Scene:
         held_batches = self.runner._pool._held_batches
         await held_batches.free_session({}, lambda: False)
         tasks = {row["task_id"]: row["identifier"]}
-        jobs = list(await held_batches.fetch(tasks=tasks, limit=1, forbidden_flags=None, now=None))
+        jobs = list(await held_batches.fetch(tasks=tasks, limit=1, flags=NO_RULES, now=None))
         assert [job.id for job in jobs] == [job_id]
         return jobs
 

@@ -2,8 +2,7 @@
 
 - `App` only holds things: tasks, recurring jobs, a lifespan, options. `lifespan` enters and leaves it, and
   the runner uses it.
-- `collect` joins its recurring jobs, `joined_flags` forbidden flags of several sources, and `tasks_of` its
-  tasks with those of a worker.
+- `collect` joins its recurring jobs, and `tasks_of` its tasks with those of a worker.
 - `check_lifespan` refuses what can be told when a lifespan is defined, `open_lifespan` the rest, when it is
   called.
 - `load_app` finds an app by its name, `module:attribute`, and refuses anything else.
@@ -15,7 +14,7 @@ import copy
 import inspect
 import os
 import sys
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
 from types import MappingProxyType, ModuleType
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, Unpack, overload
@@ -23,7 +22,6 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, Unpack, 
 from ..config.calls import call_hooks, check_names
 from ..errors import AppLoadError, ConfigError, CrontabError, TaskLoadError
 from ..hooks import Events, Hooks, Plugin
-from ..hooks.interceptors import resolve
 from ..tasks.decorator import TaskDecorator, _make, as_task
 from ..tasks.loading.import_module import attribute_of, import_place
 from ..tasks.loading.load import load_tasks
@@ -32,6 +30,7 @@ from ..tasks.services import Extensions
 from ..tasks.task import Task, TaskOptions
 from ..values.component_options import executors_of
 from ..values.concurrency import Lane, lanes_of
+from ..values.flags import ACCEPTED, ALLOWLIST, FLAG_OPTIONS, FORBIDDEN, checked_flags, joined_flags
 from ..values.option_groups import spread
 from ..values.options import OPTION_NAMES, WorkerOptions
 
@@ -39,8 +38,8 @@ if TYPE_CHECKING:
     from ..cron import CronItem, ParsedCronItem
     from ..executors.call import TaskExecutor
     from ..tasks.helpers import JobHelpers
+    from ..values.flags import FlagSource
     from ..values.options import WorkerOptionValues
-    from ..worker.plan import FlagSource
 
 P = TypeVar("P")
 R = TypeVar("R")
@@ -53,8 +52,7 @@ Lifespan = (
 )
 """The type of `lifespan`: a function that returns an async context manager, or such an object."""
 OBJECTS = (
-    "tasks", "extensions", "hooks", "plugins", "events", "forbidden_flags", "crontab", "cron_items",
-    "lifespan",
+    "tasks", "extensions", "hooks", "plugins", "events", *FLAG_OPTIONS, "crontab", "cron_items", "lifespan",
 )  # fmt: skip
 """Arguments of `App` that are not options."""
 NAMES_IN_RUN = {"task_list": "tasks", "parsed_cron_items": "cron_items"}
@@ -77,6 +75,8 @@ class App:
         plugins: Iterable[Plugin | str] = (),
         events: Events | None = None,
         forbidden_flags: FlagSource = None,
+        accepted_flags: FlagSource = None,
+        flag_allowlist: FlagSource = None,
         crontab: str | None = None,
         cron_items: Iterable[CronItem | ParsedCronItem] = (),
         lifespan: Lifespan | None = None,
@@ -91,6 +91,10 @@ class App:
         self.dependency_overrides: dict[Callable[..., Any], Callable[..., Any]] = {}
         """For tests: functions to call in place of those that `Depends` names, in workers started later."""
         self.forbidden_flags = forbidden_flags
+        if not callable(forbidden_flags):
+            checked_flags(FORBIDDEN, forbidden_flags)
+        self.accepted_flags = accepted_flags
+        self.flag_allowlist = flag_allowlist
         self.cron_items: tuple[ParsedCronItem, ...] = collect(crontab, cron_items)
         check_lifespan(lifespan)
         self.lifespan = lifespan
@@ -100,7 +104,13 @@ class App:
         self.executors: dict[str, TaskExecutor]
         """Executors of its tasks by name."""
         self.executors, settings = executors_of(options.get("executors"))
-        self.options: Mapping[str, Any] = _checked_options({**options, "lanes": slots, "executors": settings})
+        lists = {
+            name: None if callable(flags) else flags
+            for name, flags in ((ACCEPTED, accepted_flags), (ALLOWLIST, flag_allowlist))
+        }
+        self.options: Mapping[str, Any] = _checked_options(
+            {**options, **lists, "lanes": slots, "executors": settings}
+        )
         """Options that this app sets."""
         self._tasks = TaskRegistry()
         self._register(tasks)
@@ -232,9 +242,10 @@ def _checked_options(options: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _refuse_options(app: App) -> None:
-    if app.options:
+    functions = [name for name in (ACCEPTED, ALLOWLIST) if callable(getattr(app, name))]
+    if names := [*app.options, *functions]:
         raise ConfigError(
-            f"an App that a lifespan yields cannot set options ({', '.join(app.options)}), because it is too "
+            f"an App that a lifespan yields cannot set options ({', '.join(names)}), because it is too "
             "late for them; set them in the outer App, or in the configuration"
         )
 
@@ -257,21 +268,6 @@ def collect(crontab: str | None, items: Any) -> tuple[ParsedCronItem, ...]:
         found.append(item if is_parsed else parse_cron_item(item, source=f"item {number} of cron_items"))
     check_identifiers(found)
     return tuple(found)
-
-
-def joined_flags(first: FlagSource, second: FlagSource) -> FlagSource:
-    """The flags of both sources."""
-    if first is None or second is None:
-        return second if first is None else first
-
-    async def both() -> Sequence[str]:
-        return [*await _current(first), *await _current(second)]
-
-    return both
-
-
-async def _current(source: Any) -> Sequence[str]:
-    return (await resolve(source()) if callable(source) else source) or ()
 
 
 EXPECTED = "expected a function with @asynccontextmanager, or an async context manager"

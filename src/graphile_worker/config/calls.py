@@ -26,7 +26,7 @@ _JOB = "it is for adding a job: add_job, add_jobs and CronItem take it"
 _WORKER = "run and run_once take it"
 TAKEN_ELSEWHERE = {
     **dict.fromkeys(OPTION_NAMES, _WORKER),
-    **dict.fromkeys(("task_list", "crontab", "parsed_cron_items", "forbidden_flags", "extensions"), _WORKER),
+    **dict.fromkeys(("task_list", "crontab", "parsed_cron_items", "extensions"), _WORKER),
     "dependency_overrides": f"{_WORKER}; so does run_jobs",
     **{name: f"{_SERVE} as --{name.replace('_', '-')}" for name in SERVE_OPTIONS},
     **dict.fromkeys(("log_format", "log_level", "log_levels"), _LOGGING),

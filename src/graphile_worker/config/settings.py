@@ -87,7 +87,7 @@ def _kind(annotation: Any) -> Any:
     """The type of a value other than None."""
     if isinstance(annotation, types.UnionType):
         others = [part for part in annotation.__args__ if part is not types.NoneType]
-        return others[0] if len(others) == 1 else annotation
+        return _kind(others[0]) if len(others) == 1 else annotation
     return typing.get_origin(annotation) or annotation  # `dict` of `dict[str, str]`
 
 

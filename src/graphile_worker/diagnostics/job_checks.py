@@ -184,7 +184,7 @@ def _hindered(worker: WorkerSummary, locks: Locks) -> Iterator[Finding]:
             "workers", "warning", f"worker pool {worker.id} has free slots, but no fetch has succeeded for "
             f"{duration(worker.stalled_for, units=1)}",
             "It is alive but does not take ready jobs.",
-            "Its log says why fetches fail, for example because the forbidden_flags function raises. If it "
+            "Its log says why fetches fail, for example because a function that returns flags raises. If it "
             f"says nothing, restart the process {process}",
         )  # fmt: skip
 

@@ -288,7 +288,14 @@ def worker_as_json(worker: WorkerSummary) -> dict[str, Any]:
         else [{"name": lane.name, "slots": lane.slots, "tasks": lane.tasks} for lane in worker.lanes],
         "is_listening": worker.is_listening,
         "clock": worker.clock,
-        "forbidden_flags": worker.forbidden_flags,
+        "flag_rules": None
+        if worker.flag_rules is None
+        else {
+            "forbidden": list(worker.flag_rules.forbidden),
+            "accepted": list(worker.flag_rules.accepted),
+            "allowlist": None if worker.flag_rules.allowlist is None else list(worker.flag_rules.allowlist),
+            "changing": list(worker.flag_rules.changing),
+        },
         "executors": None
         if worker.executors is None
         else [

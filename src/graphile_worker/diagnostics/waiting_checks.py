@@ -62,8 +62,8 @@ _ADVICE: dict[ExplanationKind, _Advice] = {
     "limit_concurrency": _LIMIT,
     "limit_rate": _LIMIT,
     "flags": _Advice(
-        "All of these jobs have flags.",
-        "Start a worker that does not forbid them, or wait until the flag is no longer forbidden.",
+        "Workers take only jobs whose flags their options allow.",
+        "Start a worker that takes them: see forbidden_flags, accepted_flags and flag_allowlist.",
     ),
     "slots_busy": _Advice(
         "The workers cannot keep up.", "Raise --jobs or --processes, or start more workers."

@@ -15,8 +15,8 @@ from ..database.connections.connection import AnyConnection, AnyPool
 from ..hooks import Events, Hooks, Plugin
 from ..tasks.registry import TaskList
 from ..values.clock import Clock
+from ..values.flags import FlagSource
 from ..values.options import WorkerOptions, WorkerOptionValues
-from ..worker.plan import FlagSource
 
 
 class WorkerArguments(WorkerOptionValues, total=False):
@@ -31,7 +31,11 @@ class WorkerArguments(WorkerOptionValues, total=False):
     parsed_cron_items: Sequence[ParsedCronItem] | None
     """Recurring jobs from `parse_cron_items` or `parse_crontab`."""
     forbidden_flags: FlagSource
-    """Skip jobs with these flags: a list, or a (coroutine) function that returns one."""
+    """Skip jobs with these [flags](../flags.md): a list, or a (coroutine) function that returns one."""
+    accepted_flags: FlagSource
+    """Take only jobs with one of these flags, as above. An empty list is no rule."""
+    flag_allowlist: FlagSource
+    """Take only jobs without other flags than these, as above. With an empty list: without any."""
     events: Events | None
     """The `Events` object to report to; register observers on it before the worker starts."""
     hooks: Hooks | None

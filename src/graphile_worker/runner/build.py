@@ -6,10 +6,11 @@ the method that makes it.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from ..config.calls import call_hooks, call_options
 from ..database.connections.connection import Pool
@@ -32,6 +33,7 @@ from ..values import __version__
 from ..values.clock import Clock, SystemClock, is_led
 from ..values.component_options import executors_of
 from ..values.concurrency import lanes_of, merged_lanes
+from ..values.flags import ALLOWLIST, FLAG_OPTIONS, FORBIDDEN, FlagSources, joined_flags
 from ..values.options import WorkerOptions, pool_size
 from ..values.retention import Retention, RetentionPolicy
 from ..worker.plan import LanePlan, PoolPlan, check_limits, plan_lanes
@@ -48,7 +50,6 @@ if TYPE_CHECKING:
     from ..recovery.sweeper import StaleLocks
     from ..tasks.task import AnyTask
     from ..values.outcome import FailureHandler
-    from ..worker.plan import FlagSource
     from ..worker.pool import WorkerPool
     from .arguments import RunArguments, RunOnceArguments
     from .executors import RunExecutors
@@ -61,7 +62,7 @@ OBJECTS = (
     "task_list",
     "crontab",
     "parsed_cron_items",
-    "forbidden_flags",
+    *FLAG_OPTIONS,
     "events",
     "hooks",
     "plugins",
@@ -71,7 +72,9 @@ OBJECTS = (
     "clock",
     "options",
 )
-"""Arguments that are not options; `arguments.py` has their types."""
+"""Arguments that are not options, or not only; `arguments.py` has their types."""
+
+logger = logging.getLogger("graphile_worker.worker")
 
 
 class WorkerBuilder:
@@ -111,8 +114,12 @@ class WorkerBuilder:
         app_options = None if self._app is None else self._app.options
         self._lanes, slots = lanes_of(arguments.get("lanes"))
         self._executors, executor_settings = executors_of(arguments.get("executors"))
-        # The plugins of the call are no option.
-        values = {**arguments, "lanes": slots, "executors": executor_settings, "plugins": None}
+        # The plugins of the call are no option, and neither are functions that return flags.
+        functions = [name for name in FLAG_OPTIONS if callable(arguments.get(name))]
+        values = {
+            **arguments, "lanes": slots, "executors": executor_settings, "plugins": None,
+            **dict.fromkeys(functions),
+        }  # fmt: skip
         self.options = call_options(values, objects=OBJECTS, app_options=app_options)
         self.executors: RunExecutors | None = None
         """What runs tasks outside of this process; None if no task asks for it."""
@@ -164,10 +171,14 @@ class WorkerBuilder:
             self.has_schedules = report.has_schedules
             self.has_failure_handlers = report.has_failure_handlers
             self._has_limits = report.has_limits
+            self._has_flag_rules = report.has_flag_rules
             self.has_statistics = options.statistics and report.has_statistics
             if self._app is not None and self._app.lifespan is not None:
                 plugins += self._loaded(await self._enter_app(self._app))
-            check_limits(self.lanes, has_limits=self._has_limits)
+            check_limits(
+                self.lanes,
+                has_limits=self._has_limits and (self._has_flag_rules or not self._flags.may_be_routed),
+            )
             check_extensions(self.tasks, self._extensions(), self._overrides)
             self._install_plugins(plugins)
         except BaseException:
@@ -375,6 +386,8 @@ class WorkerBuilder:
             logger=self._log.job_logger,
             clock=self._clock,
         )
+        if (contradiction := self._flags.description.contradiction) is not None:
+            logger.warning("%s", contradiction)
         tasks: Mapping[str, AnyTask] = self.tasks
         if self.executors is not None:
             tasks = self.executors.bound(tasks, self.hooks.table.carriers)
@@ -382,7 +395,7 @@ class WorkerBuilder:
             options=self.options,
             tasks=tasks,
             lanes=self.lanes,
-            forbidden_flags=self._forbidden_flags(),
+            flags=self._flags,
             once=self.once,
             reserved=self._reserved_connections,
             has_queue_indexes=self.has_tables,
@@ -413,13 +426,20 @@ class WorkerBuilder:
         of_app = None if self._app is None else self._app.dependency_overrides
         return overrides_of(of_app, self._arguments.get("dependency_overrides"))
 
-    def _forbidden_flags(self) -> FlagSource:
-        given = self._arguments.get("forbidden_flags")
-        if self._app is None:
-            return given
-        from ..app.application import joined_flags
-
-        return joined_flags(self._app.forbidden_flags, given)
+    @cached_property
+    def _flags(self) -> FlagSources:
+        """The rules for flags. What the app forbids is forbidden too; its other rules are options."""
+        sources: dict[str, Any] = {name: self._arguments.get(name) for name in FLAG_OPTIONS}
+        app = self._app
+        for name, given in sources.items():
+            if given is None:
+                own = None if app is None or name == FORBIDDEN else getattr(app, name)
+                configured = getattr(self.options, name)
+                is_unset = configured is None if name == ALLOWLIST else not configured
+                sources[name] = own if is_unset and callable(own) else None if is_unset else configured
+        if app is not None:
+            sources[FORBIDDEN] = joined_flags(app.forbidden_flags, sources[FORBIDDEN])
+        return FlagSources(*sources.values())
 
     @cached_property
     def _retention_policy(self) -> RetentionPolicy:
@@ -481,16 +501,9 @@ class WorkerBuilder:
             app_version=self.options.app_version,
             lanes=lanes,
             schedules=schedules,
-            forbidden_flags=self._fixed_flags(),
+            flags=self._flags.description,
             tasks=[(name, description_of(task)) for name, task in self.tasks.items()],
         )
-
-    def _fixed_flags(self) -> list[str] | None:
-        """The forbidden flags; None if a function returns them, so that they may change."""
-        flags = self._forbidden_flags() or ()
-        if callable(flags) or not all(isinstance(flag, str) for flag in flags):
-            return None
-        return sorted(flags)
 
     @cached_property
     def _handlers(self) -> dict[str, FailureHandler]:

@@ -39,12 +39,12 @@ from ..values.options import OPTION_NAMES, WorkerOptions
 from ..values.payload import encode
 from ..values.schema_name import SchemaName
 from ..values.text import similar_names
-from ..worker.plan import FlagSource
 from .fake_clock import ClockSchedule, FakeClock
 from .results import JobsRun, Observed, UnknownTask, identifier_of
 
 if TYPE_CHECKING:
     from ..cron import ParsedCronItem
+    from ..values.flags import FlagSource
     from ..values.options import WorkerOptionValues
 
 PATIENCE = 60.0
@@ -97,6 +97,8 @@ class RunJobs:
         extensions: Iterable[object] | Mapping[type[Any], object] = (),
         dependency_overrides: Mapping[Callable[..., Any], Callable[..., Any]] | None = None,
         forbidden_flags: FlagSource = None,
+        accepted_flags: FlagSource = None,
+        flag_allowlist: FlagSource = None,
         logger: logging.Logger | None = None,
         **values: Unpack[WorkerOptionValues],
     ) -> JobsRun:
@@ -120,7 +122,8 @@ class RunJobs:
                 tasks = _tasks(whole, task_list, options)
                 more = {
                     "plugins": (*plugins, observed), "extensions": extensions, "logger": logger,
-                    "forbidden_flags": forbidden_flags, "app": whole,
+                    "forbidden_flags": forbidden_flags, "accepted_flags": accepted_flags,
+                    "flag_allowlist": flag_allowlist, "app": whole,
                     "dependency_overrides": dependency_overrides,
                 }  # fmt: skip
                 schedule = self._schedule(until, tasks, crontab, parsed_cron_items, whole)

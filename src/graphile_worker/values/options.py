@@ -20,6 +20,7 @@ from msgspec.structs import force_setattr, replace
 from ..errors import ConfigError
 from .component_options import checked_executors
 from .concurrency import MOST_SLOTS, Lane, checked_slots
+from .flags import FLAG_OPTIONS, checked_flags
 from .option_groups import (
     PLACES,
     Duration,
@@ -74,6 +75,12 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Slots of [lanes](../lanes.md), beside those of `concurrency`, by name: `video = 2`."""
     executors: dict[str, Any] = msgspec.field(default_factory=dict)
     """Settings of [executors](../heavy-work.md#processes) by name: `process.processes = 4`."""
+    forbidden_flags: list[str] = msgspec.field(default_factory=list)
+    """Skip jobs with one of these [flags](../flags.md). A call takes a function too, as for the next two."""
+    accepted_flags: list[str] = msgspec.field(default_factory=list)
+    """Take only jobs with one of these flags; an empty list is no rule."""
+    flag_allowlist: list[str] | None = None
+    """Take only jobs with no other flags than these; an empty list takes those without flags."""
     poll_interval: Seconds = 2.0
     """How often to fetch without a notification. Finds scheduled, retried and returned jobs."""
     task_directory: str = "tasks"
@@ -143,6 +150,9 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
             force_setattr(self, "lanes", checked_slots(self.lanes))
         if self.executors:
             force_setattr(self, "executors", checked_executors(self.executors))
+        for name in FLAG_OPTIONS:
+            if getattr(self, name):
+                force_setattr(self, name, checked_flags(name, getattr(self, name)))
         check_durations(self)
         make_groups(self)
         if self.hold > MOST_HOLD:
@@ -234,9 +244,12 @@ class WorkerOptionValues(ClientOptionValues, total=False):
 
 
 class OptionsWithPlugins(WorkerOptionValues, total=False):
-    """Options of a `WorkerOptions` object. The argument `plugins` of calls takes objects too."""
+    """Options of a `WorkerOptions` object. Calls take objects as plugins too, and functions for flags."""
 
     plugins: Sequence[str] | None
+    forbidden_flags: Sequence[str] | None
+    accepted_flags: Sequence[str] | None
+    flag_allowlist: Sequence[str] | None
 
 
 def pool_size(options: WorkerOptions) -> int:

@@ -112,7 +112,7 @@ class Lanes:
         )
         parts = (self._context, self._sessions.fetch, lane.tasks)
         options = {
-            "forbidden_flags": pool.forbidden_flags,
+            "flags": pool.flags,
             "has_queue_indexes": pool.has_queue_indexes,
             "failures": None if pool.once else failures,
             "held_batches": sink.held_batches if lane.may_hold else None,
@@ -366,7 +366,7 @@ class Lanes:
 def _make_source(context: PoolContext, plan: LanePlan, fetcher: Fetcher, sink: Sink) -> JobSource:
     """Node's local queue for the main lane if the options ask for it, else the adaptive source.
 
-    Forbidden flags must be read at every fetch, so they bypass the local queue, as in Node.
+    Rules for flags must be read at every fetch, so they bypass the local queue, as in Node.
     """
     local_queue = context.options.local_queue
     if local_queue is not None and plan.is_main and not fetcher.has_flags:

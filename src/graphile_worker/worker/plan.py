@@ -7,7 +7,7 @@ fetches of its own.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -15,15 +15,13 @@ import msgspec
 from ..errors import ConfigError
 from ..tasks.task import AnyTask
 from ..values.concurrency import FAIR, MAIN, Lane, Limit, Order, unique_limits
+from ..values.flags import FlagSources
 from ..values.options import WorkerOptions
 from ..values.retention import RetentionPolicy
 
 MANY_LANES = 10  # each lane makes a fetch of its own for each announced job
 
 logger = logging.getLogger("graphile_worker.worker")
-
-FlagSource = Sequence[str] | Callable[[], Sequence[str] | Awaitable[Sequence[str] | None] | None] | None
-"""The forbidden flags: a list, or a function or coroutine function that each fetch calls."""
 
 
 class LanePlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,7 +54,7 @@ class PoolPlan(msgspec.Struct, frozen=True, kw_only=True):
     tasks: Mapping[str, AnyTask]
     lanes: Sequence[LanePlan]
     """See `plan_lanes`; every task is in one of them."""
-    forbidden_flags: FlagSource = None
+    flags: FlagSources = FlagSources()
     once: bool = False
     """Whether the pool ends when no job is ready."""
     reserved: int = 0
@@ -82,7 +80,7 @@ class PoolPlan(msgspec.Struct, frozen=True, kw_only=True):
             and options.prefetch > 0
             and options.prepared_statements
             and options.local_queue is None
-            and not callable(self.forbidden_flags)  # may change with each job
+            and not self.flags.changing  # from job to job
             and any(lane.may_hold for lane in self.lanes)
         )
 
@@ -223,7 +221,10 @@ def _shown(thing: Any) -> str:
 
 
 def check_limits(lanes: Iterable[LanePlan], *, has_limits: bool) -> None:
-    """Refuse to run limited tasks without the objects in the database that keep the limits."""
+    """Refuse to run limited tasks without the objects in the database that keep the limits.
+
+    With rules for flags other than forbidden ones, these are further objects.
+    """
     limited = [task for lane in lanes if lane.limits for task in lane.tasks]
     if limited and not has_limits:
         raise ConfigError(

@@ -88,7 +88,8 @@ class WorkerPool:
         """What this pool has done and not yet reported."""
         hold = None
         if spare is not None and plan.may_hold:
-            hold = partial(HeldBatches, context, sessions, spare, lanes, hooks.table.on_recovery)
+            deciders, flags = hooks.table.on_recovery, plan.flags.description
+            hold = partial(HeldBatches, context, sessions, spare, lanes, deciders, flags=flags)
         self._sink = sink = Sink(
             context, sessions.write, lanes, hold, recorder, self.statistics, hooks.table.redactors
         )

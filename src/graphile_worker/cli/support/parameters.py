@@ -195,6 +195,11 @@ def _as_list(_: click.Context, __: click.Parameter, given: Sequence[str]) -> lis
     return list(given) or None
 
 
+def _as_flags(_: click.Context, __: click.Parameter, given: Sequence[str]) -> list[str] | None:
+    """An empty text is in no list, but makes one."""
+    return [flag for flag in given if flag] if given else None
+
+
 def _as_seconds(_: click.Context, __: click.Parameter, given: int | None) -> float | None:
     return None if given is None else given / 1000
 
@@ -295,6 +300,30 @@ _WORKER_OPTIONS: list[Callable[[Any], Any]] = [
         callback=_as_table,
         metavar="NAME.SETTING=VALUE",
         help="A setting of an executor, such as process.processes=4. Repeat it for others.",
+    ),
+    click.option(
+        "--forbid-flag",
+        "forbidden_flags",
+        multiple=True,
+        callback=_as_list,
+        metavar="FLAG",
+        help="Skip jobs with this flag. Repeat it for further flags.",
+    ),
+    click.option(
+        "--accept-flag",
+        "accepted_flags",
+        multiple=True,
+        callback=_as_list,
+        metavar="FLAG",
+        help="Take only jobs with this flag. Repeat it: one of them is enough.",
+    ),
+    click.option(
+        "--allow-flag",
+        "flag_allowlist",
+        multiple=True,
+        callback=_as_flags,
+        metavar="FLAG",
+        help="Take only jobs without other flags than this. Repeat it for further flags; '' allows none.",
     ),
     click.option(
         "-m",

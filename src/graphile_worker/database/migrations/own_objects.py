@@ -62,6 +62,7 @@ class Change(IntEnum):
     KEYED_INDEX = 27
     SAFE_SETTINGS = 28
     CONCURRENCY_REQUESTS = 29
+    FLAG_RULES = 30
 
     @property
     def label(self) -> str:
@@ -109,6 +110,7 @@ OWN_FILES: tuple[OwnFile, ...] = (
         Change.FAILURE_HANDLERS,
         Change.REQUESTS,
         Change.TASK_DESCRIPTIONS,
+        Change.FLAG_RULES,
     ),
     _file("recovery", Change.WORKERS, Change.LAST_DEATH, Change.SAFE_OPERATORS, Change.RUST_REGISTER),
     _file("history", Change.HISTORY, Change.PROGRESS),
@@ -116,6 +118,7 @@ OWN_FILES: tuple[OwnFile, ...] = (
     _file("statistics", Change.FIGURES, Change.DAYS, Change.MONITORING, Change.SAFE_OPERATORS),
     _file("control", Change.CONTROL, Change.REQUESTS, Change.CONCURRENCY_REQUESTS),
     _file("limits", Change.LIMITS, Change.SAFE_OPERATORS),
+    _file("limits@routed", Change.FLAG_RULES),
     _file("tracks", Change.TRACKS, Change.SAFE_OPERATORS, Change.SAFE_SETTINGS),
     _file("admin", Change.ADMIN),
     _file("schedules", Change.SCHEDULES),

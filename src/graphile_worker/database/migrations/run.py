@@ -62,6 +62,11 @@ class MigrationReport(msgspec.Struct, frozen=True, kw_only=True):
         return not self.missing_own_objects & {"limits", "queue_indexes"}
 
     @property
+    def has_flag_rules(self) -> bool:
+        """Whether the function exists that keeps limits in workers with accepted flags or an allowlist."""
+        return "flag_rules" not in self.missing_own_objects
+
+    @property
     def has_rust_register(self) -> bool:
         """Whether the Rust port's table of workers exists; if not, a Rust worker may create it later."""
         return "rust_register" not in self.missing_own_objects

@@ -6,11 +6,11 @@ begins with the line `-- statement: set_limit`. A large subject is a folder of s
 the schema as `:GRAPHILE_WORKER_SCHEMA`, which is replaced by the quoted name.
 
 A line `:include name` is replaced by the section `-- part: name` of the same subject, or of `parts/`, which
-subjects share. A part may include others, but these include none. `-- statement: look @unasked` has a
-variant, `load("control/look@unasked", schema)`: parts that have a section with this suffix, such as
-`-- part: requested@unasked`, are included from there. Nothing but quoted names is put into a statement, so
-`names()` lists all that there are, and `python -m graphile_worker.database.sql control/look@unasked` prints
-one.
+subjects share. A part may include others. `-- statement: look @unasked` has a variant,
+`load("control/look@unasked", schema)`: parts that have a section with this suffix, such as
+`-- part: requested@unasked`, are included from there. A variant may have two suffixes, and the name of a
+script may have one. Nothing but quoted names is put into a statement, so `names()` lists all that there are,
+and `python -m graphile_worker.database.sql control/look@unasked` prints one.
 
 `migrations/` is the line shared with Node and Rust, and `own_objects/` has the Python-only objects: scripts,
 each in a file of its own. The subject `testing` is for test databases.
@@ -48,8 +48,8 @@ INCLUDE = ":include "
 SCRIPTS = ("migrations/", "own_objects/")
 """Files that people read, so they keep their first comment. Statements begin with their first word."""
 PARTS = "parts"
-MOST_INCLUDES = 2
-"""A statement includes parts, and these include others."""
+MOST_INCLUDES = 4
+"""How deep parts may include others; more is a circle."""
 FOLDER = Path(__file__).parent  # importlib.resources takes ten milliseconds to import
 _HEADING = re.compile(r"^-- (statement|part): (.+)\n", re.MULTILINE)
 _LEADING_COMMENT = re.compile(r"\A(?:--[^\n]*\n|\s+)+")
@@ -99,7 +99,7 @@ def _with_parts(text: str, name: str, depth: int = 0) -> str:
     if INCLUDE not in text:
         return text
     if depth == MOST_INCLUDES:
-        raise ValueError(f"{name}: a part that is included in a part includes another one")
+        raise ValueError(f"{name}: more than {MOST_INCLUDES} parts include each other")
     lines = text.splitlines(keepends=True)
     return "".join(
         _with_parts(_part(line.removeprefix(INCLUDE).strip(), name), name, depth + 1)

@@ -17,13 +17,13 @@ from unnest(
 ) as given (name, concurrency, starts, period, burst, tasks)
 on conflict (name) do nothing
 
--- statement: get_limited_jobs
+-- statement: get_limited_jobs @routed
 -- Lock the next jobs of limited tasks; see the function.
 --
 -- $1 text                pool id, written to locked_by
 -- $2 text                ids of the tasks, as an array literal such as {1,2}
 -- $3 integer             limit
--- $4 text[]              forbidden flags, or null
+-- $4 text[]              rules for flags, or null: see `flag_rules`
 -- $5 timestamptz         the worker's time, or null for the server's
 -- $6 smallint[]          ranges of priorities in ascending order, or null for all: the lowest of each ...
 -- $7 smallint[]          ... and the highest
@@ -31,7 +31,9 @@ on conflict (name) do nothing
 -- $9 text[]              names of the limits
 -- $10 boolean            whether there are wide queues
 -- Returns the columns of a job, unordered; then a row without an id whose payload is the state of the limits.
-select * from :GRAPHILE_WORKER_SCHEMA._private_py_get_limited_jobs(
+select * from
+:include fetch_function
+(
   $1::text, $2::text, $3::integer, $4::text[], $5::timestamptz, $6::smallint[], $7::smallint[], $8::double precision[],
   $9::text[], $10::boolean
 )
@@ -203,6 +205,12 @@ with changed as (
 ),
 notified as materialized (select pg_notify('worker:py', '{"limits":1}') from changed)
 select changed.name from changed cross join notified
+
+-- part: fetch_function
+:GRAPHILE_WORKER_SCHEMA._private_py_get_limited_jobs
+
+-- part: fetch_function@routed
+:GRAPHILE_WORKER_SCHEMA._private_py_get_limited_jobs_by_flags
 
 -- part: ready_in_queues
 -- Part of ready_tasks and ready_tasks_above_watermarks: the same for jobs of named queues, and the counts of both.

@@ -15,11 +15,11 @@ join :GRAPHILE_WORKER_SCHEMA._private_tasks task on task.id = job.task_id
 where job.locked_at is not null or job.attempts > 0::smallint
 
 -- statement: describe_tasks
--- Write what a worker pool that has just started says about its tasks and its forbidden flags. Needs
+-- Write what a worker pool that has just started says about its tasks and its rules for flags. Needs
 -- own_objects/workers.
 --
 -- $1 text      pool id
--- $2 text[]    forbidden flags, or null if they may change
+-- $2 text      rules for flags (JSON)
 -- $3 text[]    identifiers of its tasks, each once
 -- Then arrays with one element for each: $4 text[] runbooks, $5 text[] owners, $6 text[] types of the payload, $7 text[]
 -- schemas of the payload (JSON). A task without any of them has a row only if it had one.
@@ -28,7 +28,7 @@ where job.locked_at is not null or job.attempts > 0::smallint
 -- that says the same is written once a day. Only the latest 2,000 are kept.
 with
 described as (
-  update :GRAPHILE_WORKER_SCHEMA._private_py_workers set forbidden_flags = $2::text[] where id = $1::text
+  update :GRAPHILE_WORKER_SCHEMA._private_py_workers set flag_rules = $2::text::jsonb where id = $1::text
 ),
 purged as (
   delete from :GRAPHILE_WORKER_SCHEMA._private_py_task_descriptions description
@@ -120,7 +120,7 @@ order by id
 -- $2 integer      how many jobs of each priority to read
 -- Returns for each task: task_identifier; jobs; has_more (whether some jobs were not read); age (seconds since the oldest
 -- could have run); in_locked_queues (jobs), and queue_name and locked_by of the oldest; and about the other jobs: free_age
--- (null if there are none), flagged (jobs with flags) and flags (their names).
+-- (null if there are none) and flags (those of the oldest).
 with recursive
 moment as materialized (select coalesce($1::timestamptz, now()) as at),
 beginning (priority) as (select (-32768)::smallint),
@@ -151,15 +151,6 @@ ready as materialized (
         where queues.id = job.job_queue_id and queues.locked_at is not null
         limit 1 -- one look per job, never a scan of all queues
     ) as locked on true
-),
-flag as (
-    select named.task_id, pg_catalog.array_agg(distinct named.flag order by named.flag) as flags
-    from (
-        select ready.task_id, pg_catalog.jsonb_object_keys(ready.flags) as flag
-        from ready
-        where ready.locked_queue is null
-    ) as named
-    group by named.task_id
 )
 select
     coalesce(tasks.identifier, '') as task_identifier,
@@ -170,8 +161,11 @@ select
     counted.queue_name,
     counted.locked_by,
     counted.free_age,
-    counted.flagged,
-    coalesce(flag.flags, '{}') as flags
+    array(
+        select pg_catalog.jsonb_object_keys(counted.flags) as flag
+        where pg_catalog.jsonb_typeof(counted.flags) = 'object'::text
+        order by flag
+    ) as flags
 from (
     select
         ready.task_id,
@@ -183,14 +177,11 @@ from (
         (pg_catalog.array_agg(ready.locked_by order by ready.age desc, ready.locked_queue)
             filter (where ready.locked_queue is not null))[1] as locked_by,
         max(ready.age) filter (where ready.locked_queue is null) as free_age,
-        count(*) filter (
-            where ready.locked_queue is null and ready.flags is not null and ready.flags <> '{}'::jsonb
-        ) as flagged
+        (pg_catalog.array_agg(ready.flags order by ready.age desc) filter (where ready.locked_queue is null))[1] as flags
     from ready
     group by ready.task_id
 ) as counted
 left join :GRAPHILE_WORKER_SCHEMA._private_tasks as tasks on tasks.id = counted.task_id
-left join flag on flag.task_id = counted.task_id
 order by counted.age desc, task_identifier
 
 -- statement: registered_task_names

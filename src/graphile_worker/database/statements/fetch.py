@@ -7,6 +7,7 @@ from datetime import datetime
 from operator import attrgetter
 from typing import NamedTuple
 
+from ...values.flags import NO_RULES, FlagRules
 from ...values.job import Job
 from ...values.schema_name import SchemaName
 from ..connections.connection import Connection, Row
@@ -30,14 +31,18 @@ async def get_plain_jobs(
     pool_id: str,
     tasks: Mapping[int, str],
     limit: int,
-    forbidden_flags: Sequence[str] | None = None,
+    flags: FlagRules = NO_RULES,
     now: datetime | None = None,
     ranges: Ranges | None = None,
 ) -> Sequence[Job]:
     """Lock jobs like `get_jobs`, but faster, if no job of a named queue can be next; none otherwise."""
     rows = await connection.fetch(
-        load("fetch/get_plain_jobs" if ranges is None else "fetch/get_plain_jobs_above_watermarks", schema),
-        *(pool_id, task_ids(tasks), limit, flag_list(forbidden_flags), now, *(ranges or ())),
+        load_routed(
+            "fetch/get_plain_jobs" if ranges is None else "fetch/get_plain_jobs_above_watermarks",
+            schema,
+            flags,
+        ),
+        *(pool_id, task_ids(tasks), limit, flag_terms(flags), now, *(ranges or ())),
     )
     return plain_jobs(rows, pool_id, tasks)
 
@@ -49,14 +54,14 @@ async def get_announced_jobs(
     pool_id: str,
     tasks: Mapping[int, str],
     limit: int,
-    forbidden_flags: Sequence[str] | None = None,
+    flags: FlagRules = NO_RULES,
     now: datetime | None = None,
     ranges: None = None,
 ) -> Sequence[Job]:
     """Lock jobs even faster, if all have one priority and none waits in a named queue; none otherwise."""
     rows = await connection.fetch(
-        load("fetch/get_announced_jobs", schema),
-        *(pool_id, task_ids(tasks), limit, flag_list(forbidden_flags), now),
+        load_routed("fetch/get_announced_jobs", schema, flags),
+        *(pool_id, task_ids(tasks), limit, flag_terms(flags), now),
     )
     return plain_jobs(rows, pool_id, tasks)
 
@@ -75,7 +80,7 @@ async def get_jobs(
     pool_id: str,
     tasks: Mapping[int, str],
     limit: int,
-    forbidden_flags: Sequence[str] | None = None,
+    flags: FlagRules = NO_RULES,
     now: datetime | None = None,
     ranges: Ranges | None = None,
 ) -> list[Job]:
@@ -84,8 +89,8 @@ async def get_jobs(
     With `ranges`, read jobs without a queue in these ranges only.
     """
     rows = await connection.fetch(
-        load("fetch/get_jobs" if ranges is None else "fetch/get_jobs_above_watermarks", schema),
-        *(pool_id, task_ids(tasks), limit, flag_list(forbidden_flags), now, *(ranges or ())),
+        load_routed("fetch/get_jobs" if ranges is None else "fetch/get_jobs_above_watermarks", schema, flags),
+        *(pool_id, task_ids(tasks), limit, flag_terms(flags), now, *(ranges or ())),
     )
     return in_run_order(taken_jobs(rows, pool_id, tasks))
 
@@ -97,14 +102,14 @@ async def get_urgent_jobs(
     pool_id: str,
     tasks: Mapping[int, str],
     limit: int,
-    forbidden_flags: Sequence[str] | None = None,
+    flags: FlagRules = NO_RULES,
     now: datetime | None = None,
     ranges: Ranges,
 ) -> list[Job]:
     """Lock jobs like `get_jobs`, but none with a worse priority than the ranges."""
     rows = await connection.fetch(
-        load("fetch/get_jobs_above_watermarks@urgent", schema),
-        *(pool_id, task_ids(tasks), limit, flag_list(forbidden_flags), now, *ranges),
+        load_routed("fetch/get_jobs_above_watermarks@urgent", schema, flags),
+        *(pool_id, task_ids(tasks), limit, flag_terms(flags), now, *ranges),
     )
     return in_run_order(taken_jobs(rows, pool_id, tasks))
 
@@ -116,14 +121,16 @@ async def get_wide_jobs(
     pool_id: str,
     tasks: Mapping[int, str],
     limit: int,
-    forbidden_flags: Sequence[str] | None = None,
+    flags: FlagRules = NO_RULES,
     now: datetime | None = None,
     ranges: Ranges | None = None,
 ) -> list[Job]:
     """Lock jobs like `get_jobs`, and of a named queue as many as its concurrency allows."""
     rows = await connection.fetch(
-        load("fetch/get_jobs@wide" if ranges is None else "fetch/get_jobs_above_watermarks@wide", schema),
-        *(pool_id, task_ids(tasks), limit, flag_list(forbidden_flags), now, *(ranges or ())),
+        load_routed(
+            "fetch/get_jobs@wide" if ranges is None else "fetch/get_jobs_above_watermarks@wide", schema, flags
+        ),
+        *(pool_id, task_ids(tasks), limit, flag_terms(flags), now, *(ranges or ())),
     )
     return in_run_order(taken_jobs(rows, pool_id, tasks))
 
@@ -143,15 +150,15 @@ async def get_fair_jobs(
     pool_id: str,
     tasks: Mapping[int, str],
     limit: int,
-    forbidden_flags: Sequence[str] | None = None,
+    flags: FlagRules = NO_RULES,
     now: datetime | None = None,
     after: int,
     is_wide: bool,
 ) -> FairJobs:
     """Lock the next jobs of named queues in turn, starting after the queue with the id `after`."""
     rows = await connection.fetch(
-        load("fetch/get_fair_jobs@wide" if is_wide else "fetch/get_fair_jobs", schema),
-        *(pool_id, task_ids(tasks), limit, flag_list(forbidden_flags), now, after),
+        load_routed("fetch/get_fair_jobs@wide" if is_wide else "fetch/get_fair_jobs", schema, flags),
+        *(pool_id, task_ids(tasks), limit, flag_terms(flags), now, after),
     )
     found = rows if rows[0][0] is not None else []
     jobs = FairJobs(taken_jobs((row[:JOB_COLUMNS] for row in found), pool_id, tasks))
@@ -164,12 +171,12 @@ async def may_queues_be_next(
     schema: SchemaName,
     *,
     tasks: Mapping[int, str],
-    forbidden_flags: Sequence[str] | None = None,
+    flags: FlagRules = NO_RULES,
     now: datetime | None = None,
 ) -> bool:
     """Whether a job of a named queue may be next, so that `get_plain_jobs` finds none."""
-    terms = task_ids(tasks), flag_list(forbidden_flags), now
-    return bool(await connection.fetchval(load("fetch/may_queues_be_next", schema), *terms))
+    terms = "", task_ids(tasks), 0, flag_terms(flags), now
+    return bool(await connection.fetchval(load_routed("fetch/may_queues_be_next", schema, flags), *terms))
 
 
 class PriorityListing(NamedTuple):
@@ -191,7 +198,7 @@ async def list_priorities(
     *,
     tasks: Mapping[int, str],
     limit: int = 0,
-    forbidden_flags: Sequence[str] | None = None,
+    flags: FlagRules = NO_RULES,
     now: datetime | None = None,
     most: int = MANY_PRIORITIES,
 ) -> PriorityListing:
@@ -200,8 +207,8 @@ async def list_priorities(
     Nothing is locked, and the number of rows read is bounded. With `limit` 0 no job is searched for.
     """
     rows = await connection.fetch(
-        load("fetch/list_priorities", schema),
-        *(most, task_ids(tasks), limit, flag_list(forbidden_flags), now),
+        load_routed("fetch/list_priorities", schema, flags),
+        *(most, task_ids(tasks), limit, flag_terms(flags), now),
     )
     return PriorityListing([row[0] for row in rows if row[0] is not None], *rows[0][1:])
 
@@ -217,9 +224,26 @@ def task_ids(tasks: Mapping[int, str]) -> str:
     return "{" + ",".join(map(str, tasks)) + "}"
 
 
-def flag_list(forbidden: Sequence[str] | None) -> list[str] | None:
-    """The forbidden flags as statements expect them; None if there are none."""
-    return list(forbidden) if forbidden else None
+def load_routed(name: str, schema: SchemaName, flags: FlagRules) -> str:
+    """A statement, in the variant for workers that have other rules for flags than forbidden ones."""
+    return load(f"{name}@routed" if flags.is_routed else name, schema)
+
+
+def flag_terms(flags: FlagRules) -> list[str] | list[str | None] | None:
+    """The rules for flags as the part `flag_rules` expects them, in the variant of `load_routed`."""
+    if not flags.is_routed:
+        return list(flags.forbidden) or None
+    return [
+        _array(flags.forbidden) if flags.forbidden else None,
+        _array(flags.accepted) if flags.accepted else None,
+        None if flags.allowlist is None else _array(flags.allowlist),
+    ]
+
+
+def _array(texts: Sequence[str]) -> str:
+    """An array of texts as a literal."""
+    quoted = (text.replace("\\", "\\\\").replace('"', '\\"') for text in texts)
+    return "{" + ",".join(f'"{text}"' for text in quoted) + "}"
 
 
 async def register_tasks(

@@ -12,6 +12,7 @@ from datetime import datetime
 
 import msgspec
 
+from ...values.flags import NO_RULES, FlagRules
 from ...values.job import Job
 from ...values.schema_name import SchemaName
 from ..connections.connection import Connection, Row
@@ -19,7 +20,7 @@ from ..connections.errors import sqlstate_of
 from ..connections.sqlstates import LOCK_NOT_AVAILABLE, QUERY_CANCELED
 from ..connections.statement import taken_jobs
 from ..sql import load
-from .fetch import Ranges, flag_list, plain_jobs, task_ids
+from .fetch import Ranges, flag_terms, load_routed, plain_jobs, task_ids
 
 BACKLOG = 500  # jobs
 LOOK = "20"  # milliseconds; the start of a worker waits for it
@@ -110,13 +111,13 @@ async def get_keyed_jobs(
     pool_id: str,
     tasks: Mapping[int, str],
     limit: int,
-    forbidden_flags: Sequence[str] | None = None,
+    flags: FlagRules = NO_RULES,
     now: datetime | None = None,
 ) -> Sequence[Job]:
     """Lock, in the ordinary way, the jobs with a key that a held batch of up to `limit` jobs has skipped."""
     rows = await connection.fetch(
-        load("held/get_keyed_jobs", schema),
-        *(pool_id, task_ids(tasks), limit // KEYED_SHARE + 1, flag_list(forbidden_flags), now),
+        load_routed("held/get_keyed_jobs", schema, flags),
+        *(pool_id, task_ids(tasks), limit // KEYED_SHARE + 1, flag_terms(flags), now),
         *msgspec.structs.astuple(up_to),
     )
     return plain_jobs(rows, pool_id, tasks)
@@ -130,7 +131,7 @@ async def get_tied_jobs(
     ranges: Ranges,
     tasks: Mapping[int, str],
     limit: int,
-    forbidden_flags: Sequence[str] | None = None,
+    flags: FlagRules = NO_RULES,
     now: datetime | None = None,
     among_others: bool = False,
 ) -> Sequence[Row]:
@@ -140,8 +141,8 @@ async def get_tied_jobs(
     be next is looked at.
     """
     statement = "held/get_tied_jobs_among_others" if among_others else "held/get_tied_jobs"
-    terms = limit, task_ids(tasks), flag_list(forbidden_flags), now
-    return await connection.fetch(load(statement, schema), *terms, *msgspec.structs.astuple(ties), *ranges)
+    terms = limit, task_ids(tasks), now, flag_terms(flags), *msgspec.structs.astuple(ties), *ranges
+    return await connection.fetch(load_routed(statement, schema, flags), *terms)
 
 
 async def get_held_jobs(
@@ -150,7 +151,7 @@ async def get_held_jobs(
     *,
     tasks: Mapping[int, str],
     limit: int,
-    forbidden_flags: Sequence[str] | None = None,
+    flags: FlagRules = NO_RULES,
     now: datetime | None = None,
     ranges: Ranges | None = None,
 ) -> Sequence[Row]:
@@ -159,9 +160,8 @@ async def get_held_jobs(
     With `ranges`, read jobs in these ranges only.
     """
     statement = "held/get_held_jobs" if ranges is None else "held/get_held_jobs_above_watermarks"
-    return await connection.fetch(
-        load(statement, schema), *(limit, task_ids(tasks), flag_list(forbidden_flags), now, *(ranges or ()))
-    )
+    terms = limit, task_ids(tasks), now, flag_terms(flags), *(ranges or ())
+    return await connection.fetch(load_routed(statement, schema, flags), *terms)
 
 
 async def end_batch(
@@ -198,12 +198,13 @@ async def _delete(connection: Connection, schema: SchemaName, job_ids: Sequence[
     return await connection.execute(load("held/delete_jobs", schema), job_ids)
 
 
-async def warm_up(connection: Connection, schema: SchemaName) -> None:
+async def warm_up(connection: Connection, schema: SchemaName, flags: FlagRules = NO_RULES) -> None:
     """Make the plans of the statements, so that the first batch need not wait for them."""
+    start = CursorPosition(0, 0.0, 0)
     async with connection.transaction():
-        await get_held_jobs(connection, schema, tasks={}, limit=0)
+        await get_held_jobs(connection, schema, tasks={}, limit=0, flags=flags)
         await get_tied_jobs(
-            connection, schema, ties=CursorPosition(0, 0.0, 0), ranges=([], [], []), tasks={}, limit=0
+            connection, schema, ties=start, ranges=([], [], []), tasks={}, limit=0, flags=flags
         )
         await connection.execute(load("held/delete_adjacent_jobs", schema), [], 0, 0)
 

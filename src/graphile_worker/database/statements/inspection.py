@@ -23,6 +23,7 @@ import msgspec
 from msgspec.structs import replace
 
 from ...errors import InvalidArgumentError
+from ...values.flags import FlagDescription
 from ...values.job import PAUSED_BY, Job, Pause, instant
 from ...values.schema_name import SchemaName
 from ...values.text import count
@@ -272,10 +273,9 @@ class ReadyTask(msgspec.Struct, frozen=True, kw_only=True):
     queue_name: str | None
     locked_by: str | None
     free_age: float | None
-    """Seconds since the oldest of the other jobs could have run; the next fields are about these too."""
-    flagged: int
-    """Jobs with flags."""
+    """Seconds since the oldest of the other jobs could have run."""
     flags: list[str]
+    """Those of that job."""
 
     @property
     def number(self) -> str:
@@ -323,17 +323,17 @@ async def describe_tasks(
     schema: SchemaName,
     pool_id: str,
     *,
-    forbidden_flags: Sequence[str] | None,
+    flags: FlagDescription,
     tasks: Sequence[tuple[str, TaskDescription]],
     timeout: float | None = None,
 ) -> None:
-    """Write what a worker says that has just started; `forbidden_flags` is None if they may change."""
+    """Write what a worker says that has just started."""
     teach_arrays(connection)
     described = tasks[:MAX_DESCRIBED]
     await connection.execute(
         load("names/describe_tasks", schema),
         pool_id,
-        None if forbidden_flags is None else list(forbidden_flags),
+        msgspec.json.encode(flags).decode(),
         [name for name, _ in described],
         [each.runbook for _, each in described],
         [each.owner for _, each in described],

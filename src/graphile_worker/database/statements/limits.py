@@ -16,6 +16,7 @@ import msgspec
 
 from ...errors import InvalidArgumentError, PermissionDeniedError, SchemaMissingError
 from ...values.concurrency import Limit, Rate, check_bounds, check_limit_name, seconds_of
+from ...values.flags import NO_RULES, FlagRules
 from ...values.job import Job
 from ...values.schema_name import SchemaName
 from ...values.spec import check_queue_concurrency, check_queue_name
@@ -25,7 +26,7 @@ from ..connections.connection import Connection
 from ..connections.encoding import teach_arrays
 from ..connections.errors import sqlstate_of
 from ..sql import load
-from .fetch import Ranges, flag_list, plain_jobs, task_ids
+from .fetch import Ranges, flag_terms, load_routed, plain_jobs, task_ids
 from .manage_jobs import yielding_locks
 
 
@@ -94,7 +95,7 @@ async def get_limited_jobs(
     tasks: Mapping[int, str],
     limit: int,
     limits: Sequence[str],
-    forbidden_flags: Sequence[str] | None = None,
+    flags: FlagRules = NO_RULES,
     now: datetime | None = None,
     ranges: Ranges | None = None,
     is_wide: bool = False,
@@ -104,8 +105,8 @@ async def get_limited_jobs(
     Of a named queue at most one, or with `is_wide` as many as its concurrency allows.
     """
     rows = await connection.fetch(
-        load("limits/get_limited_jobs", schema),
-        *(pool_id, task_ids(tasks), limit, flag_list(forbidden_flags), now),
+        load_routed("limits/get_limited_jobs", schema, flags),
+        *(pool_id, task_ids(tasks), limit, flag_terms(flags), now),
         *(ranges or (None, None, None)),
         limits,
         is_wide,

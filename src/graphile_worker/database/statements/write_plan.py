@@ -21,6 +21,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from ...values.flags import NO_RULES, FlagRules
 from ...values.outcome import (
     Cancelled,
     Completed,
@@ -38,6 +39,7 @@ from ...values.outcome import (
 from ...values.retention import Retention
 from ...values.spec import JobSpec
 from .control import CancelledJob, end_statement
+from .fetch import flag_terms
 
 MANY = 100  # jobs; below that it does not matter how they are found
 VERY_MANY = 500  # jobs; from here a transaction of its own costs less than returning a row for each
@@ -135,7 +137,7 @@ class Continuation(msgspec.Struct, frozen=True, kw_only=True):
     """Lets a write lock the next job of each queue that it frees: what such a job must satisfy."""
 
     tasks: Mapping[int, str]
-    forbidden_flags: Sequence[str] | None = None
+    flags: FlagRules = NO_RULES
     now: datetime | None = None
     is_wide: bool = False
     """Whether there are queues that may run several jobs at once."""
@@ -322,7 +324,11 @@ def _kept_jobs(finished_jobs: Sequence[Finished]) -> KeptJobs:
 
 
 def _variant(statement: str, continuation: Continuation | None) -> str:
-    return f"{statement}@wide" if continuation is not None and continuation.is_wide else statement
+    if continuation is None:
+        return statement
+    if continuation.is_wide:
+        statement += "@wide"
+    return f"{statement}@routed" if continuation.flags.is_routed else statement
 
 
 class WritePlanner:
@@ -473,12 +479,11 @@ class WritePlanner:
             statement=statement, arguments=arguments, answer=CANCELLED_IDS, outcomes=outcomes, texts_at=(2,)
         )
 
-    def _terms(self, continuation: Continuation | None) -> tuple[str | None, list[str] | None, Any]:
-        """Task ids, forbidden flags and time. The text of the ids is made once per set of tasks."""
+    def _terms(self, continuation: Continuation | None) -> tuple[Any, Any, Any]:
+        """Task ids, rules for flags and time. The text of the ids is made once per set of tasks."""
         if continuation is None:
             return None, None, None
         if continuation.tasks is not self._tasks:
             self._tasks = continuation.tasks
             self._task_ids = "{" + ",".join(map(str, self._tasks)) + "}"
-        flags = continuation.forbidden_flags
-        return self._task_ids, list(flags) if flags else None, continuation.now
+        return self._task_ids, flag_terms(continuation.flags), continuation.now

@@ -70,8 +70,8 @@ class ReadyFacts:
     pools: PoolFacts
     queue_name: str | None = None
     queue: QueueFacts | None = None
-    flags: Sequence[str] = ()
-    """Those that each of them has, as far as that is known."""
+    flags: Sequence[str] | None = ()
+    """Those of the first of them; None if that is not known."""
     ahead: int | None = None
     """Ready jobs before it in line; at least `COUNTED` are not counted further."""
     rate: float | None = None
@@ -82,12 +82,11 @@ class ReadyFacts:
         """Those of a task. If the ones outside of locked queues are `fresh`, the others are what waits."""
         in_queue = ready.free_age is None or ready.free_age < fresh
         name = ready.queue_name if in_queue else None
-        is_flagged = ready.flagged == ready.jobs - ready.in_locked_queues
         return ReadyFacts(
             task=ready.task_identifier, now=now, pools=pools, queue_name=name,
             waited=ready.age if in_queue else ready.free_age or 0.0,
             queue=None if name is None else QueueFacts(name, [(ready.locked_by or "", None)]),
-            flags=ready.flags if is_flagged else (),
+            flags=None if in_queue else ready.flags,
         )  # fmt: skip
 
     @property

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from ...recovery.registry.workers import WorkerSummary
+from ...values.flags import ACCEPTED, MARK
 from ...values.job import PAUSED_BY, Pause
 from ...values.text import count, did_you_mean, duration, similar_names
 from .facts import COUNTED, QueueFacts, ReadyFacts
@@ -217,31 +218,55 @@ def _limited(facts: ReadyFacts) -> Iterator[Explanation]:
 
 
 def _flags(facts: ReadyFacts) -> Iterator[Explanation]:
-    """Flags that the workers with the task forbid. Some do not say: their flags may change."""
-    own = {flag for flag in facts.flags if not flag.startswith("py:")}
-    if not own or not facts.able:
+    """Flags that the workers with the task refuse. Some do not say all their rules, or these may change."""
+    flags = facts.flags
+    if flags is None or not facts.able:
         return
-    forbidden = {pool.id: own.intersection(pool.forbidden_flags or ()) for pool in facts.able}
-    if all(forbidden.values()):
+    refusals = {pool.id: _refusals(pool, flags) for pool in facts.able}
+    evidence = [
+        f"{where(pool)} {' and '.join(refusals[pool.id])}." for pool in facts.able if refusals[pool.id]
+    ][:SHOWN]
+    if all(refusals.values()):
         is_one = len(facts.able) == 1
         workers = "the worker" if is_one else f"all {len(facts.able)} workers"
-        flags = _named_flags(set().union(*forbidden.values()))
-        text = words("flags", workers=workers, forbid="forbids" if is_one else "forbid", flags=flags)
-        evidence = [f"{where(pool)} forbids {', '.join(sorted(forbidden[pool.id]))}." for pool in facts.able]
+        refuse = "refuses" if is_one else "refuse"
+        text = words("flags", workers=workers, refuse=refuse, flags=_named_flags(flags))
         others = ["Workers of other runtimes may take it."] if facts.pools.has_others else []
-        yield Explanation(kind="flags", headline=sentence(text), evidence=[*evidence[:SHOWN], *others])
+        yield Explanation(kind="flags", headline=sentence(text), evidence=[*evidence, *others])
         return
-    silent = [pool for pool in facts.able if not forbidden[pool.id] and pool.forbidden_flags is None]
+    silent = [pool for pool in facts.able if not refusals[pool.id] and _may_refuse(pool, flags)]
     if facts.waited >= OVERDUE and any(_has_free_slot(pool) for pool in silent):
+        doubt = "They have free slots, and do not say which flags they refuse."
         yield Explanation(
             kind="flags",
-            headline=sentence(words("flags", forbid="may forbid", flags=_named_flags(own))),
-            evidence=["They have free slots, and do not say which flags they forbid.", *_slots(silent)],
+            headline=sentence(words("flags", refuse="may refuse", flags=_named_flags(flags))),
+            evidence=[doubt, *_slots(silent), *evidence],
         )
 
 
-def _named_flags(flags: set[str]) -> str:
-    return f"the flag{'' if len(flags) == 1 else 's'} {', '.join(sorted(flags))}"
+def _refusals(pool: WorkerSummary, flags: Sequence[str]) -> list[str]:
+    """Why a worker does not take jobs with these flags; nothing if it does, or if it does not say."""
+    return [] if pool.flag_rules is None else list(pool.flag_rules.refusals(flags))
+
+
+def _may_refuse(pool: WorkerSummary, flags: Sequence[str]) -> bool:
+    """Whether a worker that says no reason may have one."""
+    rules = pool.flag_rules
+    if rules is None:
+        return bool(_shown_flags(flags))
+    return ACCEPTED in rules.changing or bool(rules.changing and _shown_flags(flags))
+
+
+def _shown_flags(flags: Sequence[str]) -> list[str]:
+    """Those that are not notes of this package."""
+    return sorted(flag for flag in flags if not flag.startswith(MARK))
+
+
+def _named_flags(flags: Sequence[str]) -> str:
+    shown = _shown_flags(flags)
+    if not shown:
+        return "jobs without flags"
+    return f"the flag{'' if len(shown) == 1 else 's'} {', '.join(shown)}"
 
 
 def _in_line(facts: ReadyFacts) -> Iterator[Explanation]:

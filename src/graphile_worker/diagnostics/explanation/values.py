@@ -54,7 +54,7 @@ WORDS: dict[ExplanationKind, str] = {
     "workers_paused": "all workers that have the task are paused or stopping",
     "limit_concurrency": "the limit{name} is reached{details}",
     "limit_rate": "the limit{name} has no start left{details}",
-    "flags": "{workers} with the task {forbid} {flags}",
+    "flags": "{workers} with the task {refuse} {flags}",
     "slots_busy": "all slots of the workers with the task are busy",
     "blocked_loop": "the event loop of {where} is blocked{details}",
     "not_listening": "notifications do not reach the workers with the task; they find jobs by polling",
@@ -63,8 +63,8 @@ WORDS: dict[ExplanationKind, str] = {
 }
 """Why ready jobs do not run. A sentence about one job fills in names; one about many leaves them out."""
 OF_MANY = {
-    "workers": "the workers", "forbid": "forbid", "flags": "the flags", "where": "the workers with the task",
-    "jobs": "the jobs",
+    "workers": "the workers", "refuse": "refuse", "flags": "the flags of jobs",
+    "where": "the workers with the task", "jobs": "the jobs",
 }  # fmt: skip
 
 

@@ -2,7 +2,7 @@
 
 - `PoolState`: whether notifications reach it, its clock, whether it fetches jobs, the load of its process,
   and which processes and machines run its tasks.
-- `Description`, once per start: its version, lanes, crontab, forbidden flags, and what it knows about its
+- `Description`, once per start: its version, lanes, crontab, rules for flags, and what it knows about its
   tasks.
 - `LoopBlockage`: a blocked event loop. The watchdog of the worker notices it, and the thread that sends
   heartbeats reports it, because nothing on the loop can. A worker on a connection pool of the caller has no
@@ -26,6 +26,7 @@ from ...database.connections.errors import explained, sqlstate_of
 from ...database.sql import load
 from ...database.statements.inspection import TaskDescription, describe_tasks
 from ...database.statements.schedules import ScheduleDefinition, register_schedules
+from ...values.flags import NO_DESCRIPTION, FlagDescription
 from ...values.job import instant
 from ...values.schema_name import SchemaName
 from .load import Load
@@ -179,8 +180,7 @@ class Description:
     app_version: str | None = None
     lanes: Sequence[LaneDescription] = ()
     schedules: Sequence[ScheduleDefinition] = ()
-    forbidden_flags: Sequence[str] | None = None
-    """None if they may change."""
+    flags: FlagDescription = NO_DESCRIPTION
     tasks: Sequence[tuple[str, TaskDescription]] = ()
 
     def with_slots(self, slots: Mapping[str, int]) -> Description:
@@ -212,7 +212,7 @@ async def describe_worker(
             connection,
             schema,
             pool_id,
-            forbidden_flags=description.forbidden_flags,
+            flags=description.flags,
             tasks=description.tasks,
             timeout=timeout,
         )

@@ -17,6 +17,7 @@ from ...database.connections.connection import Connection, Row
 from ...database.connections.encoding import teach_arrays
 from ...database.sql import load as sql
 from ...errors import InvalidArgumentError
+from ...values.flags import FlagDescription
 from ...values.job import instant
 from ...values.schema_name import SchemaName
 from ...values.text import duration
@@ -116,8 +117,8 @@ class WorkerSummary:
     """Of the application, as the worker was told."""
     lanes: list[LaneDescription] | None = None
     """None if it does not say."""
-    forbidden_flags: list[str] | None = None
-    """None if they may change from job to job, or if it does not say."""
+    flag_rules: FlagDescription | None = None
+    """Which jobs it takes by their flags; None if it does not say."""
     is_listening: bool | None = None
     """Whether notifications reach it; if not, it finds jobs by polling. None if it does not say."""
     clock: float | None = None
@@ -334,7 +335,7 @@ def _summary(row: Row, is_scanned: bool) -> WorkerSummary:
         blocked=decode_blockage(row["blocked"], row["now"]),
         app_version=row["app_version"],
         lanes=_lanes(row["lanes"]),
-        forbidden_flags=_names(row["forbidden_flags"]),
+        flag_rules=_flag_rules(row["flag_rules"]),
         is_listening=state.is_listening,
         clock=state.clock,
         executors=state.executors,
@@ -409,8 +410,8 @@ def _lanes(described: str | None) -> list[LaneDescription] | None:
     return decode_list(described, LaneDescription)
 
 
-def _names(described: str | None) -> list[str] | None:
-    return decode_reported(described, list[str])
+def _flag_rules(described: str | None) -> FlagDescription | None:
+    return decode_reported(described, FlagDescription)
 
 
 def _instant(seconds: float | None) -> datetime | None:

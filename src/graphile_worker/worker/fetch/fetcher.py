@@ -7,7 +7,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from operator import attrgetter
-from typing import Any, cast
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -28,15 +28,14 @@ from ...database.statements.fetch import (
 from ...database.statements.held_batches import Place, get_keyed_jobs
 from ...database.statements.write import return_jobs
 from ...database.statements.write_plan import Continuation
-from ...errors import ConfigError
 from ...hooks.events import PoolJobsFetched
 from ...hooks.faults import report
 from ...hooks.interceptors import call
+from ...values.flags import NO_RULES, FlagRules, FlagSources, flag_rules
 from ...values.job import Job
 from ..context import PoolContext
 from ..held.batches import HeldBatches
 from ..held.policy import Workload
-from ..plan import FlagSource
 from ..session.session import FailureLog, Session, Statement
 from .plan import (
     ANNOUNCED,
@@ -67,6 +66,8 @@ FETCHES: dict[Kind, Callable[..., Awaitable[Sequence[Job]]]] = {
     WIDE: get_wide_jobs,
 }
 
+NO_SOURCES = FlagSources()
+
 _by_id = attrgetter("id")
 
 
@@ -91,7 +92,7 @@ class Fetcher:
         session: Session,
         identifiers: Sequence[str],
         *,
-        forbidden_flags: FlagSource = None,
+        flags: FlagSources = NO_SOURCES,
         has_queue_indexes: bool = True,
         failures: FailureLog | None = None,
         held_batches: HeldBatches | None = None,
@@ -110,8 +111,8 @@ class Fetcher:
         self._events = context.events
         self._now = context.now
         self._identifiers = identifiers
-        self._forbidden_flags = forbidden_flags
-        self._last_flags: Sequence[str] | None = None
+        self._flags = flags
+        self._rules = NO_RULES if flags.changing else flag_rules(flags.by_option())  # as of the last fetch
         self._have_flags_failed = False
         self._registered: dict[int, str] = {}
         self._tasks: dict[int, str] = {}  # the registered ones that are not paused
@@ -126,13 +127,13 @@ class Fetcher:
         self._last_kind: Kind = PLAIN
         self._may_be_more = True  # after a held fetch
         self._has_dropped = False  # whether the last fetch found jobs that run here already
-        self.one_at_a_time = callable(forbidden_flags)
-        """Whether forbidden flags may change from job to job, so that no job may be prefetched."""
+        self.one_at_a_time = bool(flags.changing)
+        """Whether the rules for flags may change from job to job, so that no job may be prefetched."""
 
     @property
     def has_flags(self) -> bool:
-        """Whether forbidden flags are configured, even if the list is empty."""
-        return self._forbidden_flags is not None
+        """Whether rules for flags are configured, even if a list is empty."""
+        return self._flags.is_set
 
     # -- tasks ---------------------------------------------------------------------------------------------
 
@@ -230,9 +231,10 @@ class Fetcher:
                     await self.register()
                 if not self._tasks:  # this lane has none, or all are paused
                     return ()
-            self._last_flags = flags = None if self._forbidden_flags is None else await self._flags()
+            if self.one_at_a_time:
+                self._rules = await self._read_rules()
             demand = Demand(
-                limit, self._tasks, announced, may_hold, self.one_at_a_time, flags, self._now(), up_to
+                limit, self._tasks, announced, may_hold, self.one_at_a_time, self._rules, self._now(), up_to
             )
             jobs = await self._fetch(demand)
             if not jobs and await self._are_ids_new(announced=announced):
@@ -285,7 +287,7 @@ class Fetcher:
         terms: dict[str, Any] = {
             "schema": self._schema,
             "tasks": demand.tasks,
-            "forbidden_flags": demand.forbidden_flags,
+            "flags": demand.flags,
             "now": demand.now,
         }
         if not isinstance(step, ListPriorities):
@@ -297,7 +299,7 @@ class Fetcher:
         terms: dict[str, Any] = {
             "tasks": demand.tasks,
             "limit": fetch.limit,
-            "forbidden_flags": demand.forbidden_flags,
+            "flags": demand.flags,
             "now": demand.now,
             "ranges": fetch.ranges,
         }
@@ -349,20 +351,19 @@ class Fetcher:
             )
         )
 
-    async def _flags(self) -> Sequence[str] | None:
-        flags = self._forbidden_flags
-        if callable(flags):
+    async def _read_rules(self) -> FlagRules:
+        """The rules for flags now."""
+        lists = self._flags.by_option()
+        for name in self._flags.changing:
             try:
-                flags = cast("Sequence[str] | None", await call(flags))
+                lists[name] = await call(lists[name])  # type: ignore[arg-type]
             except Exception as error:
                 if not self._have_flags_failed:  # once until it works again; the failed fetch is logged, too
                     self._have_flags_failed = True
-                    report(logger, "the function of forbidden_flags failed", error=error)
+                    report(logger, f"the function of {name} failed", error=error)
                 raise
-            self._have_flags_failed = False
-        if flags is not None and (isinstance(flags, str) or not all(isinstance(flag, str) for flag in flags)):
-            raise ConfigError(f"forbidden_flags: expected a list of strings, got {flags!r}")
-        return flags
+        self._have_flags_failed = False
+        return flag_rules(lists)
 
     def may_have_left_some(self, found: int, limit: int) -> bool:
         """Whether another fetch may find more jobs now."""
@@ -445,6 +446,4 @@ class Fetcher:
         """What the next job of a freed queue must satisfy; None if a fetch must choose it."""
         if self.one_at_a_time or not self._tasks or not self.may_continue_queues:
             return None
-        return Continuation(
-            tasks=self._tasks, forbidden_flags=self._last_flags, now=self._now(), is_wide=self.is_wide
-        )
+        return Continuation(tasks=self._tasks, flags=self._rules, now=self._now(), is_wide=self.is_wide)

@@ -334,7 +334,7 @@ class FairFetcher(Fetcher):
                     pool_id=self.pool_id,
                     tasks=demand.tasks,
                     limit=demand.limit,
-                    forbidden_flags=demand.forbidden_flags,
+                    flags=demand.flags,
                     now=demand.now,
                     after=self._last_queue,
                     is_wide=self.is_wide,

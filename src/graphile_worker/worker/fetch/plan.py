@@ -29,6 +29,7 @@ from typing import Any, Literal, TypeVar
 import msgspec
 
 from ...database.statements.fetch import MANY_PRIORITIES, PriorityListing, Ranges
+from ...values.flags import NO_RULES, FlagRules
 from ...values.job import Job
 from ..session.watermarks import FROM_START, Watermarks, ranges, ranges_up_to, reach_of
 
@@ -79,8 +80,8 @@ class Demand(msgspec.Struct, frozen=True):
     may_hold: bool = False
     """Whether jobs may run inside the transaction that fetches them."""
     one_at_a_time: bool = False
-    """Whether the forbidden flags may change from job to job."""
-    forbidden_flags: Sequence[str] | None = None
+    """Whether the rules for flags may change from job to job."""
+    flags: FlagRules = NO_RULES
     now: datetime | None = None
     """The worker's time; None for the server's."""
     up_to: int | None = None

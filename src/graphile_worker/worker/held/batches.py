@@ -44,6 +44,7 @@ from ...database.statements.held_batches import (
 from ...errors.text import message_of
 from ...recovery.held_batches import OpenBatch
 from ...recovery.orphaned_jobs import RECOVERED
+from ...values.flags import NO_RULES, FlagRules
 from ...values.job import Job
 from ...values.outcome import Finished
 from ..context import PoolContext
@@ -86,6 +87,8 @@ class HeldBatches:
         lanes: HeldLanes,
         deciders: Sequence[object],
         sink: HeldOutcomes,
+        *,
+        flags: FlagRules = NO_RULES,
     ) -> None:
         """`deciders`: interceptors that decide about the jobs of dead workers.
 
@@ -101,7 +104,9 @@ class HeldBatches:
         self._policy = HoldPolicy(context.options.hold)
         # Not while a fetch is in flight that may have locked the same jobs: on its session.
         self._lost = BatchReconciler(context, sessions.fetch, sink)
-        self._batch_sessions = BatchSessions(sessions, spare, context.schema, on_short=self._policy.hold_less)
+        self._batch_sessions = BatchSessions(
+            sessions, spare, context.schema, on_short=self._policy.hold_less, flags=flags
+        )
         self.may_be_more = True
         """Whether the last batch may have left ready jobs."""
         self.passed_keyed: Place | None = None
@@ -180,7 +185,7 @@ class HeldBatches:
         *,
         tasks: Mapping[int, str],
         limit: int,
-        forbidden_flags: Sequence[str] | None,
+        flags: FlagRules,
         now: datetime | None,
         ranges: Ranges | None = None,
     ) -> Sequence[Job] | None:
@@ -199,7 +204,7 @@ class HeldBatches:
             ranges=ranges,
             tasks=tasks,
             limit=limit,
-            forbidden_flags=forbidden_flags,
+            flags=flags,
             now=now,
         )
 

@@ -16,6 +16,7 @@ from typing import Protocol
 from ...database.connections.bound import is_gone
 from ...database.connections.connection import Connection
 from ...database.statements.held_batches import warm_up
+from ...values.flags import NO_RULES, FlagRules
 from ...values.job import Job
 from ...values.outcome import Completed, Finished
 from ...values.schema_name import SchemaName
@@ -154,10 +155,12 @@ class BatchSessions:
         schema: SchemaName,
         *,
         on_short: Callable[[], None],
+        flags: FlagRules = NO_RULES,
     ) -> None:
         """`on_short`: called when there are not enough connections."""
         self._spare = spare
         self._schema = schema
+        self._flags = flags
         self._on_short = on_short
         self.all = [BatchSession(sessions.open(hold=True)) for _ in range(SESSIONS)]
         self._warming: asyncio.Task[None] | None = None
@@ -288,7 +291,7 @@ class BatchSessions:
 
     async def _warm_up_seat(self, batch_session: BatchSession) -> None:
         try:
-            await batch_session.session.run(lambda connection: warm_up(connection, self._schema))
+            await batch_session.session.run(lambda connection: warm_up(connection, self._schema, self._flags))
             batch_session.is_warm = True
         except Exception as error:
             self._on_short()

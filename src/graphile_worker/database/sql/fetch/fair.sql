@@ -1,6 +1,6 @@
 -- Fetching jobs queue by queue.
 
--- statement: get_fair_jobs @wide
+-- statement: get_fair_jobs @wide @routed @wide@routed
 -- Lock jobs queue by queue: of each named queue in turn its next job, starting after the queue where the last fetch ended.
 -- Jobs without a queue take turns as if they were in one.
 --
@@ -9,7 +9,7 @@
 -- $1 text         pool id, written to locked_by
 -- $2 text         ids of the tasks that this pool can run
 -- $3 integer      limit
--- $4 text[]       forbidden flags, or null
+-- $4 text[]       rules for flags, or null: see `flag_rules`
 -- $5 timestamptz  the worker's time, or null for the server's
 -- $6 integer      the queue after which to start
 -- Returns the columns of a job, unordered, or one row of nulls; every row ends with the queue after which to start next time
@@ -129,7 +129,7 @@ queued as materialized (
       where job.is_available and job.job_queue_id = any (array[visited.id]) -- see write_outcomes
         and job.run_at <= coalesce($5::timestamptz, now())
         and job.task_id = any ((select ids from task)::integer[])
-        and ($4::text[] is null or job.flags is null or not job.flags ?| $4::text[])
+:include flag_rules
       order by job.job_queue_id, job.priority, job.run_at
       limit visited.share
     ) head

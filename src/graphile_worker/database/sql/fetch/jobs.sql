@@ -1,6 +1,6 @@
 -- Fetching jobs by priority.
 
--- statement: get_announced_jobs
+-- statement: get_announced_jobs @routed
 -- Lock the next jobs for a pool after one was announced, if all have the same priority and none waits in a named queue;
 -- lock none otherwise. The fast path of get_plain_jobs, which spends a fifth of its time on finding no other priority
 -- and no named queue.
@@ -8,17 +8,17 @@
 -- $1 text         pool id, written to locked_by
 -- $2 text         ids of the tasks that this pool can run
 -- $3 integer      limit
--- $4 text[]       forbidden flags, or null
+-- $4 text[]       rules for flags, or null: see `flag_rules`
 -- $5 timestamptz  the worker's time, or null for the server's
 -- Returns the columns of a job, unordered.
 update :GRAPHILE_WORKER_SCHEMA._private_jobs job
 set attempts = job.attempts + 1, locked_by = $1::text, locked_at = coalesce($5::timestamptz, now())
 where job.ctid = any (
   array(
-    select next.ctid
-    from :GRAPHILE_WORKER_SCHEMA._private_jobs next
-    where next.is_available and next.job_queue_id is null
-      and next.priority = (
+    select job.ctid
+    from :GRAPHILE_WORKER_SCHEMA._private_jobs job
+    where job.is_available and job.job_queue_id is null
+      and job.priority = (
         select lowest.priority
         from (
           select priority from :GRAPHILE_WORKER_SCHEMA._private_jobs
@@ -35,10 +35,10 @@ where job.ctid = any (
             select from :GRAPHILE_WORKER_SCHEMA._private_jobs where is_available and job_queue_id is not null
           )
       )
-      and next.run_at <= coalesce($5::timestamptz, now())
-      and next.task_id = any ((select $2::text::integer[])::integer[])
-      and ($4::text[] is null or next.flags is null or not next.flags ?| $4::text[])
-    order by next.run_at
+      and job.run_at <= coalesce($5::timestamptz, now())
+      and job.task_id = any ((select $2::text::integer[])::integer[])
+:include flag_rules
+    order by job.run_at
     limit $3::integer
     for update skip locked
   )
@@ -46,7 +46,7 @@ where job.ctid = any (
 returning
 :include taken_columns
 
--- statement: get_plain_jobs
+-- statement: get_plain_jobs @routed
 -- Lock the next jobs like get_jobs if no job of a named queue can be next; lock none otherwise.
 --
 -- The fast path for the usual case: get_jobs would cost an idle worker a fifth of a millisecond more, and milliseconds
@@ -55,22 +55,22 @@ returning
 -- $1 text         pool id, written to locked_by
 -- $2 text         ids of the tasks that this pool can run
 -- $3 integer      limit
--- $4 text[]       forbidden flags, or null
+-- $4 text[]       rules for flags, or null: see `flag_rules`
 -- $5 timestamptz  the worker's time, or null for the server's
 -- Returns the columns of a job, unordered.
 with recursive
 :include plain
-term (flags, moment) as materialized (select $4::text[], coalesce($5::timestamptz, now())),
+term (moment) as materialized (select coalesce($5::timestamptz, now())),
 :include free_queues
 :include take_plain
 
--- statement: get_plain_jobs_above_watermarks
+-- statement: get_plain_jobs_above_watermarks @routed
 -- Lock the next jobs like get_plain_jobs, but from given watermarks on: the fast path of get_jobs_above_watermarks.
 --
 -- $1 text                pool id, written to locked_by
 -- $2 text                ids of the tasks that this pool can run
 -- $3 integer             limit
--- $4 text[]              forbidden flags, or null
+-- $4 text[]              rules for flags, or null: see `flag_rules`
 -- $5 timestamptz         the worker's time, or null for the server's
 -- $6 smallint[]          ranges of priorities in ascending order: the lowest of each ...
 -- $7 smallint[]          ... and the highest
@@ -78,17 +78,17 @@ term (flags, moment) as materialized (select $4::text[], coalesce($5::timestampt
 -- Returns the columns of a job, unordered.
 with recursive
 :include plain_above_watermarks
-term (flags, moment) as materialized (select $4::text[], coalesce($5::timestamptz, now())),
+term (moment) as materialized (select coalesce($5::timestamptz, now())),
 :include free_queues
 :include take_plain
 
--- statement: get_jobs @wide
+-- statement: get_jobs @wide @routed @wide@routed
 -- Lock the next jobs for a pool: by priority, then run_at; at most one job per named queue.
 --
 -- $1 text         pool id, written to locked_by
 -- $2 text         ids of the tasks that this pool can run
 -- $3 integer      limit
--- $4 text[]       forbidden flags, or null
+-- $4 text[]       rules for flags, or null: see `flag_rules`
 -- $5 timestamptz  the worker's time, or null for the server's
 -- Returns the columns of a job, unordered.
 --
@@ -99,7 +99,7 @@ with recursive
 :include queued
 :include take_chosen
 
--- statement: get_jobs_above_watermarks @urgent @wide
+-- statement: get_jobs_above_watermarks @urgent @wide @routed @urgent@routed @wide@routed
 -- Lock the next jobs like get_jobs, but read those without a queue from given watermarks on.
 --
 -- Used for a while after get_jobs was slow because it had to read past very many rows that it cannot take: jobs of tasks
@@ -110,7 +110,7 @@ with recursive
 -- $1 text                pool id, written to locked_by
 -- $2 text                ids of the tasks that this pool can run
 -- $3 integer             limit
--- $4 text[]              forbidden flags, or null
+-- $4 text[]              rules for flags, or null: see `flag_rules`
 -- $5 timestamptz         the worker's time, or null for the server's
 -- $6 smallint[]          ranges of priorities in ascending order: the lowest of each ...
 -- $7 smallint[]          ... and the highest
@@ -121,7 +121,7 @@ with recursive
 :include queued
 :include take_chosen
 
--- statement: list_priorities
+-- statement: list_priorities @routed
 -- The distinct priorities of waiting jobs without a queue, in ascending order, by one index probe each; and how long the
 -- server takes for that, and to read past the rows that a fetch cannot take. It locks none.
 --
@@ -131,7 +131,7 @@ with recursive
 -- $1 integer      how many priorities
 -- $2 text         ids of the tasks that this pool can run
 -- $3 integer      how many jobs to find; 0 to find none
--- $4 text[]       forbidden flags, or null
+-- $4 text[]       rules for flags, or null: see `flag_rules`
 -- $5 timestamptz  the worker's time, or null for the server's
 -- Returns priority, the server's time in seconds since 1970, the seconds that it took, and whether reading ended early; one
 -- row with a null priority if there is no such job.
@@ -181,7 +181,7 @@ found as materialized (
     select
     from ready job
     where job.task_id = any ((select ids from task)::integer[])
-      and ($4::text[] is null or job.flags is null or not job.flags ?| $4::text[])
+:include flag_rules
       and (job.locker = 0 or job.locker <> all ((select transactions from other)::xid[]))
     limit $3::integer
   ) job
@@ -195,15 +195,14 @@ select
   listed.priority, date_part('epoch', now()) as now, date_part('epoch', ended.at - began.at) as seconds, ended.is_cut
 from ended cross join began left join listed on true
 
--- statement: may_queues_be_next
+-- statement: may_queues_be_next @routed
 -- Whether a job of a named queue may be next, so that get_plain_jobs locks none.
 --
--- $1 text         ids of the tasks that this pool can run
--- $2 text[]       forbidden flags, or null
--- $3 timestamptz  the worker's time, or null for the server's
+-- Parameters are those of get_plain_jobs.
 with recursive
-task (ids) as materialized (select $1::text::integer[]),
-term (flags, moment) as materialized (select $2::text[], coalesce($3::timestamptz, now())),
+unused as (select $1::text, $3::integer),
+task (ids) as materialized (select $2::text::integer[]),
+term (moment) as materialized (select coalesce($5::timestamptz, now())),
 :include free_queues
 select may_be_next from queues
 

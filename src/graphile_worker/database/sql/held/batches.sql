@@ -21,7 +21,7 @@ from (
   limit $1
 ) waiting
 
--- statement: get_held_jobs
+-- statement: get_held_jobs @routed
 -- Choose the next jobs like get_plain_jobs and lock their rows until the end of the transaction, without writing to them;
 -- choose none if a job of a named queue may be next, and none with a key: see `keyed`.
 --
@@ -29,8 +29,8 @@ from (
 --
 -- $1 integer      limit
 -- $2 text         ids of the tasks that this pool can run
--- $3 text[]       forbidden flags, or null
--- $4 timestamptz  the worker's time, or null for the server's
+-- $3 timestamptz  the worker's time, or null for the server's
+-- $4 text[]       rules for flags, or null: see `flag_rules`
 -- Returns the columns of a job as if it were locked, in run order.
 with recursive
 :include held_terms
@@ -46,7 +46,7 @@ from plain_priority cross join lateral (
   where job.is_available and job.job_queue_id is null
     and job.key is null and job.priority = plain_priority.priority
     and job.run_at <= least(
-      coalesce($4::timestamptz, statement_timestamp()),
+      coalesce($3::timestamptz, statement_timestamp()),
       (
         select case
           when plain_priority.priority < last_keyed.priority then 'infinity'
@@ -57,22 +57,22 @@ from plain_priority cross join lateral (
       )
     )
     and job.task_id = any ((select ids from task)::integer[])
-    and ($3::text[] is null or job.flags is null or not job.flags ?| $3::text[])
+:include flag_rules
     and (job.xmax = 0 or job.xmax <> all ((select transactions from other)::xid[]))
   order by job.run_at
   limit $1::integer
   for no key update skip locked
-) found
+) job
 where not (select may_be_next from queues)
 limit $1
 
--- statement: get_held_jobs_above_watermarks
+-- statement: get_held_jobs_above_watermarks @routed
 -- Choose the next jobs like get_held_jobs, but from given watermarks on; see get_jobs_above_watermarks.
 --
 -- $1 integer             limit
 -- $2 text                ids of the tasks that this pool can run
--- $3 text[]              forbidden flags, or null
--- $4 timestamptz         the worker's time, or null for the server's
+-- $3 timestamptz         the worker's time, or null for the server's
+-- $4 text[]              rules for flags, or null: see `flag_rules`
 -- $5 smallint[]          ranges of priorities in ascending order: the lowest of each ...
 -- $6 smallint[]          ... and the highest
 -- $7 double precision[]  the run_at to start from in each range (seconds since 1970)
@@ -91,7 +91,7 @@ cross join lateral (
     where range.low = range.high and job.is_available and job.job_queue_id is null
       and job.key is null and job.priority = range.low and job.run_at >= to_timestamp(range.since)
       and job.run_at <= least(
-        coalesce($4::timestamptz, statement_timestamp()),
+        coalesce($3::timestamptz, statement_timestamp()),
         (
           select case
             when range.low < last_keyed.priority then 'infinity'
@@ -102,7 +102,7 @@ cross join lateral (
         )
       )
       and job.task_id = any ((select ids from task)::integer[])
-      and ($3::text[] is null or job.flags is null or not job.flags ?| $3::text[])
+:include flag_rules
       and (job.xmax = 0 or job.xmax <> all ((select transactions from other)::xid[]))
     order by job.run_at
     limit $1::integer
@@ -115,29 +115,29 @@ cross join lateral (
     where range.low < range.high and job.is_available and job.job_queue_id is null
       and job.key is null
       and job.priority between range.low and least(range.high, (select priority from last_keyed))
-      and job.run_at <= coalesce($4::timestamptz, statement_timestamp())
+      and job.run_at <= coalesce($3::timestamptz, statement_timestamp())
       and (
         job.priority < (select priority from last_keyed) is not false
         or job.run_at < (select run_at from last_keyed)
       )
       and job.task_id = any ((select ids from task)::integer[])
-      and ($3::text[] is null or job.flags is null or not job.flags ?| $3::text[])
+:include flag_rules
       and (job.xmax = 0 or job.xmax <> all ((select transactions from other)::xid[]))
     order by job.priority, job.run_at
     limit $1::integer
     for no key update skip locked
   ) gap
-) found
+) job
 where not (select may_be_next from queues)
 limit $1
 
--- statement: get_keyed_jobs
+-- statement: get_keyed_jobs @routed
 -- Lock the jobs with a key that come before the last job of a held batch, which has locked none of them: see `keyed`.
 --
 -- $1 text              pool id, written to locked_by
 -- $2 text              ids of the tasks that this pool can run
 -- $3 integer           limit
--- $4 text[]            forbidden flags, or null
+-- $4 text[]            rules for flags, or null: see `flag_rules`
 -- $5 timestamptz       the worker's time, or null for the server's
 -- $6 smallint          the priority of the last job of the batch
 -- $7 double precision  its run_at (seconds since 1970)
@@ -161,7 +161,7 @@ keyed as materialized (
           else to_timestamp($7::double precision)
         end
       )
-      and ($4::text[] is null or job.flags is null or not job.flags ?| $4::text[])
+:include flag_rules
       and (job.xmax = 0 or job.xmax <> all ((select transactions from other)::xid[]))
     order by job.task_id, job.priority, job.run_at
     limit $3::integer
@@ -243,7 +243,7 @@ where id between $2::bigint and $3::bigint
 -- part: held_terms
 -- Part of every fetch of a held batch, like `terms`.
 task (ids) as materialized (select $2::text::integer[]),
-term (flags, moment) as materialized (select $3::text[], coalesce($4::timestamptz, statement_timestamp())),
+term (moment) as materialized (select coalesce($3::timestamptz, statement_timestamp())),
 -- A snapshot lists no transaction with an id above the highest one that has ended, and those have the latest batches. So the
 -- next 32 ids count as running too. Only here: in the transaction of a caller one of them could be our own.
 other (transactions) as materialized (
@@ -262,11 +262,11 @@ other (transactions) as materialized (
 -- part: held_columns
   -- The columns of `taken_columns` for a job that is held, as if it were locked. Held jobs have no key: in its place is
   -- where the first job with a key comes, or null, so that nothing more has to be sent and read for each job.
-  found.id, found.payload::text, found.priority, date_part('epoch', found.run_at), found.attempts + 1, found.max_attempts,
-  found.last_error, date_part('epoch', nullif(found.created_at, found.run_at)),
-  date_part('epoch', nullif(found.updated_at, found.created_at)),
-  (select place from first_keyed), date_part('epoch', coalesce($4::timestamptz, now())), found.revision, found.flags::text, found.task_id,
-  found.job_queue_id
+  job.id, job.payload::text, job.priority, date_part('epoch', job.run_at), job.attempts + 1, job.max_attempts,
+  job.last_error, date_part('epoch', nullif(job.created_at, job.run_at)),
+  date_part('epoch', nullif(job.updated_at, job.created_at)),
+  (select place from first_keyed), date_part('epoch', coalesce($3::timestamptz, now())), job.revision, job.flags::text, job.task_id,
+  job.job_queue_id
 
 -- part: keyed_steps
 -- Part of every statement that looks for jobs with a key: the tasks and priorities of those that wait without a queue, by
@@ -302,8 +302,8 @@ keyed as materialized (
     from :GRAPHILE_WORKER_SCHEMA._private_jobs job
     where job.is_available and job.job_queue_id is null and job.key is not null
       and job.task_id = any (array[step.task_id]) -- see write_outcomes
-      and job.priority = step.priority and job.run_at <= coalesce($4::timestamptz, statement_timestamp())
-      and ($3::text[] is null or job.flags is null or not job.flags ?| $3::text[])
+      and job.priority = step.priority and job.run_at <= coalesce($3::timestamptz, statement_timestamp())
+:include flag_rules
     order by job.task_id, job.priority, job.run_at
     limit $1::integer / 10 + 1
   ) found

@@ -1,6 +1,6 @@
 -- Held batches of jobs that were added together.
 
--- statement: get_tied_jobs
+-- statement: get_tied_jobs @routed
 -- Choose the next jobs like get_held_jobs while all have the same priority and run_at, as jobs that were added together
 -- do: go on by id after the last one, and so pass the rows that other batches have locked.
 --
@@ -9,8 +9,8 @@
 --
 -- $1 integer              limit
 -- $2 text                 ids of the tasks that this pool can run
--- $3 text[]               forbidden flags, or null
--- $4 timestamptz          the worker's time, or null for the server's
+-- $3 timestamptz          the worker's time, or null for the server's
+-- $4 text[]               rules for flags, or null: see `flag_rules`
 -- $5 smallint             the priority of the last job
 -- $6 double precision     its run_at (seconds since 1970)
 -- $7 bigint               its id
@@ -24,7 +24,7 @@ with recursive
 ,
 :include tied
 
--- statement: get_tied_jobs_among_others
+-- statement: get_tied_jobs_among_others @routed
 -- Choose the next jobs like get_tied_jobs while jobs with a key or of a named queue wait too: look at which of them may be
 -- next.
 --
@@ -104,17 +104,17 @@ start (id) as materialized (
 )
 select
 :include held_columns
-from :GRAPHILE_WORKER_SCHEMA._private_jobs found
-where found.id > (select id from start) and found.id <= (select id from start) + 4::bigint * $1::bigint
-  and found.is_available and found.job_queue_id is null and found.key is null
-  and found.priority = $5 and found.run_at = to_timestamp($6::double precision)
-  and found.run_at <= coalesce($4::timestamptz, statement_timestamp())
-  and found.task_id = any ((select ids from task)::integer[])
-  and ($3::text[] is null or found.flags is null or not found.flags ?| $3::text[])
-  and (found.xmax = 0 or found.xmax <> all ((select transactions from other)::xid[]))
+from :GRAPHILE_WORKER_SCHEMA._private_jobs job
+where job.id > (select id from start) and job.id <= (select id from start) + 4::bigint * $1::bigint
+  and job.is_available and job.job_queue_id is null and job.key is null
+  and job.priority = $5 and job.run_at = to_timestamp($6::double precision)
+  and job.run_at <= coalesce($3::timestamptz, statement_timestamp())
+  and job.task_id = any ((select ids from task)::integer[])
+:include flag_rules
+  and (job.xmax = 0 or job.xmax <> all ((select transactions from other)::xid[]))
   and not exists (select from urgent)
   and not exists (select from last_keyed where (priority, run_at) <= ($5, to_timestamp($6::double precision)))
   and not (select may_be_next from queues)
-order by found.id
+order by job.id
 limit $1
-for no key update of found skip locked
+for no key update of job skip locked

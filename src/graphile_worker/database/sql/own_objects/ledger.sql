@@ -56,5 +56,6 @@ values
     (26, 'rust_register'),
     (27, 'keyed_index'),
     (28, 'safe_settings'),
-    (29, 'concurrency_requests')
+    (29, 'concurrency_requests'),
+    (30, 'flag_rules')
 on conflict (id) do nothing;

@@ -30,7 +30,8 @@ add column if not exists blocked jsonb, -- {"task": ..., "job": ..., "since": se
 add column if not exists app_version text, -- of the application, as the worker was told
 add column if not exists lanes jsonb, -- [{"name": ..., "slots": ..., "tasks": [...]}, ...]
 add column if not exists state jsonb, -- {"is_listening": ..., "clock": ...}, written when it changes; "load": with each heartbeat
-add column if not exists forbidden_flags text[]; -- null if they may change, or if the pool does not say
+add column if not exists forbidden_flags text[], -- of pools before flag_rules
+add column if not exists flag_rules jsonb; -- which jobs it takes by their flags: FlagDescription; null if it does not say
 
 -- When a version of the application was deployed: its first worker started. Only the latest rows are kept.
 create table if not exists :GRAPHILE_WORKER_SCHEMA._private_py_deploys (

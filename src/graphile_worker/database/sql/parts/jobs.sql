@@ -26,6 +26,27 @@
   date_part('epoch', nullif(created_at, run_at)), date_part('epoch', nullif(updated_at, created_at)), -- usually equal
   key, date_part('epoch', locked_at), revision, flags::text, task_id, job_queue_id
 
+-- part: flag_rules
+  -- Whether `job` has none of the forbidden flags. $4 text[]: these flags, or null.
+  and ($4::text[] is null or job.flags is null or not job.flags ?| $4::text[])
+
+-- part: flag_rules@routed
+  -- The same for a worker with further rules: one of the accepted flags, and no flag that is not in the allowlist. Those that
+  -- begin with py: are notes about a job, and in every allowlist. $4 text[]: three array literals, or null in place of one
+  -- without a rule: the forbidden flags, the accepted ones, and the allowlist. Flags that are no object are in no list.
+  and (
+    ($4::text[])[1] is null or job.flags is null or not job.flags ?| (select ($4::text[])[1]::text[])
+  )
+  and (($4::text[])[2] is null or job.flags ?| (select ($4::text[])[2]::text[]))
+  and (
+    ($4::text[])[3] is null or job.flags is null
+    or case
+      when pg_catalog.jsonb_typeof(job.flags) = 'object'::text
+      then not (job.flags - (select ($4::text[])[3]::text[])) @? '$.keyvalue() ? (!(@.key starts with "py:"))'::jsonpath
+      else true
+    end
+  )
+
 -- part: queue_name
   -- The name of the queue of `job`, for tracks that of their home; most jobs have none.
   case

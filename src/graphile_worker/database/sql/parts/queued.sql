@@ -282,7 +282,7 @@ cutoff as materialized (
         )
       )
       and job.task_id = any ((select ids from task)::integer[])
-      and ($4::text[] is null or job.flags is null or not job.flags ?| $4::text[])
+:include flag_rules
     order by job.run_at
     limit 2 * $3 + 40
 
@@ -309,7 +309,7 @@ other_queue (id) as (
       -- The end of a look into one queue: its first job that is due and that this worker can run.
       and job.run_at <= coalesce($5::timestamptz, now())
       and job.task_id = any ((select ids from task)::integer[])
-      and ($4::text[] is null or job.flags is null or not job.flags ?| $4::text[])
+:include flag_rules
     order by job.job_queue_id, job.priority, job.run_at
     limit 1
 
@@ -328,7 +328,7 @@ candidate.priority <= ($7::smallint[])[pg_catalog.cardinality($7::smallint[])] -
 
 -- part: free_queues
 -- Whether a job of a named queue may be next: one of the queues with waiting jobs is free and has one that is due and that
--- this worker can run, or there are too many queues or jobs to check. `term` has the forbidden flags and the time.
+-- this worker can run, or there are too many queues or jobs to check. `term` has the time.
 :include waiting_queue
 queues (may_be_next) as materialized (
   select
@@ -351,7 +351,7 @@ queues (may_be_next) as materialized (
           where job.nth = 100::bigint or (
             job.run_at <= (select moment from term)
             and job.task_id = any ((select ids from task)::integer[])
-            and ((select flags from term) is null or job.flags is null or not job.flags ?| (select flags from term))
+:include flag_rules
           )
         )
       ),

@@ -69,7 +69,7 @@ plain as materialized (
     where job.is_available and job.job_queue_id is null
       and job.priority = plain_priority.priority and job.run_at <= coalesce($5::timestamptz, now())
       and job.task_id = any ((select ids from task)::integer[])
-      and ($4::text[] is null or job.flags is null or not job.flags ?| $4::text[])
+:include flag_rules
       and (job.xmax = 0 or job.xmax <> all ((select transactions from other)::xid[]))
     order by job.run_at
     limit $3::integer
@@ -92,7 +92,7 @@ plain as materialized (
         and job.priority = range.low and job.run_at >= to_timestamp(range.since)
         and job.run_at <= coalesce($5::timestamptz, now())
         and job.task_id = any ((select ids from task)::integer[])
-        and ($4::text[] is null or job.flags is null or not job.flags ?| $4::text[])
+:include flag_rules
         and (job.xmax = 0 or job.xmax <> all ((select transactions from other)::xid[]))
       order by job.run_at
       limit $3::integer
@@ -106,7 +106,7 @@ plain as materialized (
         and job.priority between range.low and range.high
         and job.run_at <= coalesce($5::timestamptz, now())
         and job.task_id = any ((select ids from task)::integer[])
-        and ($4::text[] is null or job.flags is null or not job.flags ?| $4::text[])
+:include flag_rules
         and (job.xmax = 0 or job.xmax <> all ((select transactions from other)::xid[]))
       order by job.priority, job.run_at
       limit $3::integer

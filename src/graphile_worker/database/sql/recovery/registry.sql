@@ -297,7 +297,7 @@ select
   pg_catalog.to_jsonb(worker) ->> 'app_version'::text as app_version,
   pg_catalog.to_jsonb(worker) ->> 'lanes'::text as lanes,
   pg_catalog.to_jsonb(worker) ->> 'state'::text as state,
-  pg_catalog.to_jsonb(worker) ->> 'forbidden_flags'::text as forbidden_flags,
+  pg_catalog.to_jsonb(worker) ->> 'flag_rules'::text as flag_rules,
   coalesce(held.job_ids, '{}') as job_ids,
   -- Jobs of held batches: their pool reports that it runs them, and they look ready.
   array(

@@ -69,14 +69,14 @@ released_queue as (
 )
 :include missing
 
--- statement: complete_and_take_next @wide
+-- statement: complete_and_take_next @wide @routed @wide@routed
 -- Delete completed jobs and lock the next job of each of their named queues. Fast path of write_outcomes for batches
 -- without failures.
 --
 -- $1 text         pool id
 -- $2 bigint[]     ids of completed jobs
 -- $3 text         ids of the tasks this pool can run, as an array literal such as {1,2}
--- $4 text[]       forbidden flags, or null
+-- $4 text[]       rules for flags, or null: see `flag_rules`
 -- $5 timestamptz  the current time for the choice of the next job, or null for the server's
 -- Returns the columns of each job that was locked, or one row of nulls. Every row ends with the ids of the jobs that were
 -- deleted, or null if all of them were.
@@ -168,7 +168,7 @@ next as materialized (
             where job.is_available and job.job_queue_id = any (array[source.id]) -- see `next_jobs`
               and job.run_at <= coalesce($5::timestamptz, now())
               and job.task_id = any ((select ids from task)::integer[])
-              and ($4::text[] is null or job.flags is null or not job.flags ?| $4::text[])
+:include flag_rules
             order by job.job_queue_id, job.priority, job.run_at
             limit home.free + 5
           ) first

@@ -1,12 +1,12 @@
 -- Failed and returned jobs, and mixed batches.
 
--- statement: write_outcomes @wide
+-- statement: write_outcomes @wide @routed @wide@routed
 -- Write any mix of completed and failed jobs, unlock their named queues or lock the next job of each.
 --
 -- $1 text         pool id
 -- $2 bigint[]     ids of completed jobs; they are deleted
 -- $3 text         ids of the tasks this pool can run, as an array literal such as {1,2}; null: take no next job
--- $4 text[]       forbidden flags, or null
+-- $4 text[]       rules for flags, or null: see `flag_rules`
 -- $5 timestamptz  the current time for the choice of the next job, or null for the server's
 -- $6 bigint[]     ids of failed and snoozed jobs; they are kept
 -- $7 text[]       their error messages
@@ -52,7 +52,7 @@ select
 from (select) always left join taken on true
 order by priority, run_at
 
--- statement: write_and_keep @wide
+-- statement: write_and_keep @wide @routed @wide@routed
 -- write_outcomes for batches that leave something behind: kept jobs, and the errors of failed attempts. One
 -- statement, so that a change and its history are committed together. A write that is repeated because its answer was lost
 -- finds no job and inserts nothing. For arrays of one id see write_outcomes.

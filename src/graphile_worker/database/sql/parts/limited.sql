@@ -1,0 +1,221 @@
+-- The function that fetches jobs of limited tasks.
+
+-- part: limited_jobs
+-- Its body, in own_objects/limits.sql, and with rules for flags in own_objects/limits@routed.sql.
+#variable_conflict use_column
+declare
+    longest_delay constant double precision := 0.2; -- seconds from the lock of a prefetched job to its start
+    limit_count integer := pg_catalog.cardinality($9);
+    locked integer;
+    moment timestamptz;
+    rule record;
+    smaller_burst double precision;
+    tokens_of double precision[]; -- of each limit, in the order of names
+    free_of integer[];
+    nth integer := 0;
+    held integer;
+    asked integer := $3;
+    room integer := $3;
+    taken integer := 0;
+    wait double precision;
+    is_full boolean := false;
+    is_counted boolean := false;
+    may_prefetch boolean := true;
+    tells_others boolean := false;
+    queues_may_be_next boolean;
+    places tid[];
+    queue_ids integer[];
+    moved jsonb; -- new queues by ctid
+begin
+    -- One fetch at a time. A pool that finds another at it comes back soon: waiting here would hold up the fetches of
+    -- its other lanes, and those of every pool if one session hangs.
+    perform from :GRAPHILE_WORKER_SCHEMA._private_py_limits
+    where name = any ($9) order by name for update skip locked;
+    get diagnostics locked = row_count;
+    if locked < limit_count then
+        select pg_catalog.json_build_object(
+            case when count(*)::integer < limit_count then 'is_missing' else 'is_busy' end, true
+        )
+        into payload
+        from :GRAPHILE_WORKER_SCHEMA._private_py_limits where name = any ($9);
+        return next;
+        return;
+    end if;
+
+    moment := clock_timestamp();
+    for rule in
+        select name, max_running, rate, burst, tokens, refilled_at
+        from :GRAPHILE_WORKER_SCHEMA._private_py_limits where name = any ($9) order by name
+    loop
+        nth := nth + 1;
+        if rule.max_running is not null then
+            -- What ended, or was taken from its pool, does not count: the lock of the job is the truth.
+            delete from :GRAPHILE_WORKER_SCHEMA._private_py_limit_holds hold
+            where hold.limit_name = rule.name and not exists (
+                select from :GRAPHILE_WORKER_SCHEMA._private_jobs job
+                where job.id = hold.job_id and job.locked_by = hold.pool_id
+            );
+            select count(*)::integer into held
+            from :GRAPHILE_WORKER_SCHEMA._private_py_limit_holds hold where hold.limit_name = rule.name;
+            free_of[nth] := rule.max_running - held;
+            room := least(room, free_of[nth]);
+            is_counted := true;
+        end if;
+        if rule.rate is not null then
+            -- A prefetched job starts later than its token was taken, when further tokens may have come. The bucket is
+            -- smaller by what comes in that time, or nothing is prefetched.
+            smaller_burst := rule.burst - rule.rate * longest_delay;
+            if rule.rate * longest_delay >= 1::double precision
+                and smaller_burst >= rule.burst / 2::double precision
+            then
+                rule.burst := smaller_burst;
+            else
+                may_prefetch := false;
+            end if;
+            tokens_of[nth] := least(
+                rule.burst,
+                rule.tokens + rule.rate
+                * greatest(0::double precision, date_part('epoch', moment - rule.refilled_at))
+            );
+            room := least(room, floor(tokens_of[nth])::integer);
+        end if;
+    end loop;
+
+    room := greatest(room, 0);
+    if room > 0 then
+        $3 := room;
+        if not $10 then
+            with recursive
+-- Whether a job of a named queue may be next: one of the queues with waiting jobs is free, or there are too many to check.
+waiting_queue (id) as (
+  (
+    select job_queue_id from :GRAPHILE_WORKER_SCHEMA._private_jobs
+    where is_available and job_queue_id is not null
+    order by job_queue_id limit 1
+  )
+  union all
+  select (
+    select job.job_queue_id from :GRAPHILE_WORKER_SCHEMA._private_jobs job
+    where job.is_available and job.job_queue_id is not null and job.job_queue_id > last.id
+    order by job.job_queue_id limit 1
+  )
+  from waiting_queue last where last.id is not null
+),
+queues (may_be_next) as materialized (
+  select pg_catalog.count(waiting.id) > 10 or coalesce(bool_or(queue.is_available), false)
+  from (select id from waiting_queue limit 11) waiting
+  left join :GRAPHILE_WORKER_SCHEMA._private_job_queues queue on queue.id = waiting.id
+)
+            select may_be_next into queues_may_be_next from queues;
+        end if;
+        if $10 and $6 is null then
+            with recursive
+:include plain
+:include queued_wide
+            select
+                array(select place from chosen), array(select job_queue_id from chosen where job_queue_id is not null),
+                (
+                    select pg_catalog.jsonb_object_agg(place::text, job_queue_id)
+                    from chosen where job_queue_id <> old_queue_id
+                )
+            into places, queue_ids, moved;
+        elsif $10 then
+            with recursive
+:include plain_above_watermarks
+:include queued_wide
+            select
+                array(select place from chosen), array(select job_queue_id from chosen where job_queue_id is not null),
+                (
+                    select pg_catalog.jsonb_object_agg(place::text, job_queue_id)
+                    from chosen where job_queue_id <> old_queue_id
+                )
+            into places, queue_ids, moved;
+        elsif queues_may_be_next and $6 is null then
+            with recursive
+:include plain
+:include queued
+            select
+                array(select place from chosen), array(select job_queue_id from chosen where job_queue_id is not null)
+            into places, queue_ids;
+        elsif queues_may_be_next then
+            with recursive
+:include plain_above_watermarks
+:include queued
+            select
+                array(select place from chosen), array(select job_queue_id from chosen where job_queue_id is not null)
+            into places, queue_ids;
+        elsif $6 is null then
+            with recursive
+:include plain
+            nothing as (select)
+            select array(select place from plain) into places;
+        else
+            with recursive
+:include plain_above_watermarks
+            nothing as (select)
+            select array(select place from plain) into places;
+        end if;
+        taken := pg_catalog.cardinality(places);
+    end if;
+
+    nth := 0;
+    for rule in
+        select name, max_running, rate, refilled_at, is_awaited
+        from :GRAPHILE_WORKER_SCHEMA._private_py_limits where name = any ($9) order by name
+    loop
+        nth := nth + 1;
+        if rule.rate is not null then
+            tokens_of[nth] := tokens_of[nth] - taken::double precision;
+            if tokens_of[nth] < 1::double precision then
+                wait := greatest(wait, (1::double precision - tokens_of[nth]) / rule.rate);
+            end if;
+        end if;
+        if rule.max_running is not null then
+            free_of[nth] := free_of[nth] - taken;
+            is_full := is_full or free_of[nth] <= 0;
+        end if;
+        if rule.is_awaited and (rule.max_running is null or free_of[nth] > 0) then
+            tells_others := true;
+            update :GRAPHILE_WORKER_SCHEMA._private_py_limits set is_awaited = false where name = rule.name;
+        elsif free_of[nth] <= 0 and taken < asked and not rule.is_awaited then
+            update :GRAPHILE_WORKER_SCHEMA._private_py_limits set is_awaited = true where name = rule.name;
+        end if;
+        -- A clock that was set back, as by a failover, would otherwise refill nothing until it catches up.
+        if rule.rate is not null and (taken > 0 or rule.refilled_at > moment) then
+            update :GRAPHILE_WORKER_SCHEMA._private_py_limits
+            set tokens = tokens_of[nth], refilled_at = moment where name = rule.name;
+        end if;
+    end loop;
+    if tells_others then
+        perform pg_notify('worker:py', '{"limits":1}');
+    end if;
+
+    if taken > 0 then
+        if is_counted then
+            insert into :GRAPHILE_WORKER_SCHEMA._private_py_limit_holds as hold (limit_name, job_id, pool_id)
+            select limits.name, job.id, $1
+            from :GRAPHILE_WORKER_SCHEMA._private_py_limits limits
+            cross join :GRAPHILE_WORKER_SCHEMA._private_jobs job
+            where limits.name = any ($9) and limits.max_running is not null and job.ctid = any (places)
+            on conflict on constraint _private_py_limit_holds_pkey do update set pool_id = excluded.pool_id;
+        end if;
+        if pg_catalog.cardinality(queue_ids) > 0 then
+            update :GRAPHILE_WORKER_SCHEMA._private_job_queues queue
+            set locked_by = $1, locked_at = coalesce($5, now())
+            where queue.id = any (queue_ids);
+        end if;
+        return query
+        update :GRAPHILE_WORKER_SCHEMA._private_jobs job
+        set
+            attempts = job.attempts + 1, locked_by = $1, locked_at = coalesce($5, now()),
+            job_queue_id = coalesce((moved ->> job.ctid::text)::integer, job.job_queue_id)
+        where job.ctid = any (places)
+        returning
+:include taken_columns
+        ;
+    end if;
+    payload := pg_catalog.json_build_object(
+        'room', room, 'wait', wait, 'is_full', is_full, 'is_counted', is_counted, 'may_prefetch', may_prefetch
+    );
+    return next;
+end;
