@@ -1,0 +1,41 @@
+"""Who does what: the cases of the matrix. GRAPHILE_WORKER_PEERS=full has all of them, else there are a few."""
+
+from __future__ import annotations
+
+import os
+from itertools import permutations, product
+
+import pytest
+
+from peers.protocol import NODE, PYTHON, RUNTIMES, RUST
+
+IS_FULL = os.environ.get("GRAPHILE_WORKER_PEERS") == "full"
+
+TURNS = [(PYTHON, NODE, RUST), (NODE, RUST, PYTHON), (RUST, PYTHON, NODE)]
+"""Each runtime once in each place."""
+
+ORDERS = list(permutations(RUNTIMES))
+PAIRS = [pair for pair in product(RUNTIMES, RUNTIMES)]
+
+
+def of_three(first: str, second: str, third: str) -> pytest.MarkDecorator:
+    """A test for each assignment of three parts: `of_three("{} adds", "{} changes", "{} runs")`."""
+    return pytest.mark.parametrize(
+        "direction",
+        ORDERS if IS_FULL else TURNS,
+        ids=lambda names: ", ".join(p.format(n) for p, n in zip((first, second, third), names, strict=True)),
+    )
+
+
+def of_two(first: str, second: str) -> pytest.MarkDecorator:
+    """A test for each pair of runtimes, pairs of the same included."""
+    pairs = PAIRS if IS_FULL else [(a, b) for a, b, _ in TURNS]
+    return pytest.mark.parametrize(
+        "direction",
+        pairs,
+        ids=lambda names: ", ".join(p.format(n) for p, n in zip((first, second), names, strict=True)),
+    )
+
+
+in_each = pytest.mark.parametrize("runtime", RUNTIMES)
+only_full = pytest.mark.skipif(not IS_FULL, reason="takes a minute; run by `make peers`")
