@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import os
 import sys
 from datetime import datetime
@@ -78,6 +79,8 @@ def worker_options(given: dict[str, Any]) -> dict[str, Any]:
         }
     if crontab := given.get("crontab"):
         options["crontab"] = crontab
+    if patience := given.get("patience"):
+        options |= {"graceful_shutdown_abort_timeout": patience / 2, "grace": patience}
     if given.get("recovery"):
         options |= {"heartbeat_interval": 1.0, "recovery_grace": 5.0, "sweep_interval": 0.3}
     return options
@@ -118,6 +121,19 @@ class Peer:
         return None
 
 
+class OneLine(logging.Formatter):
+    """What is worth a look, without tracebacks, so that a test can judge line by line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return f"{record.levelname} {record.getMessage()}".replace("\n", " | ")
+
+
+def log_to_standard_error() -> None:
+    handler = logging.StreamHandler()
+    handler.setFormatter(OneLine())
+    logging.basicConfig(level=logging.WARNING, handlers=[handler])
+
+
 async def answer(peer: Peer) -> None:
     """Until standard input ends."""
     reader = asyncio.StreamReader(limit=1 << 24)
@@ -148,4 +164,5 @@ async def main(url: str) -> None:
 
 
 if __name__ == "__main__":
+    log_to_standard_error()
     asyncio.run(main(sys.argv[1]))

@@ -17,8 +17,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-
 from scripts.npm_packages import cache_folder
+
 from support.programs import needed
 
 CACHE_VARIABLE = "TEST_CARGO_CACHE"
@@ -29,7 +29,9 @@ UNREACHABLE = re.compile(
     r"failed to (?:download|query|fetch|get|connect)[^\n]*|Could not resolve host[^\n]*"
     r"|spurious network error[^\n]*|unable to update registry[^\n]*"
 )
-TOO_OLD = re.compile(r"requires rustc[^\n]*|rustc [\d.]+ is not supported[^\n]*|feature `edition2024` is required")
+TOO_OLD = re.compile(
+    r"requires rustc[^\n]*|rustc [\d.]+ is not supported[^\n]*|feature `edition2024` is required"
+)
 
 
 def provide() -> Path:

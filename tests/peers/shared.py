@@ -22,6 +22,7 @@ OVERLAPS = """
 """Runs of one job, or of two jobs of one queue, of which the second began before the first had ended or its
 process was about to be killed."""
 
+
 @dataclass(frozen=True)
 class Run:
     """One call of a task."""
@@ -42,7 +43,9 @@ class Run:
 async def prepare(connection: Any) -> None:
     """Create what the tasks of the peers use."""
     await connection.execute(SCHEMA)
-    await connection.execute("CREATE TABLE public.peer_deaths (process integer PRIMARY KEY, step bigint NOT NULL)")
+    await connection.execute(
+        "CREATE TABLE public.peer_deaths (process integer PRIMARY KEY, step bigint NOT NULL)"
+    )
 
 
 class Shared:
@@ -128,14 +131,20 @@ class Shared:
         """Let a worker have locked its jobs an hour ago."""
         for table in (JOBS, QUEUES):
             await self.connection.execute(
-                f"UPDATE {table} SET locked_at = locked_at - interval '1 hour' WHERE locked_by = $1", worker_id
+                f"UPDATE {table} SET locked_at = locked_at - interval '1 hour' WHERE locked_by = $1",
+                worker_id,
             )
 
     async def age(self, worker_id: str) -> None:
         """Let a dead worker also have sent its last heartbeat an hour ago, so that nobody has to wait."""
         await self.age_locks(worker_id)
-        for table, column in (("_private_workers", "last_heartbeat_at"), ("_private_py_workers", "last_seen_at")):
-            if await self.connection.fetchval("SELECT to_regclass($1) IS NOT NULL", f"graphile_worker.{table}"):
+        for table, column in (
+            ("_private_workers", "last_heartbeat_at"),
+            ("_private_py_workers", "last_seen_at"),
+        ):
+            if await self.connection.fetchval(
+                "SELECT to_regclass($1) IS NOT NULL", f"graphile_worker.{table}"
+            ):
                 await self.connection.execute(
                     f"UPDATE graphile_worker.{table} SET {column} = {column} - interval '1 hour' WHERE id = $1",
                     worker_id,
@@ -145,7 +154,8 @@ class Shared:
         """Wait until a sweep of Rust has looked at the locks: it takes a job whose worker nobody knows."""
         job_id = await self.connection.fetchval("SELECT id FROM graphile_worker.add_job('unknown', '{}')")
         await self.connection.execute(
-            f"UPDATE {JOBS} SET locked_by = 'ghost', locked_at = now() - interval '1 hour' WHERE id = $1", job_id
+            f"UPDATE {JOBS} SET locked_by = 'ghost', locked_at = now() - interval '1 hour' WHERE id = $1",
+            job_id,
         )
         await self.until_job(job_id, "locked_at IS NULL")
         await self.connection.execute(f"DELETE FROM {JOBS} WHERE id = $1", job_id)

@@ -16,7 +16,7 @@ from peers.shared import Shared
 from support.working import until
 
 MINUTES = 10
-FILLED = f"* * * * * tick ?id=shared&fill={MINUTES}m {{\"from\":\"crontab\"}}"
+FILLED = f'* * * * * tick ?id=shared&fill={MINUTES}m {{"from":"crontab"}}'
 WITHOUT_PAYLOAD = f"* * * * * tick ?id=bare&fill={MINUTES}m"
 KNOWN = """
     INSERT INTO graphile_worker._private_known_crontabs VALUES ($1, $2, $2)
@@ -36,9 +36,7 @@ def minute_of(payload: Any) -> datetime:
 
 
 @of_three("{} fills first", "then {}", "then {}")
-async def test_minutes_are_filled_once(
-    peers: Peers, shared: Shared, direction: tuple[str, str, str]
-) -> None:
+async def test_minutes_are_filled_once(peers: Peers, shared: Shared, direction: tuple[str, str, str]) -> None:
     await know(shared, "shared")
     for runtime in direction:
         await peers.working(runtime, crontab=FILLED)

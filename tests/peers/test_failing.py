@@ -47,7 +47,10 @@ async def test_last_attempt(peers: Peers, shared: Shared, direction: tuple[str, 
     await shared.make_due()
     async with peers.worker(second):
         await shared.until_gone(await client.add("echo", {}, queue_name="q"))
-    assert [(run.runtime, run.outcome) for run in await shared.runs()] == [(first, "failed"), (second, "done")]
+    assert [(run.runtime, run.outcome) for run in await shared.runs()] == [
+        (first, "failed"),
+        (second, "done"),
+    ]
 
 
 @of_three("{} adds", "{} runs all items", "{} those that failed")

@@ -27,9 +27,11 @@ IS_LISTENING = """
 @of_two("{} adds", "{} runs")
 async def test_added_and_run(peers: Peers, shared: Shared, direction: Two) -> None:
     adder, worker = direction
-    payload = {"text": "ü 😀 \\ \"", "list": [1, 2.5, None, True], "big": 9007199254740991}
+    payload = {"text": 'ü 😀 \\ "', "list": [1, 2.5, None, True], "big": 9007199254740991}
     client = await peers.start(adder)
-    one = await client.add("echo", payload, queue_name="q", job_key="k", priority=3, max_attempts=7, flags=["f"])
+    one = await client.add(
+        "echo", payload, queue_name="q", job_key="k", priority=3, max_attempts=7, flags=["f"]
+    )
     row = await shared.job(one)
     assert (row["priority"], row["max_attempts"], row["key"]) == (3, 7, "k")
     assert json.loads(row["flags"]) == {"f": True}

@@ -23,7 +23,9 @@ async def test_in_series(peers: Peers, shared: Shared, local_queue: int | None) 
 
     async def add(payload: dict[str, int]) -> None:
         for worker in workers:
-            specs = [["echo", payload, {"queue_name": f"q{n % QUEUES}"} if n % 3 else {}] for n in range(JOBS)]
+            specs = [
+                ["echo", payload, {"queue_name": f"q{n % QUEUES}"} if n % 3 else {}] for n in range(JOBS)
+            ]
             added.extend(await worker.call("add_many", specs))
 
     async def have_all_taken_part() -> bool:
