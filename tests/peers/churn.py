@@ -1,4 +1,4 @@
-"""Jobs of every kind, while workers of all runtimes are stopped and killed at random; and what must hold then."""
+"""Jobs of every kind while workers of all runtimes are stopped and killed at random, and what must hold."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from support.working import until
 PATIENCE = 240.0  # seconds for the rest to run
 KEYS = 12
 QUEUE_NAMES = 8
+KINDS = ("plain", "plain", "slow", "failing", "queued", "queued", "keyed", "batch", "adding")
 
 EXPECTED = (" fails", "missed its heartbeats", "is dead; returned", "is back")
 UNFINISHED = f"SELECT EXISTS (SELECT FROM {JOBS} WHERE attempts < max_attempts OR locked_at IS NOT NULL)"
@@ -20,7 +21,8 @@ UNFINISHED = f"SELECT EXISTS (SELECT FROM {JOBS} WHERE attempts < max_attempts O
 AGAIN = """
     SELECT a.runtime, b.runtime, a.job_id FROM public.peer_runs a
     JOIN public.peer_runs b ON b.job_id = a.job_id AND b.began > a.ended
-    WHERE a.outcome = 'done' AND NOT EXISTS (SELECT FROM public.peer_deaths death WHERE death.process = a.process)
+    LEFT JOIN public.peer_deaths death ON death.process = a.process
+    WHERE a.outcome = 'done' AND death.process IS NULL
 """
 """Jobs that ran once more after a worker that lives had done them."""
 
@@ -117,10 +119,10 @@ class Churn:
 
     async def _add(self, client: Peer, number: int) -> None:
         chance = self._chance
-        kind = chance.choice(
-            ["plain", "plain", "slow", "failing", "queued", "queued", "keyed", "batch", "adding"]
-        )
-        task, payload, spec = "echo", {"n": number}, {}
+        kind = chance.choice(KINDS)
+        task = "echo"
+        payload: dict[str, Any] = {"n": number}
+        spec: dict[str, Any] = {}
         match kind:
             case "slow":
                 payload["pause"] = chance.randrange(5, 300)

@@ -1,4 +1,4 @@
-"""Who does what: the cases of the matrix. GRAPHILE_WORKER_PEERS=full has all of them, else there are a few."""
+"""Who does what: the cases of the matrix. All of them with GRAPHILE_WORKER_PEERS=full, else a few."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def of_three(first: str, second: str, third: str) -> pytest.MarkDecorator:
 
 
 def of_two(first: str, second: str, *, without: str | None = None) -> pytest.MarkDecorator:
-    """A test for each pair of runtimes, pairs of the same included; not for those that begin with `without`."""
+    """A test for each pair of runtimes, also of the same one twice; none begins with `without`."""
     pairs = [pair for pair in (PAIRS if IS_FULL else [turn[:2] for turn in TURNS]) if pair[0] != without]
     return pytest.mark.parametrize(
         "direction",

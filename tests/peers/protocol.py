@@ -1,9 +1,9 @@
 """Peers: a Python, a Node.js and a Rust process that the tests steer in the same way.
 
 A peer reads calls from its standard input, one line of JSON each, and answers each with a line of JSON; see
-`PROTOCOL`. Its tasks `echo`, `tick` and `batch` write each run into the table `peer_runs`. What follows what is
-told by numbers from one sequence of the database, which a run takes when it begins and when it ends. So clocks
-play no part: two runs overlapped if one began between the two numbers of the other.
+`PROTOCOL`. Its tasks `echo`, `tick` and `batch` write each run into the table `peer_runs`. When it begins and
+when it ends, a run takes a number from one sequence of the database. So clocks play no part: two runs
+overlapped if one began between the two numbers of the other.
 """
 
 from __future__ import annotations
@@ -39,12 +39,13 @@ PROTOCOL = """
 ["work", options]                    start a worker; what it writes into locked_by
 
 A spec has queue_name, run_at, max_attempts, job_key, job_key_mode, priority and flags, as in the database's
-function; changes have run_at, priority, attempts and max_attempts. Options are concurrency, poll (milliseconds),
-local_queue (its size), crontab (text), recovery, forbidden_flags; for Python also hold and patience
-(seconds that a shutdown waits for jobs, which is 5 in Rust and has no end in Node).
+function; changes have run_at, priority, attempts and max_attempts. Options are concurrency, poll
+(milliseconds), local_queue (its size), crontab (text), recovery, forbidden_flags; for Python also hold and
+patience (seconds that a shutdown waits for jobs, which is 5 in Rust and has no end in Node).
 
-A payload, or an item of a batch's payload, says what its task does, in this order: pause (milliseconds), gate (a
-name: wait until the test opens it), add ([task, payload, spec]), fail_before (fail in attempts before this one).
+A payload, or an item of a batch's payload, says what its task does, in this order: pause (milliseconds), gate
+(a name: wait until the test opens it), add ([task, payload, spec]), fail_before (fail in attempts before this
+one).
 """
 
 SCHEMA = """

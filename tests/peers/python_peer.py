@@ -29,7 +29,7 @@ async def act(payload: Any, helpers: JobHelpers) -> None:
     if pause := given.get("pause"):
         await asyncio.sleep(pause / 1000)
     if gate := given.get("gate"):
-        while not (await helpers.query(GATE, gate))[0]["open"]:
+        while not (await helpers.query(GATE, gate))[0]["open"]:  # noqa: ASYNC110
             await asyncio.sleep(0.02)
     if addition := given.get("add"):
         name, new_payload, *spec = addition

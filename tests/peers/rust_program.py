@@ -1,7 +1,7 @@
 """The Rust peer, built once by cargo from the crates that `rust/Cargo.toml` names.
 
-What was built stays in a cache folder, so only the first run takes minutes. Where cargo is missing, too old or
-cannot reach its registry, the tests that ask for the program are skipped and say why.
+What was built stays in a cache folder, so only the first run takes minutes. Where cargo is missing, too old
+or cannot reach its registry, the tests that ask for the program are skipped and say why.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a test sees of the database that the peers share: jobs, locks, and the runs that the tasks recorded."""
+"""What a test sees of the database that the peers share: jobs, locks, and the recorded runs."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 from peers.protocol import SCHEMA
 from support.working import PATIENCE, until
 
+HEARTBEATS = {"_private_workers": "last_heartbeat_at", "_private_py_workers": "last_seen_at"}
 JOBS = "graphile_worker._private_jobs"
 QUEUES = "graphile_worker._private_job_queues"
 
@@ -138,16 +139,11 @@ class Shared:
     async def age(self, worker_id: str) -> None:
         """Let a dead worker also have sent its last heartbeat an hour ago, so that nobody has to wait."""
         await self.age_locks(worker_id)
-        for table, column in (
-            ("_private_workers", "last_heartbeat_at"),
-            ("_private_py_workers", "last_seen_at"),
-        ):
-            if await self.connection.fetchval(
-                "SELECT to_regclass($1) IS NOT NULL", f"graphile_worker.{table}"
-            ):
+        for name, column in HEARTBEATS.items():
+            table = f"graphile_worker.{name}"
+            if await self.connection.fetchval("SELECT to_regclass($1) IS NOT NULL", table):
                 await self.connection.execute(
-                    f"UPDATE graphile_worker.{table} SET {column} = {column} - interval '1 hour' WHERE id = $1",
-                    worker_id,
+                    f"UPDATE {table} SET {column} = {column} - interval '1 hour' WHERE id = $1", worker_id
                 )
 
     async def until_swept(self) -> None:

@@ -1,7 +1,7 @@
 """A crontab that all three runtimes read: each minute is added once.
 
-Minutes that have passed are added at the start (`fill`), which needs no waiting. No runtime lets a test move the
-minute that comes; the test of one is in `make peers` alone.
+Minutes that have passed are added at the start (`fill`), which needs no waiting. No runtime lets a test move
+the minute that comes; the test of one is in `make peers` alone.
 """
 
 from __future__ import annotations
