@@ -8,27 +8,27 @@ from pathlib import Path
 import asyncpg
 import pytest
 
-from interop.node_packages import provide as provide_node
+from interop import node_packages
+from peers import rust_program
 from peers.protocol import Peers, Programs
-from peers.rust_program import BUILD_SECONDS
-from peers.rust_program import provide as provide_rust
 from peers.shared import Shared, prepare
 
 HERE = Path(__file__).parent
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The first test may have to build the Rust peer, the others to wait for that."""
+    """If the Rust peer is not built yet, the first test builds it, and the others wait for that."""
+    limit = 600 if rust_program.path().exists() else rust_program.BUILD_SECONDS + 600
     for item in items:
         if item.path.parent == HERE:
             item.add_marker(pytest.mark.interop)
-            item.add_marker(pytest.mark.timeout(BUILD_SECONDS + 300))
+            item.add_marker(pytest.mark.timeout(limit))
 
 
 @pytest.fixture(scope="session")
 def programs() -> Programs:
     """Node.js with its worker and the Rust peer; skips where npm or cargo cannot get them."""
-    return Programs(provide_node(), provide_rust())
+    return Programs(node_packages.provide(), rust_program.provide())
 
 
 @pytest.fixture

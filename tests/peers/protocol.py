@@ -40,8 +40,9 @@ PROTOCOL = """
 
 A spec has queue_name, run_at, max_attempts, job_key, job_key_mode, priority and flags, as in the database's
 function; changes have run_at, priority, attempts and max_attempts. Options are concurrency, poll
-(milliseconds), local_queue (its size), crontab (text), recovery, forbidden_flags; for Python also hold and
-patience (seconds that a shutdown waits for jobs, which is 5 in Rust and has no end in Node).
+(milliseconds), local_queue (its size), crontab (text), recovery, forbidden_flags; not in Node accepted_flags
+and flag_allowlist; for Python also hold and patience (seconds that a shutdown waits for jobs, which is 5 in
+Rust and has no end in Node).
 
 A payload, or an item of a batch's payload, says what its task does, in this order: pause (milliseconds), gate
 (a name: wait until the test opens it), add ([task, payload, spec]), fail_before (fail in attempts before this

@@ -69,8 +69,9 @@ def worker_options(given: dict[str, Any]) -> dict[str, Any]:
         "poll_interval": given.get("poll", 100) / 1000,
         "forbidden_flags": given.get("forbidden_flags", []),
     }
-    if "hold" in given:
-        options["hold"] = given["hold"]
+    for name in ("hold", "accepted_flags", "flag_allowlist"):
+        if name in given:
+            options[name] = given[name]
     if size := given.get("local_queue"):
         options |= {
             "local_queue": {"size": size},

@@ -31,28 +31,30 @@ UNREACHABLE = re.compile(
 )
 TOO_OLD = re.compile(
     r"requires rustc[^\n]*|rustc [\d.]+ is not supported[^\n]*|feature `edition2024` is required"
+    r"|does not understand this lock file"
 )
 
 
 def provide() -> Path:
     """The program, from the cache if it was built before."""
-    cache = cache_folder(CACHE_VARIABLE, "cargo")
-    program = cache / f"peer-{_digest()}"
+    program = path()
     if not program.exists():
         cargo = needed("cargo")
-        with _exclusive(cache / "build.lock"):
+        with _exclusive(program.with_name("build.lock")):
             if not program.exists():
-                _build(cargo, cache, program)
+                _build(cargo, program)
     return program
 
 
-def _digest() -> str:
+def path() -> Path:
+    """Where the program is, or will be when it is built."""
     content = b"\0".join((PROJECT / name).read_bytes() for name in SOURCES)
-    return hashlib.sha256(content).hexdigest()[:12]
+    digest = hashlib.sha256(content).hexdigest()[:12]
+    return cache_folder(CACHE_VARIABLE, "cargo") / f"peer-{digest}"
 
 
-def _build(cargo: str, cache: Path, program: Path) -> None:
-    target = cache / "target"
+def _build(cargo: str, program: Path) -> None:
+    target = program.with_name("target")
     command = [cargo, "build", "--release", "--locked", "--manifest-path", str(PROJECT / "Cargo.toml")]
     command += ["--target-dir", str(target), "--config", "net.retry=1"]
     if jobs := os.environ.get("CARGO_BUILD_JOBS"):

@@ -102,6 +102,10 @@ class Shared:
         statement = f"SELECT NOT EXISTS (SELECT FROM {JOBS} {condition})"
         await until(lambda: self.connection.fetchval(statement, list(job_ids)), timeout=timeout, every=0.02)
 
+    async def until_count(self, count: int) -> None:
+        """Wait until so many jobs are left."""
+        await until(lambda: self.connection.fetchval(f"SELECT count(*) = $1 FROM {JOBS}", count), every=0.02)
+
     async def until_job(self, job_id: int, condition: str) -> Any:
         """Wait until the row of this job fulfils a condition; the row."""
         statement = f"SELECT EXISTS (SELECT FROM {JOBS} WHERE id = $1 AND {condition})"

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import pytest
 
 from peers.directions import of_three, of_two
-from peers.protocol import Peers
+from peers.protocol import NODE, RUNTIMES, RUST, Peers
 from peers.shared import Shared
 from support.working import until
 
@@ -17,6 +17,7 @@ Two = tuple[str, str]
 
 EARLIER = datetime(2020, 1, 1, tzinfo=UTC)
 LATER = datetime(2100, 1, 1, tzinfo=UTC)
+SELECTIVE = [RUST]  # the runtimes that have these rules
 IS_LISTENING = """
     SELECT EXISTS (
         SELECT FROM pg_stat_activity WHERE datname = current_database() AND query ILIKE 'listen%'
@@ -178,3 +179,32 @@ async def test_forbidden_flags(peers: Peers, shared: Shared, direction: Three) -
         async with peers.worker(worker):
             await shared.until_gone(flagged)
     assert [(run.runtime, run.payload["n"]) for run in await shared.runs()] == [(without, 2), (worker, 1)]
+
+
+FLAGS = [[], ["a"], ["b"], ["a", "b"], ["A"]]
+RULES = {
+    "accepted": ({"accepted_flags": ["a"]}, [["a"], ["a", "b"]]),
+    "allowlist": ({"flag_allowlist": ["a"]}, [[], ["a"]]),
+    "empty allowlist": ({"flag_allowlist": []}, [[]]),
+    "forbidden wins": ({"accepted_flags": ["a"], "forbidden_flags": ["b"]}, [["a"]]),
+}
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("selective", SELECTIVE)
+@pytest.mark.parametrize("adder", RUNTIMES, ids="{} adds".format)
+async def test_rules_about_flags(peers: Peers, shared: Shared, adder: str, selective: str, rule: str) -> None:
+    """What a worker with such a rule leaves keeps its attempts, and Node runs it."""
+    options, expected = RULES[rule]
+    client = await peers.start(adder)
+    for flags in FLAGS:
+        await client.add("echo", {"flags": flags}, flags=flags)
+    async with peers.worker(selective, **options):
+        taken = await shared.until_runs(len(expected))
+        await shared.until_count(len(FLAGS) - len(expected))
+    assert sorted(run.payload["flags"] for run in taken) == expected
+    async with peers.worker(NODE):
+        await shared.until_gone()
+    runs = await shared.runs()
+    assert {run.attempt for run in runs} == {1}
+    assert [run.runtime for run in runs].count(NODE) == len(FLAGS) - len(expected)

@@ -113,6 +113,21 @@ async def test_recovery_leaves_a_living_worker_alone(peers: Peers, shared: Share
     assert [run.process for run in await shared.runs()] == [worker.pid]
 
 
+async def test_recovery_of_rust_takes_a_long_job_of_a_living_node_worker(
+    peers: Peers, shared: Shared
+) -> None:
+    """What the documentation warns of: Node sends no heartbeats."""
+    await (await peers.start(NODE)).add("echo", {"gate": "go"})
+    worker = await peers.working(NODE)
+    await shared.until_runs(1, ended=False)
+    await shared.age_locks(str(worker.worker_id))
+    async with peers.worker(RUST, recovery=True):
+        await shared.until_runs(2, ended=False)
+        await shared.open("go")
+        await shared.until_gone()
+    assert len(await shared.overlaps()) == 1
+
+
 async def test_recovery_of_python(peers: Peers, shared: Shared) -> None:
     job_id = await (await peers.start(RUST)).add("echo", {"gate": "go"}, queue_name="q")
     worker = await peers.working(PYTHON, recovery=True)
