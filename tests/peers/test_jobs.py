@@ -182,7 +182,7 @@ async def test_forbidden_flags(peers: Peers, shared: Shared, direction: Three) -
 
 
 FLAGS = [[], ["a"], ["b"], ["a", "b"], ["A"]]
-RULES = {
+RULES: dict[str, tuple[dict[str, list[str]], list[list[str]]]] = {
     "accepted": ({"accepted_flags": ["a"]}, [["a"], ["a", "b"]]),
     "allowlist": ({"flag_allowlist": ["a"]}, [[], ["a"]]),
     "empty allowlist": ({"flag_allowlist": []}, [[]]),
