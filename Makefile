@@ -5,7 +5,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 
-.PHONY: setup demo observe shop test skipped coverage documents statements libraries stress runtimes harness browser install-browser screenshots scale check format reference docs clusters install-clusters integrations versions interop bench chaos fuzz soak poison clean
+.PHONY: setup demo observe shop test skipped coverage documents statements libraries stress runtimes harness browser install-browser screenshots scale check format reference docs clusters install-clusters integrations versions interop peers bench chaos fuzz soak poison clean
 
 setup: $(STAMP)
 
@@ -44,7 +44,7 @@ DOCUMENTS := tests/docs tests/examples tests/typing
 STATEMENTS := tests/plans tests/hostile
 LIBRARIES := tests/contrib tests/django_backend
 STRESS := tests/chaos tests/fuzz tests/soak
-RUNTIMES := tests/interop
+RUNTIMES := tests/interop tests/peers
 HARNESS := tests/harness
 OTHERS := tests/browser $(DOCUMENTS) $(STATEMENTS) $(LIBRARIES) $(STRESS) $(RUNTIMES) $(HARNESS)
 
@@ -77,7 +77,8 @@ libraries: $(STAMP)
 stress: $(STAMP)
 	$(BIN)/pytest $(PARALLEL) $(STRESS) $(PYTEST_ARGS)
 
-# Faults beside workers of Node, which npm installs by name; `make interop` has those that take minutes, too.
+# Faults beside workers of Node and Rust, which npm and cargo get by name, in a short form; `make interop` and `make peers`
+# are the long ones.
 runtimes: $(STAMP)
 	$(BIN)/pytest $(PARALLEL) $(RUNTIMES) $(PYTEST_ARGS)
 
@@ -144,6 +145,11 @@ versions: $(STAMP)
 
 interop: $(STAMP)
 	GRAPHILE_WORKER_SLOW_INTEROP=1 $(BIN)/pytest --timeout=1800 tests/interop $(PYTEST_ARGS)
+
+# Workers of Python, Node and Rust: who adds, changes and runs, in every direction, then ten seeds of churn with kills. The
+# first run builds the Rust worker, which takes minutes.
+peers: $(STAMP)
+	GRAPHILE_WORKER_PEERS=full $(BIN)/pytest $(PARALLEL) tests/peers $(PYTEST_ARGS)
 
 bench: $(STAMP)
 	$(BIN)/graphile-worker bench --embedded $(BENCH_ARGS)

@@ -87,6 +87,26 @@ async def test_revisions_of_rust_are_known_by_what_they_install(
     assert "is at revision 22 and this version of the package supports revision 21" in caplog.text
 
 
+class MigratedMeanwhile:
+    """A connection beside which a Rust worker migrates after the first statement."""
+
+    def __init__(self, connection: Any) -> None:
+        self._connection = connection
+        self._is_migrated = False
+
+    async def fetch(self, statement: str, *values: Any) -> Any:
+        rows = await self._connection.fetch(statement, *values)
+        if not self._is_migrated:
+            self._is_migrated = True
+            await RustPort(self._connection).migrate()
+        return rows
+
+
+async def test_a_rust_worker_may_migrate_while_we_look(connection: Any) -> None:
+    state = await read_state(MigratedMeanwhile(connection), SCHEMA)  # type: ignore[arg-type]
+    assert (state.revision, state.known_revision) == (22, 22)
+
+
 async def test_the_numbers_of_rust_alone_are_not_known(
     connection: Any, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -15,6 +15,7 @@ import pytest
 from scripts.lively.chromium import find_chromium
 
 PACKAGES = {
+    "cargo": "cargo, or a newer one from rustup",
     "chromium": "chromium-headless-shell, or chromium; CHROMIUM may name another one",
     "curl": "curl",
     "mount": "mount",

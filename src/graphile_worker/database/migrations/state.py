@@ -128,6 +128,10 @@ async def read_state(connection: Connection, schema: SchemaName) -> SchemaState:
         (ledger,) = await connection.fetch(load("migrate/ledger_without_breaking", schema))
         return replace(state, ledger_exists=True, revision=ledger["revision"], age=ledger["age"])
     (ledger,) = await connection.fetch(load("migrate/ledger", schema))
+    if ledger["revision"] is not None and ledger["revision"] > state.known_revision:
+        # A Rust worker may have migrated between the two statements.
+        (catalog,) = await connection.fetch(load("migrate/catalog", schema), schema.name)
+        state = replace(state, rust_revision=_rust_revision(frozenset(catalog["rust_marks"])))
     return replace(
         state,
         ledger_exists=True,
