@@ -29,7 +29,7 @@ BY_SUBJECT = {
         "retry",
     },
     "queues": {"list", "pause", "resume", "set_concurrency", "list_pauses"},
-    "workers": {"list", "pause", "resume", "stop", "sweep", "recover", "list_deploys"},
+    "workers": {"list", "pause", "resume", "stop", "sweep", "recover", "list_deploys", "set_concurrency"},
     "limits": {"list", "set", "reset"},
     "schedules": {"list", "pause", "resume", "run_now"},
     "history": {"list_finished", "of_job", "errors_of_job", "list_errors", "list_error_groups"},

@@ -15,6 +15,7 @@ from graphile_worker.errors import InvalidArgumentError, WorkerNotFoundError, Wo
 from graphile_worker.hooks.events import PoolGracefulShutdownWorkerError, WorkerCreated, WorkerStopped
 from graphile_worker.testing.results import EventRecorder
 from graphile_worker.worker.control import watch
+from graphile_worker.worker.fetch.adaptive import AdaptiveSource
 from support.held_load import Holding
 from support.working import MODES, PATIENCE, SCHEMA, Gate, Jobs, Workers, until
 
@@ -72,7 +73,7 @@ async def test_fewer_slots_cancel_no_job_and_start_none_above_the_number(
     assert gate.inside == 6
     for left in (5, 4, 3, 2):  # those above the number end, and nothing takes their place
         gate.open()
-        await until(lambda left=left: len(gate.ended) == 6 - left)
+        await until(lambda: gate.inside + len(gate.ended) == 6)
         await utils.add_job("other")  # the worker has been notified, and still starts nothing
         assert gate.inside == left
     await until(lambda: recorder.names.count("worker:stop") == 4)
@@ -129,7 +130,9 @@ async def test_jobs_that_are_prefetched_beyond_the_number_are_returned(
     await jobs.add_many("work", 30)
     await gate.until_inside(4)
     await until(lambda: jobs_locked(jobs, above=4))
-    runner._running_pool._lanes._all[0].source._run_time = 600.0  # as slow as these jobs are
+    source = runner._running_pool._lanes._all[0].source
+    assert isinstance(source, AdaptiveSource)
+    source._run_time = 600.0  # as slow as these jobs are
     await set_concurrency(utils, runner, 2)
     await until(lambda: jobs_locked(jobs, above=-1, exactly=4))
     await passed_by(gate, 30, 4)
