@@ -294,9 +294,11 @@ def test_an_allowlist_may_be_empty_on_every_face(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["forbidden_flags", "accepted_flags", "flag_allowlist"])
 def test_flags_are_a_list_of_texts(name: str, tmp_path: Path) -> None:
-    for flags in ("slow", [1]):
+    wrong: list[Any] = ["slow", [1]]
+    for flags in wrong:
         with pytest.raises(ConfigError, match=f"{name}: expected a list of (strings|texts)"):
             resolve_settings({name: flags}, {}, tmp_path)
         with pytest.raises(ConfigError, match=f"{name}: expected a list of strings"):
             App(**{name: flags})
-    assert getattr(WorkerOptions(**{name: ("a", "b", "a")}), name) == ["a", "b"]  # type: ignore[arg-type]
+    given: dict[str, Any] = {name: ("a", "b", "a")}
+    assert getattr(WorkerOptions(**given), name) == ["a", "b"]

@@ -229,7 +229,8 @@ async def test_rules_of_a_wrong_type_are_refused(jobs: Jobs, workers: Workers) -
     async def flag_test() -> None: ...
 
     for name in ("accepted_flags", "flag_allowlist"):
-        for flags in ("d", [1], as_function("d"), as_function([1]), as_function(3)):
+        wrong: list[Any] = ["d", [1], as_function("d"), as_function([1]), as_function(3)]
+        for flags in wrong:
             await jobs.add("flag_test")
             with pytest.raises(ConfigError, match=f"{name}: expected a list of strings"):
                 await workers.once({"flag_test": flag_test}, **{name: flags})
@@ -254,7 +255,7 @@ async def test_rules_that_no_job_can_satisfy_are_warned_of(
     ):
         await jobs.add("flag_test")
         caplog.clear()
-        await workers.once({"flag_test": flag_test}, **rules)  # type: ignore[arg-type]
+        await workers.once({"flag_test": flag_test}, **rules)
         warnings = [line for line in caplog.messages if "takes no job" in line]
         assert len(warnings) == expected, rules
     assert FlagRules(("a",), ("a",)).contradiction == (
