@@ -11,7 +11,6 @@ import msgspec
 from ...database.connections.connection import Connection, Row
 from ...database.sql import load
 from ...database.statements.limits import track_names
-from ...diagnostics.json_shapes import queue_as_json
 from ...errors import InvalidArgumentError
 from ...history.audit import Actor, record
 from ...values.job import PAUSED_BY, Pause, instant
@@ -204,7 +203,14 @@ async def _longest(database: Database, connection: Connection) -> QueueListing:
     found = await database.utils.queues.list(limit=5 * PAGE, connection=connection)
     views = [
         QueueView(
-            **queue_as_json(queue) | {"pause": queue.pause},
+            queue_name=queue.queue_name,
+            concurrency=queue.concurrency,
+            locked_by=queue.locked_by,
+            locked_at=queue.locked_at,
+            waiting=queue.jobs,
+            ready=queue.ready,
+            is_estimate=queue.is_estimate,
+            pause=queue.pause,
             state="busy" if queue.locked_by else "waiting" if queue.jobs else "idle",
             kind="estimate" if queue.is_estimate else "exact",
             holders=[queue.locked_by] if queue.locked_by else [],
@@ -269,7 +275,7 @@ def _view(name: str, rows: Sequence[Row], counted: int, pause: Pause | None) -> 
         concurrency=max(1, sum(row["locked_by"] != PAUSED_BY for row in rows)),
         locked_by=holders[0] if holders else None,
         locked_at=instant(locked[0]["locked_at"]) if locked else None,
-        jobs=jobs,
+        waiting=jobs,
         ready=ready,
         is_estimate=is_cut,
         pause=pause,
