@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -229,7 +229,7 @@ async def _pauses(database: Database, connection: Connection) -> Mapping[str, Pa
 
 
 async def _with_tracks(
-    database: Database, connection: Connection, name: str, tables: Collection[str]
+    database: Database, connection: Connection, name: str, tables: frozenset[str]
 ) -> list[str]:
     tracks = await track_names(connection, database.schema, name) if tables >= TRACKS else []
     return [name, *tracks]
@@ -295,7 +295,7 @@ async def _inside(
     connection: Connection,
     view: QueueView,
     ids: Sequence[int],
-    tables: Collection[str],
+    tables: frozenset[str],
 ) -> tuple[list[QueueJob], list[str]]:
     """The jobs that run in a queue, and the dead workers that have it locked."""
     if not view.holders or WORKERS not in tables:
