@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
@@ -208,7 +209,8 @@ async def test_schedules_are_registered_run_paused_and_resumed(
         return len((await http.get(f"{API}/schedules")).json()["items"]) == 2
 
     await until(is_known)
-    nightly, zoned = (await http.get(f"{API}/schedules")).json()["items"]
+    items = (await http.get(f"{API}/schedules")).json()["items"]
+    nightly, zoned = sorted(items, key=lambda each: each["identifier"])
     assert (nightly["identifier"], nightly["words"], nightly["zone"]) == (
         "nightly", "every day at 04:00", "UTC",
     )  # fmt: skip
@@ -280,7 +282,7 @@ async def test_queues_are_listed_paused_resumed_and_freed(
     assert len(second["items"]) == 5
     assert second["next"] is None
     found = {queue["queue_name"]: queue for queue in first["items"]}["queue 03"]
-    assert (found["jobs"], found["ready"], found["is_estimate"]) == (2, 1, False)
+    assert (found["waiting"], found["ready"], found["is_estimate"]) == (2, 1, False)
     searched = (await http.get(f"{API}/queues", params={"q": "queue 1"})).json()
     assert [queue["queue_name"] for queue in searched["items"]] == [f"queue {n}" for n in range(10, 20)]
     assert (await http.get(f"{API}/queues", params={"after": "x"})).status_code == 400
@@ -314,6 +316,91 @@ async def test_queues_are_listed_paused_resumed_and_freed(
     assert (await http.get("/queues/concurrency", params={"name": "queue 06"})).status_code == 200
     assert (await http.get("/queues", params={"q": "no such"})).status_code == 200
     assert (await http.get("/queue", params={"name": "no such"})).status_code == 404
+
+
+async def test_schedules_that_run_next_come_first(
+    http: httpx.AsyncClient, utils: WorkerUtils, workers: Workers, database_url: str
+) -> None:
+    minutes = [(datetime.now(UTC) + timedelta(minutes=20 * n)) for n in range(1, 5)]
+    names = ["d", "a", "c", "b"]
+    crontab = "\n".join(
+        f"{at.minute} {at.hour} * * * tidy ?id={name}" for name, at in zip(names, minutes, strict=True)
+    )
+    await workers.start({"tidy": tidy}, connection_string=database_url, crontab=crontab)
+    await utils.schedules.pause("a")
+    found = (await http.get(f"{API}/schedules", params={"limit": 3})).json()
+    rest = (await http.get(f"{API}/schedules", params={"limit": 3, "after": found["next"]})).json()
+    assert [each["identifier"] for each in found["items"]] == ["d", "c", "b"]
+    assert ([each["identifier"] for each in rest["items"]], rest["next"]) == (["a"], None)
+
+
+# -- one JSON ------------------------------------------------------------------------------------------------
+
+CHANGING = {"last_seen_at", "seconds", "clock", "silent_for", "dead_in"}
+
+
+def assert_has(mine: Any, theirs: Any, where: str = "") -> None:
+    """The API has what the command has, under the same names, and maybe more."""
+    if isinstance(theirs, dict):
+        assert isinstance(mine, dict), where
+        for name, value in theirs.items():
+            assert name in mine, f"{where}.{name} is not in the API"
+            if name not in CHANGING:
+                assert_has(mine[name], value, f"{where}.{name}")
+    elif isinstance(theirs, list):
+        assert len(mine) == len(theirs), where
+        for place, (own, other) in enumerate(zip(mine, theirs, strict=True)):
+            assert_has(own, other, f"{where}[{place}]")
+    else:
+        assert mine == theirs, where
+
+
+async def test_the_command_line_and_the_api_have_one_json(
+    http: httpx.AsyncClient, utils: WorkerUtils, workers: Workers, database_url: str
+) -> None:
+    gate = Gate()
+    runner = await workers.start(
+        {"hold": gate, "tidy": tidy}, connection_string=database_url, concurrency=3, app_version="1.4.2",
+        heartbeat_interval=0.2, crontab="0 4 * * * tidy ?id=nightly {depth: 3}",
+        lanes=[Lane("slow", concurrency=2, tasks=["hold"])],
+    )  # fmt: skip
+    await utils.add_job("hold", queue_name="q")
+    await utils.add_job("hold", queue_name="other")
+    await gate.until_inside(2)
+    await utils.add_job("hold", queue_name="q")
+    await utils.queues.pause("paused", reason="bank is down", until=timedelta(days=1))
+    await utils.pause(task="tidy", reason="deploy")
+    await utils.schedules.pause("nightly")
+
+    async def is_reported() -> bool:
+        found = (await http.get(f"{API}/worker", params={"id": runner.pool_id})).json()
+        return len(found["running"] or ()) == 2
+
+    await until(is_reported)
+
+    async def command(*arguments: str) -> Any:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "graphile_worker", *arguments, "--json", "-c", database_url,
+            stdout=asyncio.subprocess.PIPE,
+        )  # fmt: skip
+        async with asyncio.timeout(PATIENCE):
+            output, _ = await process.communicate()
+        assert process.returncode == 0
+        return json.loads(output)
+
+    listing = (await http.get(f"{API}/workers")).json()["items"]
+    assert_has(listing, await command("workers"))
+    queues = {queue["queue_name"]: queue for queue in (await http.get(f"{API}/queues")).json()["items"]}
+    for queue in await command("queues"):
+        del queue["jobs"]  # with those that run: the dashboard does not count them
+        assert_has(queues[queue["queue_name"]], queue)
+    schedules = (await http.get(f"{API}/schedules")).json()["items"]
+    assert_has(schedules, await command("schedules"))
+    pauses = {pause["task_identifier"]: pause for pause in await command("pause")}
+    task = (await http.get(f"{API}/task", params={"name": "tidy"})).json()["task"]
+    assert task["pause"] == pauses["tidy"]
+    again = await post(http, "/tasks/pause", {"name": "tidy", "reason": "deploy"})
+    assert again.keys() == pauses["tidy"].keys()
 
 
 # -- rows of another version ---------------------------------------------------------------------------------

@@ -41,6 +41,7 @@ COUNT_BUFFERS = 22_000
 COLD_SECONDS = 0.5
 """Until the overview of a dashboard that has just been started, beside a million jobs."""
 MILLISECONDS = 50.0
+COUNTING = ("/failures/", "/operations/new")
 LISTS = ("/jobs", "/queues", "/failures", "/audit", "/operations")
 COMMENTS = re.compile(r"\A(?:\s|--[^\n]*\n|/\*.*?\*/)*", re.DOTALL)
 FILL_NAMES = """
@@ -304,4 +305,6 @@ def _complaints(
 
 def _allowed(path: str) -> int:
     page = path.removeprefix("/api/v1")
+    if page.startswith(COUNTING):
+        return COUNT_BUFFERS
     return LIST_BUFFERS if page in LISTS else PAGE_BUFFERS

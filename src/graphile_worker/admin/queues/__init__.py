@@ -14,7 +14,10 @@ QueueState = Literal["paused", "busy", "stuck", "waiting", "idle"]
 
 
 class QueueView(msgspec.Struct, frozen=True, kw_only=True):
-    """A named queue; a wide one with all its tracks. The first members are those of `queue_as_json`."""
+    """A named queue; a wide one with all its tracks.
+
+    Its members are those of `queue_as_json`, but for `jobs`: all jobs of a long queue cannot be counted soon.
+    """
 
     queue_name: str
     concurrency: int = 1
@@ -22,23 +25,23 @@ class QueueView(msgspec.Struct, frozen=True, kw_only=True):
     locked_by: str | None = None
     """The worker that has it locked; of several, the one that locked it first."""
     locked_at: datetime | None = None
-    jobs: int
-    """Waiting jobs."""
+    waiting: int
+    """Ready and scheduled jobs."""
     ready: int
     is_estimate: bool = False
-    """Whether `jobs` and `ready` are not exact."""
+    """Whether `waiting` and `ready` are not exact."""
     pause: Pause | None = None
     state: QueueState
     kind: CountKind = "exact"
-    """Of `jobs` and `ready`: exact, an estimate, or how many were counted at least."""
+    """Of `waiting` and `ready`: exact, an estimate, or how many were counted at least."""
     oldest: datetime | None = None
     """Since when the oldest ready job waits; of those counted."""
     holders: list[str] = []
     """All workers that have it locked; more than one only if it is wide."""
 
     @property
-    def waiting(self) -> Count:
-        return Count(self.jobs, self.kind)
+    def waiting_jobs(self) -> Count:
+        return Count(self.waiting, self.kind)
 
     @property
     def ready_jobs(self) -> Count:

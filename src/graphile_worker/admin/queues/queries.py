@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -11,7 +11,6 @@ import msgspec
 from ...database.connections.connection import Connection, Row
 from ...database.sql import load
 from ...database.statements.limits import track_names
-from ...diagnostics.json_shapes import queue_as_json
 from ...errors import InvalidArgumentError
 from ...history.audit import Actor, record
 from ...values.job import PAUSED_BY, Pause, instant
@@ -204,7 +203,14 @@ async def _longest(database: Database, connection: Connection) -> QueueListing:
     found = await database.utils.queues.list(limit=5 * PAGE, connection=connection)
     views = [
         QueueView(
-            **queue_as_json(queue) | {"pause": queue.pause},
+            queue_name=queue.queue_name,
+            concurrency=queue.concurrency,
+            locked_by=queue.locked_by,
+            locked_at=queue.locked_at,
+            waiting=queue.jobs,
+            ready=queue.ready,
+            is_estimate=queue.is_estimate,
+            pause=queue.pause,
             state="busy" if queue.locked_by else "waiting" if queue.jobs else "idle",
             kind="estimate" if queue.is_estimate else "exact",
             holders=[queue.locked_by] if queue.locked_by else [],
@@ -223,7 +229,7 @@ async def _pauses(database: Database, connection: Connection) -> Mapping[str, Pa
 
 
 async def _with_tracks(
-    database: Database, connection: Connection, name: str, tables: Collection[str]
+    database: Database, connection: Connection, name: str, tables: frozenset[str]
 ) -> list[str]:
     tracks = await track_names(connection, database.schema, name) if TRACKS.issubset(tables) else []
     return [name, *tracks]
@@ -269,7 +275,7 @@ def _view(name: str, rows: Sequence[Row], counted: int, pause: Pause | None) -> 
         concurrency=max(1, sum(row["locked_by"] != PAUSED_BY for row in rows)),
         locked_by=holders[0] if holders else None,
         locked_at=instant(locked[0]["locked_at"]) if locked else None,
-        jobs=jobs,
+        waiting=jobs,
         ready=ready,
         is_estimate=is_cut,
         pause=pause,
@@ -289,7 +295,7 @@ async def _inside(
     connection: Connection,
     view: QueueView,
     ids: Sequence[int],
-    tables: Collection[str],
+    tables: frozenset[str],
 ) -> tuple[list[QueueJob], list[str]]:
     """The jobs that run in a queue, and the dead workers that have it locked."""
     if not view.holders or WORKERS not in tables:

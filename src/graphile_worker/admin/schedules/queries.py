@@ -15,7 +15,7 @@ from ...cron.matcher import PatternMatcher, find_zone
 from ...cron.preview import clock_changes, describe_pattern
 from ...database.connections.connection import Connection
 from ...database.sql import load
-from ...database.statements.schedules import RegisteredSchedule, Schedule, ScheduleRun
+from ...database.statements.schedules import MAX_SCHEDULES, RegisteredSchedule, Schedule, ScheduleRun
 from ...errors import CrontabError
 from ...history.audit import Actor, record
 from ...values.job import instant
@@ -46,20 +46,28 @@ UNKNOWN = "not known: no running Python worker has it"
 async def list_schedules(
     database: Database, redactor: Redactor, after: str | None = None, limit: int = PAGE
 ) -> ScheduleListing:
-    """One page of recurring jobs, by identifier."""
+    """One page of recurring jobs, those that run next first; of the first `MAX_SCHEDULES` by identifier."""
+    now = database.clock.now()
     async with database.read() as connection:
-        found = await database.utils.schedules.list(after=after, limit=limit + 1, connection=connection)
+        found = await database.utils.schedules.list(limit=MAX_SCHEDULES, connection=connection)
+        found.sort(key=lambda schedule: _turn(schedule, now))
+        first = 1 + next((place for place, each in enumerate(found) if each.identifier == after), -1)
+        page = found[first : first + limit]
         tables = await database.own_tables(connection)
-        page = found[:limit]
         each = max(1, min(RUNS, RUNS_IN_LIST // max(1, len(page))))
         ids = [run.job_id for schedule in page for run in schedule.runs[:each]]
         outcomes = await _outcomes(database, connection, ids, has_history=tables >= HISTORY)
-    now = database.clock.now()
     return ScheduleListing(
         items=[_view(schedule, outcomes, now, redactor) for schedule in page],
-        next=page[-1].identifier if len(found) > limit else None,
+        next=page[-1].identifier if first + limit < len(found) else None,
         missing=None if TABLE in tables else MISSING,
     )
+
+
+def _turn(schedule: Schedule, now: datetime) -> tuple[bool, datetime, str]:
+    """By the next run; those that are paused, or of which it is not known, come last."""
+    runs = [] if schedule.pause is not None else _next_runs(_matcher(schedule.current), now, 1)
+    return not runs, runs[0] if runs else now, schedule.identifier
 
 
 async def get_schedule(database: Database, redactor: Redactor, identifier: str) -> ScheduleView:
@@ -241,11 +249,11 @@ def _matcher(current: RegisteredSchedule | None) -> PatternMatcher | None:
         return None
 
 
-def _next_runs(matcher: PatternMatcher | None, now: datetime) -> list[datetime]:
+def _next_runs(matcher: PatternMatcher | None, now: datetime, count: int = NEXT_RUNS) -> list[datetime]:
     if matcher is None:
         return []
     start = now.astimezone(UTC) + timedelta(seconds=1)
-    return list(islice(matcher.minutes_between(start, start + HORIZON), NEXT_RUNS))
+    return list(islice(matcher.minutes_between(start, start + HORIZON), count))
 
 
 def _late(schedule: Schedule, matcher: PatternMatcher | None, now: datetime) -> datetime | None:
