@@ -11,11 +11,12 @@ from typing import Any, Literal, cast
 
 import msgspec
 
+from ...database.connections import sqlstates
 from ...database.connections.connection import Connection, Row
-from ...database.connections.errors import if_readable
+from ...database.connections.errors import if_readable, sqlstate_of
 from ...database.sql import load
 from ...database.statements.bulk_changes import COMPLETE, BulkReport, BulkWalk
-from ...database.statements.job_filter import JobFilter, RunPosition
+from ...database.statements.job_filter import LAST_ID, JobFilter, RunPosition
 from ...recovery.registry.workers import list_workers
 from ...values.schema_name import SchemaName
 from ..answers import Count, Problem
@@ -288,10 +289,18 @@ def _end_position(cursor: str) -> EndPosition:
 
 
 async def count_exactly(database: Database, filter: JobFilter) -> Count:
-    """The number of jobs that match, counted in steps for up to ten seconds; else the number found so far."""
+    """The number of jobs that match, counted at once, or in steps for up to ten seconds: then at least."""
+    try:
+        async with database.read() as connection:
+            statement = load("admin/count_matching", database.schema)
+            conditions = (*filter.values, filter.required_state)
+            found: int = await connection.fetchval(statement, LAST_ID, *conditions)
+            return Count(found)
+    except Exception as error:
+        if sqlstate_of(error) != sqlstates.QUERY_CANCELED:
+            raise
     report = await count_in_steps(database, filter)
-    found = report.changed + report.skipped
-    return Count(found, "exact" if report.is_complete else "at_least")
+    return Count(report.changed + report.skipped, "exact" if report.is_complete else "at_least")
 
 
 # -- counts -------------------------------------------------------------------------------------------------
@@ -443,12 +452,13 @@ def _line(format: ExportFormat, row: JobRow) -> bytes:
 
 
 def _cell(value: object) -> str:
+    if value is None or isinstance(value, int | float):
+        return "" if value is None else str(value)
+    if isinstance(value, datetime):
+        return value.isoformat()
     if isinstance(value, msgspec.Raw):
         return csv_cell(bytes(value).decode())
-    if isinstance(value, list):
-        return csv_cell(" ".join(value))
-    isoformat = getattr(value, "isoformat", None)
-    return isoformat() if isoformat is not None else csv_cell(value)
+    return csv_cell(" ".join(value) if isinstance(value, list) else value)
 
 
 def _csv(values: list[str]) -> bytes:
