@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import time
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Literal, cast
@@ -432,23 +433,22 @@ async def export_jobs(database: Database, query: JobListQuery, format: ExportFor
     while True:
         wanted = replace(query, after=cursor, limit=min(AT_ONCE, query.limit - jobs), with_payload=True)
         page = await list_jobs(database, wanted)
-        lines = [_line(format, row) for row in page.items]
-        parts += lines
-        size += sum(map(len, lines))
-        jobs, cursor = jobs + len(lines), page.next
+        parts.append(_lines(format, page.items))
+        size += len(parts[-1])
+        jobs, cursor = jobs + len(page.items), page.next
         is_stuck = page.searched is not None and not page.searched.is_complete
         if cursor is None or jobs >= query.limit or size > MAX_BYTES or is_stuck:
             return Export(b"".join(parts), cursor, jobs)
 
 
 def _header(format: ExportFormat) -> bytes:
-    return b"" if format == "jsonl" else _csv(list(COLUMNS))
+    return b"" if format == "jsonl" else _csv([COLUMNS])
 
 
-def _line(format: ExportFormat, row: JobRow) -> bytes:
+def _lines(format: ExportFormat, rows: Sequence[JobRow]) -> bytes:
     if format == "jsonl":
-        return msgspec.json.encode(row) + b"\n"
-    return _csv([_cell(getattr(row, name)) for name in COLUMNS])
+        return b"".join(msgspec.json.encode(row) + b"\n" for row in rows)
+    return _csv([_cell(getattr(row, name)) for name in COLUMNS] for row in rows)
 
 
 def _cell(value: object) -> str:
@@ -461,7 +461,7 @@ def _cell(value: object) -> str:
     return csv_cell(" ".join(value) if isinstance(value, list) else value)
 
 
-def _csv(values: list[str]) -> bytes:
+def _csv(rows: Iterable[Sequence[str]]) -> bytes:
     text = io.StringIO()
-    csv.writer(text).writerow(values)
+    csv.writer(text).writerows(rows)
     return text.getvalue().encode("utf-8", "replace")
