@@ -5,17 +5,19 @@ from __future__ import annotations
 import csv
 import io
 import time
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Literal, cast
 
 import msgspec
 
+from ...database.connections import sqlstates
 from ...database.connections.connection import Connection, Row
-from ...database.connections.errors import if_readable
+from ...database.connections.errors import if_readable, sqlstate_of
 from ...database.sql import load
 from ...database.statements.bulk_changes import COMPLETE, BulkReport, BulkWalk
-from ...database.statements.job_filter import JobFilter, RunPosition
+from ...database.statements.job_filter import LAST_ID, JobFilter, RunPosition
 from ...recovery.registry.workers import list_workers
 from ...values.schema_name import SchemaName
 from ..answers import Count, Problem
@@ -288,10 +290,18 @@ def _end_position(cursor: str) -> EndPosition:
 
 
 async def count_exactly(database: Database, filter: JobFilter) -> Count:
-    """The number of jobs that match, counted in steps for up to ten seconds; else the number found so far."""
+    """The number of jobs that match, counted at once, or in steps for up to ten seconds: then at least."""
+    try:
+        async with database.read() as connection:
+            statement = load("admin/count_matching", database.schema)
+            conditions = (*filter.values, filter.required_state)
+            found: int = await connection.fetchval(statement, LAST_ID, *conditions)
+            return Count(found)
+    except Exception as error:
+        if sqlstate_of(error) != sqlstates.QUERY_CANCELED:
+            raise
     report = await count_in_steps(database, filter)
-    found = report.changed + report.skipped
-    return Count(found, "exact" if report.is_complete else "at_least")
+    return Count(report.changed + report.skipped, "exact" if report.is_complete else "at_least")
 
 
 # -- counts -------------------------------------------------------------------------------------------------
@@ -423,35 +433,35 @@ async def export_jobs(database: Database, query: JobListQuery, format: ExportFor
     while True:
         wanted = replace(query, after=cursor, limit=min(AT_ONCE, query.limit - jobs), with_payload=True)
         page = await list_jobs(database, wanted)
-        lines = [_line(format, row) for row in page.items]
-        parts += lines
-        size += sum(map(len, lines))
-        jobs, cursor = jobs + len(lines), page.next
+        parts.append(_lines(format, page.items))
+        size += len(parts[-1])
+        jobs, cursor = jobs + len(page.items), page.next
         is_stuck = page.searched is not None and not page.searched.is_complete
         if cursor is None or jobs >= query.limit or size > MAX_BYTES or is_stuck:
             return Export(b"".join(parts), cursor, jobs)
 
 
 def _header(format: ExportFormat) -> bytes:
-    return b"" if format == "jsonl" else _csv(list(COLUMNS))
+    return b"" if format == "jsonl" else _csv([COLUMNS])
 
 
-def _line(format: ExportFormat, row: JobRow) -> bytes:
+def _lines(format: ExportFormat, rows: Sequence[JobRow]) -> bytes:
     if format == "jsonl":
-        return msgspec.json.encode(row) + b"\n"
-    return _csv([_cell(getattr(row, name)) for name in COLUMNS])
+        return b"".join(msgspec.json.encode(row) + b"\n" for row in rows)
+    return _csv([_cell(getattr(row, name)) for name in COLUMNS] for row in rows)
 
 
 def _cell(value: object) -> str:
+    if value is None or isinstance(value, int | float):
+        return "" if value is None else str(value)
+    if isinstance(value, datetime):
+        return value.isoformat()
     if isinstance(value, msgspec.Raw):
         return csv_cell(bytes(value).decode())
-    if isinstance(value, list):
-        return csv_cell(" ".join(value))
-    isoformat = getattr(value, "isoformat", None)
-    return isoformat() if isoformat is not None else csv_cell(value)
+    return csv_cell(" ".join(value) if isinstance(value, list) else value)
 
 
-def _csv(values: list[str]) -> bytes:
+def _csv(rows: Iterable[Sequence[str]]) -> bytes:
     text = io.StringIO()
-    csv.writer(text).writerow(values)
+    csv.writer(text).writerows(rows)
     return text.getvalue().encode("utf-8", "replace")

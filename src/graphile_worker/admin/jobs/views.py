@@ -149,13 +149,13 @@ async def list_jobs(call: Call) -> Page | JobPage:
     if call.is_api and found is not None:
         return found
     tasks, queues = await call.hub.shared("jobs.names", lambda: _names(call), max_age=NAMES_LAST)
-    links = _Links(call, asked, filter, found)
+    links, counts = _Links(call, asked, filter, found), await _counts(call)
     values = {
         "filter": filter, "text": filter.text or asked.q, "found": found, "problem": problem, "asked": asked,
         "is_finished": filter.is_finished, "states": STATES, "outcomes": FINISHED_STATES, "tasks": tasks,
         "queues": queues, "actions": ACTIONS, "names": NAMES, "payload_prefix": PAYLOAD,
-        "tabs": links.tabs(await _counts(call)), "links": links, "one_line": one_line,
-        "elsewhere": await _elsewhere(call, filter, found),
+        "tabs": links.tabs(counts), "count": _count(filter, found, counts), "links": links,
+        "one_line": one_line, "elsewhere": await _elsewhere(call, filter, found),
     }  # fmt: skip
     status = 200 if problem is None else problem.status
     return Page("jobs.html", "Jobs", here="jobs", values=values, answer=found, status=status)
@@ -178,6 +178,14 @@ async def _counts(call: Call) -> dict[str, Count]:
     parts = [found[state] for state in ("ready", "scheduled", "running", "failed")]
     is_exact = all(part.kind == "exact" for part in parts)
     return {"": Count(sum(part.value for part in parts), "exact" if is_exact else "estimate"), **found}
+
+
+def _count(filter: Filter, found: JobPage | None, counts: dict[str, Count]) -> Count | None:
+    """How many jobs there are in the list: the number of its tab, unless it is known exactly."""
+    count = None if found is None else found.count
+    if count is None or count.kind == "exact" or any(name != "state" for name, _ in filter.conditions):
+        return count
+    return counts.get(filter.get("state"), count)
 
 
 async def _elsewhere(call: Call, filter: Filter, found: JobPage | None) -> list[filters.NamedPage]:

@@ -285,6 +285,20 @@ where pg_catalog.strpos(lower(found.identifier), lower($1::text)) > 0
 order by found.identifier
 limit $2::integer
 
+-- statement: count_matching
+-- How many jobs match a filter, however long that takes.
+-- $1 bigint  how many to count at most, $2 to $26 those of parts/matching_jobs.
+select count(*)
+from (
+    select job.id
+    from :GRAPHILE_WORKER_SCHEMA._private_jobs as job
+:include back_off
+:include standing
+    where true
+:include matching_jobs
+    limit $1::bigint
+) as matching
+
 -- statement: count_scheduled
 -- Scheduled jobs, and those among the first of them that wait for another attempt, counted up to a bound.
 -- $1 integer  how many to count at most, by the index of the fetch
