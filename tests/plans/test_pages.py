@@ -36,7 +36,7 @@ PAGE_BUFFERS = 1000
 LIST_BUFFERS = 200
 SAMPLE_BUFFERS = 500
 MILLISECONDS = 50.0
-LISTS = ("/jobs", "/queues", "/failures", "/audit", "/operations")
+LISTS = ("/jobs", "/queues", "/audit", "/operations")
 COMMENTS = re.compile(r"\A(?:\s|--[^\n]*\n|/\*.*?\*/)*", re.DOTALL)
 FILL_NAMES = """
 with tasks as (insert into _private_tasks (identifier) select 'task_' || n from generate_series(1, 20) n)
