@@ -26,6 +26,7 @@ from graphile_worker.admin.live.hub import (
     StreamEvent,
     hubs_of,
 )
+from graphile_worker.admin.operations.runner import OperationRunner
 from graphile_worker.admin.table import ROUTES
 from support.working import Gate, Jobs, Workers, until
 
@@ -71,6 +72,9 @@ async def test_twenty_readers_share_one_sampler_and_an_idle_dashboard_sends_noth
     async with AsyncExitStack() as stack:
         first = await stack.enter_async_context(reading(admin))
         await first.next("overview")
+        runner = admin.databases[0].runner
+        assert isinstance(runner, OperationRunner)
+        await until(lambda: runner._later is None)  # it has looked for operations, once
         cost = meter.total
         assert cost > 0
         others = [hub.subscribe(["overview"]) for _ in range(19)]

@@ -42,7 +42,7 @@ COLD_SECONDS = 0.5
 """Until the overview of a dashboard that has just been started, beside a million jobs."""
 MILLISECONDS = 50.0
 COUNTING = ("/failures/", "/operations/new")
-LISTS = ("/jobs", "/queues", "/failures", "/audit", "/operations")
+LISTS = ("/jobs", "/queues", "/audit", "/operations")
 COMMENTS = re.compile(r"\A(?:\s|--[^\n]*\n|/\*.*?\*/)*", re.DOTALL)
 FILL_NAMES = """
 with tasks as (insert into _private_tasks (identifier) select 'task_' || n from generate_series(1, 20) n)

@@ -141,6 +141,12 @@ class GroupRequest(ActionValues, frozen=True, kw_only=True):
         return self.confirm if self.confirm is not None else typed_number(self.typed)
 
 
+class GroupQuestion(GroupRequest, frozen=True, kw_only=True):
+    """The same, before it is confirmed."""
+
+    action: Literal["carefully", "retry", "reschedule", "give_up", "delete"] = "carefully"
+
+
 class MuteRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Hide a group until it occurs in a newer version; without versions, for a day."""
 

@@ -24,8 +24,8 @@ from ..live.hub import Hub
 
 EXACT = 20_000
 """Jobs of a state that are counted one by one."""
-PAGES = 400
-"""Of the jobs table, in a sample."""
+PAGES = 150
+"""Of the jobs table, in a sample; a table that is not larger is read as a whole."""
 GROUPS = 500
 """Error groups that are told apart, the latest ones."""
 TEXTS = 500
@@ -118,6 +118,9 @@ async def read_counts(connection: Connection, schema: SchemaName) -> ErrorCounts
 
 
 async def _read_jobs(connection: Connection, schema: SchemaName) -> tuple[list[Row], dict[str, float]]:
+    pages = await jobs_table_pages(connection, schema)
+    if pages <= PAGES:
+        return await _sampled(connection, schema, 1.0), {"failed": 1.0, "retrying": 1.0}
     await connection.fetchrow(load("manage/read_by_indexes", schema))
     index = f"{schema.quoted}.{FAILED_INDEX}"
     bounds: Any = await connection.fetchrow(load("manage/bulk_bounds", schema), index)
@@ -126,21 +129,25 @@ async def _read_jobs(connection: Connection, schema: SchemaName) -> tuple[list[R
     rows: list[Row] = []
     factor = {"failed": 0.0, "retrying": 0.0}
     for state, statement, estimated in (
-        ("failed", f"errors_of_failed{variant}", known["failed"] or 0),
+        ("failed", f"errors_of_failed{variant}", (known["failed"] or 0) / 2),  # it may be old, and is cheap
         ("retrying", "errors_of_waiting", known["waiting"]),
     ):
-        if estimated > 2 * EXACT:  # the server's estimate may be old; surely more than can be counted
+        if estimated > EXACT:
             continue
         found = await connection.fetch(load(f"admin/{statement}", schema), EXACT + 1)
         if found[0]["seen"] <= EXACT:
             rows += [row for row in found if row["state"]]
             factor[state] = 1.0
     if not all(factor.values()):
-        share = min(1.0, PAGES / max(1, await jobs_table_pages(connection, schema)))
-        sample = await connection.fetch(load("admin/errors_in_sample", schema), share * 100)
-        rows += [row for row in sample if row["state"] and not factor[row["state"]]]
+        share = PAGES / pages
+        rows += [row for row in await _sampled(connection, schema, share) if not factor[row["state"]]]
         factor = {state: known or 1 / share for state, known in factor.items()}
     return rows, factor
+
+
+async def _sampled(connection: Connection, schema: SchemaName, share: float) -> list[Row]:
+    rows = await connection.fetch(load("admin/errors_in_sample", schema), share * 100)
+    return [row for row in rows if row["state"]]
 
 
 def _by_group(matcher: ErrorMatcher, rows: Sequence[Row]) -> tuple[dict[tuple[str, str], int], Counter[str]]:

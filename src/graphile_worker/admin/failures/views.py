@@ -23,6 +23,7 @@ from . import (
     FailureDetails,
     FailureList,
     FailuresQuery,
+    GroupQuestion,
     GroupRequest,
     Muted,
     MuteRequest,
@@ -72,7 +73,7 @@ async def get_failure(call: Call) -> Page:
 
 async def ask(call: Call) -> Page:
     """The question, for links."""
-    return await _question(call, call.query(GroupRequest))
+    return await _question(call, call.query(GroupQuestion))
 
 
 async def act(call: Call) -> Page | Redirect:
@@ -171,7 +172,7 @@ ROUTES = [
         summary="Retry the jobs of a group carefully: some first, then the others until one fails",
     ),
     Route(
-        method="GET", path=f"{GROUP}/actions", handler=ask, permission=ON_GROUPS, query=GroupRequest,
+        method="GET", path=f"{GROUP}/actions", handler=ask, permission=ON_GROUPS, query=GroupQuestion,
         summary="Ask before an action on a group",
     ),
     Route(

@@ -119,7 +119,7 @@ class OperationRunner:
         """The same in the background."""
         if self._is_closed or self._database.is_read_only:
             return
-        if self._later is not None:
+        if self._later is not None and self._later is not asyncio.current_task():
             if seconds:
                 return  # a sooner look schedules the next one
             self._later.cancel()
@@ -127,8 +127,9 @@ class OperationRunner:
 
     async def _adopt_after(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
-        self._later = None
         await self.adopt_if_possible()
+        if self._later is asyncio.current_task():
+            self._later = None
 
     async def adopt_if_possible(self) -> None:
         """The same without errors: the schema may be missing, or the database may not answer."""
