@@ -100,7 +100,7 @@ async def _page(call: Call, form: JobForm, problem: Problem | None = None) -> Pa
     async with call.database.read() as connection:
         tasks, are_running = await adding.registered_tasks(call.database, connection)
         queues = await filters.names(connection, call.database.schema, "queue", most=100)
-        notes = await read_notes(connection, call.database.schema, form.task.strip())
+        notes = await read_notes(connection, call.database.schema, form.task.strip(), redactor_of(call))
     values = {
         "form": form, "problem": problem, "tasks": tasks, "fields": list(_fields(call, form, queues)),
         "is_unknown": bool(form.task and tasks and form.task not in tasks), "are_running": are_running,

@@ -18,6 +18,7 @@ from ...values.job_options import from_json, options_on
 from ...values.spec import JobSpec
 from ..answers import Problem, not_found
 from ..database import Database
+from ..security.redact import Redactor
 from ..tasks.expected import problems_of, read_notes
 from . import JobEdit, JobToAdd
 from .changing import lock_jobs
@@ -94,7 +95,7 @@ async def edit_payload(database: Database, actor: Actor, job_id: int, edit: JobE
 
 async def _check_fits(connection: Connection, database: Database, task: str, payload: str) -> None:
     """Refuse a payload that the task cannot take, as far as workers say what it expects."""
-    problems = problems_of(await read_notes(connection, database.schema, task), payload)
+    problems = problems_of(await read_notes(connection, database.schema, task, Redactor()), payload)
     if problems:
         raise Problem(400, f"{MISFIT} {task[:80]} expects", " ".join(problems))
 

@@ -18,6 +18,7 @@ from ...values.job import PAUSED_BY, Pause, instant
 from ...values.spec import home_name, is_track_name
 from ..answers import Count, Problem, not_found
 from ..database import WORKERS, Database, own_tables
+from ..security.redact import Redactor
 from . import QueueAnswer, QueueDetails, QueueJob, QueueListing, QueuePause, QueueState, QueueView
 
 PAGE = 20
@@ -277,7 +278,7 @@ def _view(name: str, rows: Sequence[Row], counted: int, pause: Pause | None) -> 
         locked_since=instant(min(since)) if since else None,
         concurrency=max(1, sum(row["locked_by"] != PAUSED_BY for row in rows)),
         pause=None if pause is None else QueuePause(
-            paused_at=pause.paused_at, until=pause.until, reason=pause.reason
+            paused_at=pause.paused_at, until=pause.until, reason=Redactor().optional_text(pause.reason)
         ),
     )  # fmt: skip
 

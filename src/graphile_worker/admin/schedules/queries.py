@@ -181,7 +181,7 @@ def _view(
             if run.job_id in outcomes
         ],
         pause=None if pause is None else SchedulePause(
-            paused_at=pause.paused_at, until=pause.until, reason=pause.reason
+            paused_at=pause.paused_at, until=pause.until, reason=redactor.optional_text(pause.reason)
         ),
         late=_late(schedule, matcher, now),
         workers=_workers(schedule, redactor),

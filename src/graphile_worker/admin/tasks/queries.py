@@ -27,6 +27,7 @@ from ..live.hub import Hub
 from ..overview.series import RANGES, TaskSeries, Timeline, read_timeline
 from ..schedules.queries import FUNCTION
 from ..schedules.queries import TABLE as SCHEDULES
+from ..security.redact import redacted_pauses
 from . import Percentiles, RunningLine, SlowRun, TaskDetails, TaskRow, TaskSchedule
 from .expected import read_notes
 
@@ -65,7 +66,7 @@ async def read_tasks(connection: Connection, hub: Hub, now: datetime) -> TaskFac
     by_task = {each.task_identifier or "": each for each in statistics or ()}
     usual = {name: each.run_percentile(0.95) for name, each in by_task.items()}
     running = await read_running(connection, schema, workers, now, usual)
-    pauses = await list_pauses(connection, schema) if tables >= PAUSES else []
+    pauses = redacted_pauses(await list_pauses(connection, schema) if tables >= PAUSES else [])
     counts, kind = await count_by_task(connection, schema, COUNTED_PAGES)
     sources = _Sources(counts, kind, by_task, hour.tasks, running, known, pauses, WORKERS in tables)
     return TaskFacts(sources.rows(), workers, running, pauses, hour, statistics, by_task)
@@ -86,7 +87,7 @@ async def read_task(connection: Connection, hub: Hub, name: str, now: datetime) 
         slowest=await _slowest(connection, hub, name),
         running=[line for line in facts.running.lines if line.task == name][:SLOWEST],
         is_recorded=facts.hour.is_recorded,
-        notes=await read_notes(connection, hub.database.schema, name),
+        notes=await read_notes(connection, hub.database.schema, name, hub.redactor),
         schedules=await _schedules(connection, hub, name),
     )
 

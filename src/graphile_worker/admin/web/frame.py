@@ -18,6 +18,7 @@ from ..database import ERRORS, PAUSES, WORKERS, Database, own_tables
 from ..doctor import DOCTOR, DoctorReport
 from ..live.hub import Hub
 from ..security.identity import Permission
+from ..security.redact import redacted_pauses
 
 logger = logging.getLogger("graphile_worker.admin")
 
@@ -105,7 +106,7 @@ async def _gather(database: Database) -> LayoutContext:
         )
     return LayoutContext(
         failures=_counted(len(groups)) if groups else None,
-        banners=tuple(_paused(pause) for pause in pauses[:MOST_BANNERS]),
+        banners=tuple(_paused(pause) for pause in redacted_pauses(pauses[:MOST_BANNERS])),
         worker_names={pool["id"]: f"{pool['host']} · {pool['pid']}" for pool in pools if pool["host"]},
     )
 

@@ -17,6 +17,7 @@ from ...recovery.registry.workers import SCANNED_PAGES, WorkerList, WorkerSummar
 from ...values.job import instant
 from ..answers import Problem, not_found
 from ..database import STATISTICS, WORKERS, Database, own_tables
+from ..security.redact import redacted_text
 from . import (
     Blocked,
     BusySlot,
@@ -251,7 +252,7 @@ def _worker(
         blocked=None if worker.blocked is None else Blocked(
             culprit=worker.blocked.culprit, job_id=worker.blocked.job_id, seconds=worker.blocked.seconds
         ),
-        asked=None if request is None else request.reason,
+        asked=None if request is None else redacted_text(request.reason or "") or None,
         jobs_held=held,
         locked_since=worker.locked_since,
     )  # fmt: skip
