@@ -13,7 +13,8 @@ MOST_ANNOUNCED = 20
 async def act(call: Call) -> ActionAnswer:
     request = await call.json(ActionRequest)
     call.require(PERMISSION_FOR[request.action])
-    return announced(call, await changing.act(call.database, actor_of(call), request))
+    found = await changing.act(call.database, actor_of(call), request, may_delete=call.may("jobs.delete"))
+    return announced(call, found)
 
 
 def announced(call: Call, answer: ActionAnswer) -> ActionAnswer:

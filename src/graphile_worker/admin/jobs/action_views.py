@@ -36,7 +36,7 @@ QUESTIONS: dict[ActionName, str] = {
     "reschedule": "",
     "give_up": "They fail permanently and stay in the list of failed jobs. This can be undone for 24 hours.",
     "delete": "They are deleted without being run. This can be undone for 24 hours; they get new ids then.",
-    "cancel": "Waiting jobs are deleted. Workers are asked to end running jobs, which cannot be undone.",
+    "cancel": "Jobs that do not run are deleted. Workers are asked to end others, which cannot be undone.",
     "add_again": "New jobs are added with the same values, without a job key.",
 }
 
@@ -74,7 +74,8 @@ async def act(call: Call) -> Page | Redirect:
     if not form.confirmed and not is_small:
         return _question(call, form)
     request = _request(call, form)
-    answer = announced(call, await changing.act(call.database, actor_of(call), request))
+    done = await changing.act(call.database, actor_of(call), request, may_delete=call.may("jobs.delete"))
+    answer = announced(call, done)
     return Redirect(_back(call, form, answer), notice_of(answer), undo=answer.undo or "")
 
 

@@ -40,13 +40,19 @@ async def list_page(call: Call) -> Page:
     text = filter.text or asked.q
     values = {
         "filter": filter, "text": text, "found": found, "problem": problem, "asked": asked,
-        "orders": ORDERS, "tabs": STATE_TABS, "tasks": tasks, "queues": queues, "actions": ACTIONS,
-        "names": NAMES, "payload_prefix": PAYLOAD, "links": _links(call, asked, filter, found),
-        "one_line": one_line,
+        "orders": ORDERS, "tabs": STATE_TABS, "tasks": tasks, "queues": queues,
+        "actions": _actions(call, filter), "names": NAMES, "payload_prefix": PAYLOAD,
+        "links": _links(call, asked, filter, found), "one_line": one_line,
     }  # fmt: skip
     return Page(
         "jobs.html", "Jobs", here="jobs", values=values, status=200 if problem is None else problem.status,
     )  # fmt: skip
+
+
+def _actions(call: Call, filter: Filter) -> list[tuple[str, str, Permission, str]]:
+    """Those that may do something here: to cancel jobs that do not run needs the right to delete them."""
+    spares = not call.may("jobs.delete") and filter.get("state") in ("ready", "scheduled", "failed")
+    return [each for each in ACTIONS if each[0] != "cancel" or not spares]
 
 
 async def _find(call: Call, asked: JobsQuery, filter: Filter) -> JobPage:

@@ -47,7 +47,10 @@ async def start(call: Call) -> Operation | DryRun:
 def chosen_of(call: Call, request: OperationRequest) -> Chosen:
     """The jobs that a request names; refused if the person may not search what it searches."""
     job_filter_of(call, Filter.parse(request.filter))
-    return queries.chosen_by(request, redactor_of(call), hides_secrets=not call.may("payload.read"))
+    return queries.chosen_by(
+        request, redactor_of(call), hides_secrets=not call.may("payload.read"),
+        may_delete=call.may("jobs.delete"),
+    )  # fmt: skip
 
 
 async def listing(call: Call) -> Listing[Operation]:

@@ -15,7 +15,9 @@ from ...database.connections.connection import Connection, Row
 from ...database.sql import load
 from ...history.audit import MAX_KEPT, Actor, complete_record
 from ..database import HISTORY, STEP_WITHIN, Database, own_tables
-from ..jobs.changing import MAY_BE_RUNNING, change, lock_jobs
+from ..jobs import ActionName
+from ..jobs.changing import MAY_BE_RUNNING, Standing, change, lock_jobs
+from ..security.redact import redacted_text
 from . import Chosen, undo
 from .choosing import Choice, choose
 from .queries import LEASE, action_of, position_of, values_of
@@ -100,12 +102,7 @@ async def _change_next(
     chosen = msgspec.json.decode(row["chosen"], type=Chosen)
     choice = await choose(connection, database.schema, chosen, action_of(row), position_of(row), size)
     found, _ = await lock_jobs(connection, database.schema, choice.ids)
-    jobs = [
-        found[job_id]
-        for job_id in sorted(found)
-        if found[job_id].state != "running" or action_of(row) in MAY_BE_RUNNING
-        if chosen.fingerprint is None or found[job_id].attempts > 0
-    ]
+    jobs = [found[job_id] for job_id in sorted(found) if may_change(chosen, action_of(row), found[job_id])]
     audit_id = await _audit_id_for(connection, database, row, len(jobs))
     made = await change(
         connection, database.utils, action_of(row), values_of(row), jobs,
@@ -119,6 +116,13 @@ async def _change_next(
     if row["rate"] is not None and made.ids:
         done.wait = len(made.ids) / row["rate"]
     return choice
+
+
+def may_change(chosen: Chosen, action: ActionName, job: Standing) -> bool:
+    """Whether a job that was chosen is still one to change, now that it is locked."""
+    if job.state == "running":
+        return action in MAY_BE_RUNNING
+    return not chosen.only_running and (chosen.fingerprint is None or job.attempts > 0)
 
 
 async def _audit_id_for(connection: Connection, database: Database, row: Row, jobs: int) -> int | None:
@@ -227,7 +231,8 @@ def _why_stopped(row: Row, failed: Sequence[Row]) -> str:
     lines = str(first["last_error"] or "").strip().splitlines()
     which = "The first job" if row["stage"] == "watching" else "A retried job"
     more = f" ({len(failed) - 1:,} more failed too)" if len(failed) > 1 else ""
-    return f"{which}, {first['id']}, failed again{more}: {lines[0][:500] if lines else 'no message'}"
+    message = redacted_text(lines[0])[:500] if lines else "no message"
+    return f"{which}, {first['id']}, failed again{more}: {message}"
 
 
 # -- an undo -------------------------------------------------------------------------------------------------
