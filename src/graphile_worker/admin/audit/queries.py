@@ -12,6 +12,7 @@ from ...history.audit import audit_tables
 from ..answers import Listing
 from ..database import Database
 from ..jobs.changing import with_zone
+from ..security.redact import Redactor
 from . import AuditQuery, Entry
 
 WORDS = {
@@ -30,6 +31,7 @@ WORDS = {
     "mute_error": "Mute error group",
     "unmute_error": "Unmute error group",
     "sign_in_refused": "Sign-in refused",
+    "sign_out": "Sign out",
     "reveal_payload": "Reveal payload",
 }
 
@@ -92,5 +94,5 @@ async def get_entry(database: Database, audit_id: int) -> Entry | None:
 def entry_from(row: Row) -> Entry:
     values: dict[str, Any] = dict(row.items())
     values["job_ids"] = list(values["job_ids"])
-    values["details"] = msgspec.json.decode(values["details"])
+    values["details"] = msgspec.json.decode(Redactor().json(values["details"]))
     return Entry(**values)
