@@ -72,7 +72,7 @@ async def _page(call: Call, revealed: str | None = None) -> Page:
             explanation = await explain(connection, schema, record.job)
             near = await job.neighbours(connection, schema, record.job, redactor)
         view = job.view_of(record, redactor, await job.read_lane(connection, schema, record))
-        notes = await read_notes(connection, schema, view.task)
+        notes = await read_notes(connection, schema, view.task, redactor)
         entries = await queries.of_job(call.database, connection, job_id) if call.may("audit.read") else []
     if not record.is_known and not entries:
         raise Problem(
@@ -224,7 +224,7 @@ async def _edit_form(
     async with call.database.read() as connection:
         current = await call.database.utils.jobs.get(job_id, connection=connection)
         task = None if current is None else current.task_identifier
-        notes = await read_notes(connection, call.database.schema, task)
+        notes = await read_notes(connection, call.database.schema, task, redactor_of(call))
     values = {
         "job_id": job_id, "text": text, "revision": revision, "problem": problem, "notes": notes,
         "is_misfit": problem is not None and problem.title.startswith(adding.MISFIT),
@@ -273,6 +273,7 @@ ROUTES = [
     ),
     Route(
         method="GET", path=f"{ONE}/edit", handler=edit_page, permission="jobs.edit", summary="Edit a payload",
+        own_pages_only=True,
     ),
     Route(
         method="POST", path=f"{ONE}/edit", handler=edit, permission="jobs.edit", body=EditForm,

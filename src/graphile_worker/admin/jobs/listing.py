@@ -7,6 +7,7 @@ import binascii
 import csv
 import io
 import time
+from codecs import BOM_UTF8
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -389,7 +390,7 @@ async def export_jobs(
 
 
 def _header(format: ExportFormat) -> bytes:
-    return b"" if format == "jsonl" else _csv(list(COLUMNS))
+    return b"" if format == "jsonl" else BOM_UTF8 + _csv(list(COLUMNS))  # else spreadsheets guess
 
 
 def _line(format: ExportFormat, row: JobRow) -> bytes:

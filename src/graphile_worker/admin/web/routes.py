@@ -57,6 +57,8 @@ class Route:
     """Of a page: the API path with the same content."""
     streams: bool = False
     """The answer does not end by itself, so there is no HEAD."""
+    own_pages_only: bool = False
+    """Of a GET: no page of another site may ask for it, because it leaves a trace or holds a connection."""
     changes_nothing: bool = False
     """Of a POST: it only asks the database, or does not touch it, so a read-only dashboard has it too."""
 
