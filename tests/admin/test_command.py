@@ -161,6 +161,10 @@ def test_hash_and_token_print_lines_for_the_file(
     role, _, hashed = user.partition(":")
     assert role == "operator"
     check_password_hash(hashed)
+    answers = iter(["viewer", "a password"])
+    monkeypatch.setattr(click, "prompt", lambda *_, **__: next(answers))
+    assert run_main(["admin", "hash", "eve"]) == 0  # nobody is an admin by default
+    assert tomllib.loads(capsys.readouterr().out)["eve"].startswith("viewer:")
     assert run_main(["admin", "token", "ci"]) == 0
     printed = capsys.readouterr()
     token = printed.err.removeprefix("token: ").strip()

@@ -5,20 +5,26 @@ Each parameter gets every third value, each route another third; `HOSTILE_STEP=1
 
 from __future__ import annotations
 
+import asyncio
 import os
+import re
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 
 import httpx
 import msgspec
 import pytest
 
 from graphile_worker import make_worker_utils
-from graphile_worker.admin import AdminApp, admin_app, everyone_may
+from graphile_worker.admin import AdminApp, Database, SignIn, admin_app, everyone_may, standalone
 from graphile_worker.admin.jobs.search import encode_cursor
+from graphile_worker.admin.standalone import DashboardServer, listen
 from graphile_worker.admin.table import ROUTES
 from graphile_worker.admin.web.routes import Route
+from graphile_worker.admin.web.show import csv_cell
+from support.working import PATIENCE
 
-from .callers import client, example_path, same_origin
+from .callers import NOWHERE, client, example_path, same_origin
 
 STEP = int(os.environ.get("HOSTILE_STEP", "3"))
 HUGE = "9" * 30
@@ -158,6 +164,130 @@ async def test_no_other_site_changes_anything(app: AdminApp, headers: dict[str, 
                     route.method, example_path(route), content=b"{}", headers={"Content-Type": type}
                 )
                 assert answer.status_code == 403, f"{route.method} {route.path} {type}"
+
+
+@pytest.mark.parametrize(
+    ("headers", "is_allowed"),
+    [
+        ({"Sec-Fetch-Site": "same-site"}, False),
+        ({"Sec-Fetch-Site": "cross-site"}, False),
+        ({"Sec-Fetch-Site": "none"}, True),
+        ({"Sec-Fetch-Site": "same-origin"}, True),
+        ({"Referer": "http://localhost/jobs/1"}, True),
+        ({"Referer": "http://localhost:81/"}, False),
+        ({}, False),
+    ],
+)
+async def test_no_other_site_makes_people_reveal_payloads_or_uses_up_their_streams(
+    app: AdminApp, headers: dict[str, str], is_allowed: bool
+) -> None:
+    assert {route.path for route in ROUTES if route.own_pages_only} == {
+        "/api/v1/events",
+        "/jobs/{id:int}/edit",
+    }
+    async with client(app, **headers) as http:
+        assert (await http.get("/jobs/1/edit")).status_code == (200 if is_allowed else 403)
+        assert (await http.get("/api/v1/events?topics=unknown")).status_code == (400 if is_allowed else 403)
+        entries = (await http.get("/api/v1/audit")).json()["items"]
+    assert [entry["action"] for entry in entries] == (["reveal_payload"] if is_allowed else [])
+
+
+async def test_names_cannot_change_the_direction_of_text(app: AdminApp, database_url: str) -> None:
+    turned = "a\u202eb\u2066c"
+    async with make_worker_utils(connection_string=database_url) as utils:
+        job = await utils.add_job(turned, {}, queue_name=turned)
+    async with same_origin(app) as http:
+        body = {"name": turned, "reason": f"reason {turned}"}
+        assert (await http.post("/api/v1/queues/pause", json=body)).status_code == 200
+        paths = ("/", "/jobs", f"/jobs/{job.id}", "/tasks", "/queues", "/audit", f"/queue?name={turned}",
+                 f"/task?name={turned}", "/summary")  # fmt: skip
+        for path in paths:
+            text = (await http.get(path)).text
+            fields = re.sub(r'(?:value|data-copy)="[^"]*"', "", text)
+            assert "\u202e" not in fields, fields[max(0, fields.find("\u202e") - 150) :][:200]
+            assert "\u2066" not in fields, path
+            if path not in ("/", "/summary"):
+                assert "[U+202E]" in text, path
+        page = (await http.get(f"/queue?name={turned}")).text
+        assert f'name="name" value="{turned}"' in page  # forms are about the queue itself
+        found = (await http.get("/api/v1/queues")).text
+        assert turned in found
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["=1+1", "\n=1+1", " =1+1", "\t=1", "\r=1", "＝1+1", "＋1", "－1+1", "＠SUM(A1)", "@SUM(A1)", "-1+1"],
+)
+def test_spreadsheets_take_no_cell_for_a_formula(text: str) -> None:
+    assert csv_cell(text) == f"'{text}"
+    assert [csv_cell(each) for each in ("-5", "a=b", "", "x\n=1", -1.5)] == ["-5", "a=b", "", "x\n=1", "-1.5"]
+
+
+async def test_spreadsheets_know_the_encoding(browser: httpx.AsyncClient) -> None:
+    assert (await browser.get("/jobs/export?format=csv")).content.startswith(b"\xef\xbb\xbfid,")
+
+
+# -- half requests -----------------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def served(app: AdminApp) -> AsyncIterator[int]:
+    """The dashboard on a real socket; its port."""
+    server = DashboardServer(app, app)
+    with listen("127.0.0.1", 0) as endpoint:
+        serving = asyncio.create_task(server.run_on(endpoint))
+        try:
+            yield endpoint.getsockname()[1]
+        finally:
+            server.stop()
+            await asyncio.wait_for(serving, PATIENCE)
+
+
+HALVES = (
+    b"",
+    b"GET / HT",
+    b"GET /jobs HTTP/1.1\r\nHost: localhost\r\nX-A: ",
+    b"POST /login HTTP/1.1\r\nHost: a\r\nSec-Fetch-Site: same-origin\r\nContent-Length: 99\r\n\r\nuser=a",
+    b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\nGET /healthz HT",
+)
+
+
+async def test_half_requests_are_not_waited_for_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(standalone, "REQUEST_WITHIN", 0.5)
+    app = AdminApp([Database(connection_string=NOWHERE)], authorize=SignIn(password="x"))
+    async with served(app) as port:
+        for half in HALVES:
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(half)
+            async with asyncio.timeout(PATIENCE):
+                await reader.read(-1)  # the server ends it
+            writer.close()
+        # A byte now and then does not help.
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        async with asyncio.timeout(PATIENCE):
+            writer.write(b"GET / HTTP/1.1\r\n")
+            while not reader.at_eof():
+                writer.write(b"X")
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(reader.read(1), 0.1)
+        writer.close()
+
+
+async def test_others_are_served_beside_hundreds_of_half_requests() -> None:
+    app = AdminApp([Database(connection_string=NOWHERE)], authorize=SignIn(password="x"))
+    async with served(app) as port:
+        writers = []
+        try:
+            for number in range(400):
+                _, writer = await asyncio.open_connection("127.0.0.1", port)
+                writer.write(HALVES[number % len(HALVES)])
+                writers.append(writer)
+            async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=PATIENCE) as http:
+                for _ in range(5):
+                    assert (await http.get("/healthz")).status_code == 200
+        finally:
+            for writer in writers:
+                writer.close()
 
 
 @pytest.mark.parametrize(

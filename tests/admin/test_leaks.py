@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import httpx
@@ -53,6 +54,46 @@ async def secrets(database_url: str, workers: Workers, jobs: Jobs) -> None:
     await app.aclose()
 
 
+@pytest.fixture
+async def told_secrets(database_url: str, secrets: None, jobs: Jobs) -> None:
+    """The same in what people and programs write about jobs: reasons, a note, defaults of a payload."""
+    app = admin_app(connection_string=database_url, authorize=everyone_may)
+    waits = await jobs.connection.fetchval(f"select max(id) from {SCHEMA}._private_jobs")
+    async with client_of(app) as http:
+        reason = f"because of password={SECRET}"
+        for path, name in (("/queues/pause", "q"), ("/tasks/pause", "leaky"), ("/tasks/pause", "")):
+            paused = await http.post(f"/api/v1{path}", json={"name": name, "reason": reason})
+            assert paused.status_code == 200, paused.text
+        body = {"action": "give_up", "ids": [waits], "reason": reason}
+        assert (await http.post("/api/v1/jobs/actions", json=body)).json()["changed"] == [waits]
+    await app.aclose()
+    note = f"The first job, 1, failed again: ValueError: token='{SECRET}'"
+    values = f'{{"reason": "{reason}"}}'
+    await jobs.connection.execute(
+        f"insert into {SCHEMA}._private_py_operations (audit_id, action, arguments, chosen, target, stage, "
+        "expected, expected_kind, up_to, state, note, finished_at) "
+        "select max(id), 'retry', $2::text::json, '{}', 'x', 'watching', 1, 'exact', 0, 'stopped', $1, now() "
+        f"from {SCHEMA}._private_py_audit",
+        note,
+        values,
+    )
+    shape = {
+        "type": "object",
+        "properties": {
+            "api_token": {"type": "string", "default": SECRET, "examples": [SECRET]},
+            "url": {"type": "string", "default": f"amqp://u:{SECRET}@h"},
+            "card": {"type": "object", "default": {"number": SECRET, "name": "shown"}},
+            "deep": {"$ref": "#/$defs/Card"},
+        },
+        "$defs": {"Card": {"type": "object", "properties": {"number": {"default": SECRET}}}},
+    }
+    await jobs.connection.execute(
+        f"insert into {SCHEMA}._private_py_task_descriptions (identifier, payload_type, payload_schema) "
+        "values ('leaky', 'Leaky', $1::text::json)",
+        json.dumps(shape),
+    )
+
+
 async def paths(jobs: Jobs) -> list[str]:
     """Everything that can be read."""
     await jobs.connection.execute(f"set search_path to {SCHEMA}")
@@ -69,7 +110,7 @@ async def paths(jobs: Jobs) -> list[str]:
     return found
 
 
-async def test_a_viewer_sees_no_secret_anywhere(database_url: str, secrets: None, jobs: Jobs) -> None:
+async def test_a_viewer_sees_no_secret_anywhere(database_url: str, told_secrets: None, jobs: Jobs) -> None:
     def viewer(request: object) -> Identity:
         return Identity(name="eve", permissions=ROLES["viewer"] | {"jobs.add", "jobs.retry"}, how="test")
 

@@ -13,11 +13,12 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 
 from graphile_worker import make_worker_utils
-from graphile_worker.admin import AdminApp, Database, admin_app, everyone_may, mount
+from graphile_worker.admin import AdminApp, Database, Identity, admin_app, everyone_may, mount
 from graphile_worker.admin.security.proxies import BehindProxy
 from graphile_worker.errors import ConfigError
 
 from .callers import NOWHERE, same_origin
+from .streams import reading
 
 LINK = re.compile(r'(?:href|src|action)="([^"]*)"')
 
@@ -55,6 +56,29 @@ def behind_a_proxy_that_strips(admin: AdminApp) -> Any:
     return strip
 
 
+def in_fastapi_behind_a_proxy_that_strips(admin: AdminApp) -> Any:
+    outer = FastAPI()
+    outer.mount("/b", admin)
+    return _stripped(outer)
+
+
+def in_starlette_behind_a_proxy_that_strips(admin: AdminApp) -> Any:
+    return _stripped(Starlette(routes=[Mount("/b", admin)]))
+
+
+def beside_an_application_behind_a_proxy_that_strips(admin: AdminApp) -> Any:
+    return _stripped(mount("/b", admin, Starlette()))
+
+
+def _stripped(app: Any) -> Any:
+    """The application knows a prefix as its root path, and the path arrives without it."""
+
+    async def strip(scope: Any, receive: Any, send: Any) -> None:
+        await app({**scope, "root_path": "/a", "path": scope["path"].removeprefix("/a")}, receive, send)
+
+    return strip
+
+
 @pytest.fixture
 async def admin(database_url: str) -> AsyncIterator[AdminApp]:
     app = admin_app(connection_string=database_url, authorize=everyone_may, environment="staging")
@@ -62,7 +86,14 @@ async def admin(database_url: str) -> AsyncIterator[AdminApp]:
     await app.aclose()
 
 
-@pytest.mark.parametrize("place", [in_starlette, in_fastapi, in_django, behind_a_proxy_that_strips])
+@pytest.mark.parametrize(
+    "place",
+    [
+        in_starlette, in_fastapi, in_django, behind_a_proxy_that_strips,
+        in_fastapi_behind_a_proxy_that_strips, in_starlette_behind_a_proxy_that_strips,
+        beside_an_application_behind_a_proxy_that_strips,
+    ],
+)  # fmt: skip
 async def test_all_links_stay_below_the_prefix(admin: AdminApp, place: Callable[[AdminApp], Any]) -> None:
     async with same_origin(place(admin)) as http:
         page = await http.get("/a/b/")
@@ -78,6 +109,7 @@ async def test_all_links_stay_below_the_prefix(admin: AdminApp, place: Callable[
         session = await http.get("/a/b/api/v1/session")
         assert session.json()["user"] == "anonymous"
         assert (await http.get("/a/b/nothing")).status_code == 404
+        assert 'aria-current="page">Jobs' in (await http.get("/a/b/jobs")).text
         document = (await http.get("/a/b/api/v1/openapi.json")).json()
         assert document["servers"] == [{"url": "/a/b"}]
 
@@ -92,6 +124,32 @@ async def test_the_other_application_keeps_its_paths(admin: AdminApp) -> None:
         assert (await http.get("/")).text == "/"
         assert "<nav" in (await http.get("/jobs")).text
         assert "<nav" in (await http.get("/jobs/")).text
+
+
+async def test_the_dashboard_may_be_all_there_is(admin: AdminApp) -> None:
+    async with same_origin(mount("/", admin, Starlette())) as http:
+        for path in ("/", "/jobs", "/api/v1/session"):
+            assert (await http.get(path)).status_code == 200, path
+        assert 'href="/jobs"' in (await http.get("/")).text
+
+
+async def test_streams_end_when_the_host_ends_the_session(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from graphile_worker.admin.web import events
+
+    monkeypatch.setattr(events, "COMMENT_EVERY", 0.05)
+    sessions = {"ada"}
+
+    async def who(request: object) -> Identity | None:
+        return Identity.with_role("ada", "viewer") if "ada" in sessions else None
+
+    admin = admin_app(connection_string=database_url, authorize=who)
+    async with reading(admin) as reader:
+        await reader.next("hello")
+        sessions.clear()
+        await reader.end()
+    await admin.aclose()
 
 
 # -- several databases -------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -64,6 +65,55 @@ async def test_a_shared_secret_takes_the_place_of_an_address() -> None:
         assert (await http.get(SESSION, headers=good)).status_code == 200
         assert (await http.get(SESSION, headers=good | {"X-Proxy-Secret": "wrong"})).status_code == 401
         assert (await http.get(SESSION, headers={HEADER: "ada"})).status_code == 401
+
+
+async def test_a_token_of_the_proxy_is_no_token_of_ours() -> None:
+    """Such as oauth2-proxy passes on by --pass-authorization-header."""
+    foreign = {HEADER: "ada", "Authorization": "Bearer eyJhbGciOi.J9.x"}
+    async with from_peer(app(trusted=["10.0.0.1"]), "10.0.0.1") as http:
+        assert (await http.get(SESSION, headers=foreign)).json()["user"] == "ada"
+        assert (await http.get(SESSION, headers={"Authorization": "Bearer x"})).status_code == 401
+    async with from_peer(app(trusted=["10.0.0.1"]), "10.0.0.2") as http:
+        assert (await http.get(SESSION, headers=foreign)).status_code == 401
+
+
+async def seen_client(*forwarded: str) -> str:
+    found: list[str] = []
+
+    async def record(scope: Any, receive: Any, send: Any) -> None:
+        found.append(scope["client"][0])
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b""})
+
+    async with from_peer(BehindProxy(record, trusted=["10.0.0.0/8"]), "10.0.0.1") as http:
+        await http.get("/", headers=[("X-Forwarded-For", each) for each in forwarded])
+    return found[0]
+
+
+@pytest.mark.parametrize(
+    ("forwarded", "client"),
+    [
+        (["203.0.113.9"], "203.0.113.9"),
+        (["6.6.6.6", "203.0.113.9"], "203.0.113.9"),
+        (["203.0.113.9:4711"], "203.0.113.9"),
+        (["[2001:db8::1]:4711"], "2001:db8::1"),
+        (["2001:DB8::1"], "2001:db8::1"),
+        (['=HYPERLINK("http://evil")<script>'], "10.0.0.1"),
+        (["6.6.6.6, unknown"], "10.0.0.1"),
+        (["_hidden"], "10.0.0.1"),
+        ([""], "10.0.0.1"),
+    ],
+)
+async def test_only_addresses_are_taken_for_addresses(forwarded: list[str], client: str) -> None:
+    assert await seen_client(*forwarded) == client
+
+
+def test_no_example_for_nginx_lets_clients_choose_their_address() -> None:
+    text = (Path(__file__).parents[2] / "docs/admin/reverse-proxy.md").read_text()
+    examples = [block for block in text.split("```") if "proxy_pass" in block]
+    assert len(examples) == 3
+    for block in examples:
+        assert "proxy_set_header X-Forwarded-For $remote_addr;" in block
 
 
 async def test_changes_with_a_header_need_an_origin() -> None:

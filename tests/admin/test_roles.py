@@ -9,9 +9,11 @@ import httpx
 import pytest
 
 from graphile_worker.admin import AdminApp, admin_app
+from graphile_worker.admin.operations.runner import may_change
 from graphile_worker.admin.security.identity import READING, ROLES
 from graphile_worker.admin.table import ROUTES
 from graphile_worker.admin.web.routes import Route
+from support.working import Jobs
 
 from .callers import ROLE, by_role, call_route, same_origin
 
@@ -84,6 +86,13 @@ async def test_a_read_only_dashboard_has_no_routes_that_write(reading: AdminApp)
                 assert answer.status_code not in (401, 405, 500), f"{name(route)}: {answer.text}"
 
 
+async def test_a_reveal_says_where_it_is_recorded(app: AdminApp, reading: AdminApp, jobs: Jobs) -> None:
+    job = await jobs.add("a", {"token": "x"})
+    for dashboard, place in ((app, "Recorded in the audit"), (reading, "Noted in the log")):
+        async with same_origin(dashboard, **{ROLE: "admin"}) as http:
+            assert f'title="{place}' in (await http.get(f"/jobs/{job}")).text
+
+
 async def test_postgresql_refuses_changes_of_a_read_only_dashboard(reading: AdminApp) -> None:
     database = reading.databases[0]
     statement = "insert into graphile_worker._private_tasks (identifier) values ('x')"
@@ -101,6 +110,60 @@ async def test_statements_and_locks_are_bounded(app: AdminApp) -> None:
         assert await connection.fetchval("select current_setting('statement_timeout')") == "3s"
         assert await connection.fetchval("select current_setting('lock_timeout')") == "500ms"
         assert await connection.fetchval("select current_setting('transaction_read_only')") == "on"
+
+
+async def test_to_cancel_jobs_that_do_not_run_needs_the_right_to_delete_them(
+    app: AdminApp, jobs: Jobs
+) -> None:
+    waits, failed, runs = [await jobs.add("a") for _ in range(3)]
+    table = "graphile_worker._private_jobs"
+    await jobs.connection.execute(f"update {table} set attempts = max_attempts where id = $1", failed)
+    await jobs.connection.execute(
+        f"update {table} set locked_at = now(), locked_by = 'w', attempts = 1 where id = $1", runs
+    )
+
+    async def left() -> set[int]:
+        return {row["id"] for row in await jobs.connection.fetch(f"select id from {table}")}
+
+    def body(*ids: int) -> dict[str, object]:
+        return {"action": "cancel", "ids": ids}
+
+    async with same_origin(app, **{ROLE: "operator"}) as http:
+        for job in (waits, failed):
+            assert (await http.post("/api/v1/jobs/actions", json=body(job))).status_code == 403
+            form = {"action": "cancel", "ids": str(job), "confirmed": "yes"}
+            assert (await http.post("/jobs/actions", data=form)).status_code == 403
+        both = (await http.post("/api/v1/jobs/actions", json=body(waits, runs))).json()
+        assert [(each["id"], each["why"]) for each in both["skipped"] if each["id"] == waits] == [
+            (waits, "not allowed")
+        ]
+        for filter in ("", "state:failed", "task:a"):
+            wanted = {"action": "cancel", "filter": filter, "everything": not filter}
+            assert (await http.post("/api/v1/operations", json=wanted)).status_code == 403, filter
+            form = {"action": "cancel", "q": filter, "everything": "yes", "confirmed": "yes"}
+            assert (await http.post("/operations/new", data=form)).status_code == 403, filter
+        begun = await http.post("/api/v1/operations", json={"action": "cancel", "filter": "state:running"})
+        assert begun.status_code == 200
+        for path, is_offered in (("/jobs?state=failed", False), ("/jobs?state=running", True)):
+            assert ('value="cancel"' in (await http.get(path)).text) is is_offered
+    assert await left() == {waits, failed, runs}
+    async with same_origin(app, **{ROLE: "admin"}) as http:
+        assert (await http.post("/api/v1/jobs/actions", json=body(waits))).json()["changed"] == [waits]
+        assert 'value="cancel"' in (await http.get("/jobs?state=failed")).text
+    assert await left() == {failed, runs}
+
+
+async def test_a_job_that_no_longer_runs_when_its_step_comes_is_left(app: AdminApp, jobs: Jobs) -> None:
+    """Between the choice and the lock, a running job may fail and wait again."""
+    from graphile_worker.admin.jobs import changing
+    from graphile_worker.admin.operations import Chosen
+
+    job = await jobs.add("a")
+    database = app.databases[0]
+    async with database.write() as connection:
+        found, _ = await changing.lock_jobs(connection, database.schema, [job])
+    assert may_change(Chosen(filter="state:running", only_running=True), "cancel", found[job]) is False
+    assert may_change(Chosen(filter="state:running"), "cancel", found[job]) is True
 
 
 async def test_a_schema_that_is_missing_is_a_problem(app: AdminApp, connection: asyncpg.Connection) -> None:

@@ -39,7 +39,8 @@ def mounted(database_url: str) -> Iterator[subprocess.Popen[str]]:
 def test_open_streams_end_on_sigterm(mounted: subprocess.Popen[str]) -> None:
     assert mounted.stderr is not None
     address = next(found[0] for line in mounted.stderr if (found := re.search(r"http://[\d.]+:\d+", line)))
-    with httpx.stream("GET", f"{address}/jobs/api/v1/events", timeout=PATIENCE) as stream:
+    headers = {"Sec-Fetch-Site": "same-origin"}
+    with httpx.stream("GET", f"{address}/jobs/api/v1/events", headers=headers, timeout=PATIENCE) as stream:
         lines = stream.iter_lines()
         assert any(line == "event: hello" for line in lines)
         mounted.send_signal(signal.SIGTERM)

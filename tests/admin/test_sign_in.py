@@ -94,7 +94,8 @@ async def test_a_wrong_user_and_a_wrong_password_get_the_same_answer(sign_in: Si
             await log_in(http, user="ada", password=""),
         ]
     assert {answer.status_code for answer in answers} == {401}
-    texts = [re.sub(r'nonce="[^"]*"', "", answer.text) for answer in answers]
+    assert 'value="nobody"' in answers[1].text  # need not be typed again
+    texts = [re.sub(r'nonce="[^"]*"| value="(?:ada|nobody)"', "", answer.text) for answer in answers]
     assert texts[0] == texts[1] == texts[2]
     assert "set-cookie" not in answers[0].headers
     assert [(each.user, each.how) for each in failures] == [
@@ -187,6 +188,32 @@ async def test_signing_out_ends_the_session_also_for_a_copy_of_the_cookie(sign_i
         assert "Max-Age=0" in answer.headers["Set-Cookie"]
         assert (await thief.get(SESSION)).status_code == 401
         assert (await http.get(SESSION)).status_code == 401
+
+
+async def test_a_session_that_was_signed_out_stays_so_after_a_restart(hashed: str, database_url: str) -> None:
+    clock = FakeClock(datetime.now(UTC))
+
+    def restarted() -> AdminApp:
+        sign_in = SignIn(users={"ada": f"operator:{hashed}"}, secret=SECRET, clock=clock)
+        return AdminApp([Database(connection_string=database_url)], authorize=sign_in)
+
+    app = restarted()
+    async with same_origin(app) as http, same_origin(app) as other:
+        await log_in(http)
+        await log_in(other)
+        ended, kept = dict(http.cookies), dict(other.cookies)
+        await http.post("/logout")
+    await app.aclose()
+    await clock.advance(60)
+    app = restarted()
+    for cookies, status in ((ended, 401), (kept, 200)):
+        async with same_origin(app) as http:
+            http.cookies.update(cookies)
+            assert (await http.get(SESSION)).status_code == status
+    async with same_origin(app) as http:
+        http.cookies.update(kept)
+        assert "sign_out" in (await http.get("/api/v1/audit")).text
+    await app.aclose()
 
 
 async def test_a_changed_password_a_changed_role_and_a_removed_user_end_sessions(
@@ -354,6 +381,58 @@ async def test_failures_lead_to_pauses_that_grow(sign_in: SignIn, clock: FakeClo
         assert (await log_in(http, password="wrong")).status_code == 401  # counted from the beginning
 
 
+def from_address(app: AdminApp, address: str) -> httpx.AsyncClient:
+    transport = httpx.ASGITransport(app, client=(address, 1234))
+    headers = {"Sec-Fetch-Site": "same-origin"}
+    return httpx.AsyncClient(transport=transport, base_url="http://localhost", headers=headers)
+
+
+async def test_nobody_is_kept_out_of_where_they_have_signed_in_before(
+    sign_in: SignIn, clock: FakeClock
+) -> None:
+    app = app_with(sign_in)
+    async with from_address(app, "10.0.0.1") as http:
+        assert (await log_in(http)).status_code == 303
+    checked = 0
+    for number in range(40):
+        async with from_address(app, f"192.0.2.{number}") as stranger:
+            checked += (await log_in(stranger, password="wrong")).status_code == 401
+        async with from_address(app, "10.0.0.1") as http:
+            assert (await log_in(http)).status_code == 303, number
+        await clock.advance(1)
+    # Many addresses together get little more than one: five, and one after each pause, which grows.
+    assert checked <= 12
+    async with from_address(app, "10.0.0.2") as http:
+        assert (await log_in(http)).status_code == 429
+
+
+async def test_the_addresses_of_people_are_remembered_in_bounded_memory(
+    sign_in: SignIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from graphile_worker.admin.security import sign_in as module
+
+    monkeypatch.setattr(module, "MAX_KNOWN", 3)
+    for number in range(10):
+        sign_in.attempts.begin(f"10.0.0.{number}", "ada")
+        sign_in.attempts.succeeded(f"10.0.0.{number}", "ada")
+    assert len(sign_in.attempts._known) == 3
+
+
+def test_an_unknown_user_costs_as_much_as_a_known_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    from graphile_worker.admin.security import passwords
+
+    users = {}
+    for name, cost in (("ada", 2**11), ("eve", 2**12)):
+        monkeypatch.setattr(passwords, "COST", (cost, 8, 1))
+        users[name] = f"viewer:{hash_password(PASSWORD)}"
+    sign_in = SignIn(users=users, secret=SECRET)
+    for number in range(50):
+        name = f"nobody {number}"
+        assert sign_in.hash_for(name) in {text.partition(":")[2] for text in users.values()}
+        assert sign_in.hash_for(name) == sign_in.hash_for(name)
+    assert sign_in.hash_for("ada") == users["ada"].partition(":")[2]
+
+
 async def test_many_attempts_at_once_do_not_all_get_through(sign_in: SignIn) -> None:
     async with same_origin(app_with(sign_in)) as http:
         answers = await asyncio.gather(*[log_in(http, password=str(number)) for number in range(12)])
@@ -388,7 +467,7 @@ async def test_two_passwords_are_checked_at_a_time(sign_in: SignIn, monkeypatch:
 def test_failures_are_counted_by_address_and_by_user_in_bounded_memory(clock: FakeClock) -> None:
     attempts = SignInAttempts(clock)
     for number in range(MAX_ENTRIES + 10):
-        attempts.begin([f"user {number}"])
+        attempts.begin(f"10.0.{number >> 8}.{number & 255}")
     assert len(attempts._failures) == MAX_ENTRIES
     assert address_key("2001:db8::1") == address_key("2001:db8::2")
     assert address_key("2001:db8:0:1::1") != address_key("2001:db8::1")

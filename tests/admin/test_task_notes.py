@@ -9,6 +9,7 @@ import httpx
 import pytest
 
 from graphile_worker import task
+from graphile_worker.admin.security.redact import Redactor
 from graphile_worker.admin.tasks.expected import notes_of, problems_of
 from graphile_worker.database.statements.inspection import MAX_SCHEMA_LENGTH, TaskDescription
 from graphile_worker.errors import TaskLoadError
@@ -125,7 +126,7 @@ async def test_a_schema_without_the_table_shows_nothing(http: httpx.AsyncClient,
     ],
 )
 def test_the_check(payload: str, problem: str | None) -> None:
-    found = problems_of(notes_of(description_of(ship)), payload)
+    found = problems_of(notes_of(description_of(ship), Redactor()), payload)
     assert found == ([] if problem is None else [problem])
 
 
@@ -136,7 +137,7 @@ def test_the_check_is_lenient_where_the_worker_is() -> None:
     async def take(payload: Any) -> None: ...
 
     take.__annotations__["payload"] = model
-    notes = notes_of(description_of(task("take")(take)))
+    notes = notes_of(description_of(task("take")(take)), Redactor())
     assert problems_of(notes, '{"n": "7"}') == []
     assert problems_of(notes, '{"N": 7}') == []
     assert problems_of(notes, "{}") == ["n is missing."]
@@ -146,7 +147,7 @@ def test_the_check_is_lenient_where_the_worker_is() -> None:
 def test_a_job_without_a_payload_fits_an_optional_one() -> None:
     async def take(payload: Order | None) -> None: ...
 
-    notes = notes_of(description_of(task("take")(take)))
+    notes = notes_of(description_of(task("take")(take)), Redactor())
     assert notes is not None
     assert notes.payload_type == "Order | None"
     assert problems_of(notes, "{}") == []
@@ -166,10 +167,10 @@ def test_schemas_are_bounded_and_hostile_ones_do_no_harm() -> None:
         "[]",
         "nonsense",
     ):
-        notes = notes_of(TaskDescription(payload_type="x", payload_schema=schema))
+        notes = notes_of(TaskDescription(payload_type="x", payload_schema=schema), Redactor())
         for payload in ("{}", "[" * 200 + "]" * 200, '{"a": [1]}', "1e999"):
             problems_of(notes, payload)
-    bad = notes_of(TaskDescription(runbook="javascript:alert(1)", owner="x"))
+    bad = notes_of(TaskDescription(runbook="javascript:alert(1)", owner="x"), Redactor())
     assert bad is not None
     assert bad.runbook is None
 

@@ -13,6 +13,7 @@ import logging
 import re
 import secrets
 from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any, TypeVar, cast
 
 from starlette.requests import ClientDisconnect, Request
@@ -23,13 +24,13 @@ from ..database.connections.connection import AnyPool
 from ..errors import ConfigError
 from ..errors.text import message_of
 from .answers import Page, Problem, not_allowed
-from .audit.recording import SignInAudit
+from .audit.recording import SignInAudit, read_sign_outs
 from .database import Database
 from .operations.runner import OperationRunner
 from .security.identity import NO_ONE, READING, ROLES, Authorize, Identity
 from .security.origins import HostRule, answer_headers, check_frame_ancestors, check_origin
 from .security.proxies import HOST_CHECKED
-from .security.sessions import Signer
+from .security.sessions import LASTS, Signer
 from .security.sign_in import FailedSignIn, SignIn, safe_path
 from .settings import AppSettings, FormatPayload
 from .table import ROUTES
@@ -137,6 +138,7 @@ class AdminApp:
         }
         self._shared: dict[Hashable, Any] = {}
         self._has_begun = False
+        self._knows_sign_outs = False
         if isinstance(authorize, SignIn):
             authorize.on_failure = self._record_failure
 
@@ -191,7 +193,9 @@ class AdminApp:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
             self.begin()
-            scope = {**scope, ROOT: scope.get("root_path", ""), NONCE: secrets.token_urlsafe(16)}
+            root = scope.get("root_path", "")
+            whole = root + _path_below_root(scope)  # as if no proxy had taken a part of it away
+            scope = {**scope, "path": whole, ROOT: root, NONCE: secrets.token_urlsafe(16)}
             request = Request(scope, receive)
             response, is_ours = await self._respond(request)
             if is_ours:
@@ -240,8 +244,6 @@ class AdminApp:
         if found is None or found[1] not in self._by_name:
             return self.databases[0], path
         scope["root_path"] = scope[ROOT] + found[0]
-        if not scope["path"].startswith(scope["root_path"]):  # a server that strips the root path
-            scope["path"] = scope["root_path"] + path[found.end() :]
         return self._by_name[found[1]], path[found.end() :] or "/"
 
     async def _answer(self, call: Call, path: str) -> tuple[Response, bool]:
@@ -285,11 +287,28 @@ class AdminApp:
     def _record_failure(self, failure: FailedSignIn) -> None:
         self.shared("sign-ins", lambda: SignInAudit(self.databases[0])).record(failure)
 
-    def still_knows(self, request: Request) -> bool:
-        """Whether the session behind a request has not been signed out, for those that last."""
-        return not isinstance(self.authorize, SignIn) or self.authorize(request) is not None
+    async def still_knows(self, call: Call) -> bool:
+        """Whether the person behind a call that lasts would still be let in: `authorize` is asked again."""
+        try:
+            found = await self._identify(call.request, "")
+        except Exception:
+            logger.exception("authorize failed for a stream, which ends")
+            return False
+        return isinstance(found, Identity) and found.name == call.identity.name and found.may("jobs.read")
+
+    async def _learn_sign_outs(self, sign_in: SignIn) -> None:
+        """A fixed secret outlives the process, so it must know who signed out before it began."""
+        since = datetime.fromtimestamp(sign_in.sessions.began - LASTS, UTC)
+        try:
+            sign_in.sessions.end_earlier(await read_sign_outs(self.databases[0], since))
+            self._knows_sign_outs = True
+        except Exception as error:
+            logger.warning("who has signed out cannot be read: %s", message_of(error))
 
     async def _identify(self, request: Request, path: str) -> Identity | Response | None:
+        sign_in = self.authorize
+        if isinstance(sign_in, SignIn) and not self._knows_sign_outs and sign_in.has_earlier_session(request):
+            await self._learn_sign_outs(sign_in)
         token = self.settings.metrics_token
         if token and path == "/metrics":
             given = request.headers.get("authorization", "")
@@ -345,9 +364,12 @@ class AdminApp:
 def _check_request(call: Call, route: Route) -> None:
     """Refuse what another site may have sent, and bodies that are not what the route takes."""
     request = call.request
-    if route.method == "GET":
-        return
     is_token = call.identity.how == "token"
+    if route.method == "GET":
+        if route.own_pages_only:
+            scheme = request.scope.get("scheme", "http")
+            check_origin(request.headers, scheme, is_token=is_token, is_get=True)
+        return
     check_origin(request.headers, request.scope.get("scheme", "http"), is_token=is_token)
     if is_token and not route.is_api:
         raise Problem(403, "Bearer tokens are for the API", "Use the same action below /api/v1.")
@@ -367,10 +389,12 @@ async def _check_tables(call: Call, route: Route) -> None:
 
 
 def _path_below_root(scope: Scope) -> str:
-    path: str = scope["path"]
+    """The path as the dashboard knows it, also if a proxy has taken away what is above the application."""
+    path: str = scope.get("path", "")
     root: str = scope.get("root_path", "")
-    if root and (path == root or path.startswith(root + "/")):
-        path = path[len(root) :]
+    for prefix in (root, root.removeprefix(scope.get("app_root_path", ""))):
+        if prefix and (path == prefix or path.startswith(prefix + "/")):
+            return path[len(prefix) :] or "/"
     return path or "/"
 
 
@@ -441,14 +465,14 @@ def _log(problem: Problem, error: Exception, request: Request) -> None:
 
 def mount(prefix: str, admin: ASGIApp, application: ASGIApp) -> ASGIApp:
     """Send what is below `prefix` to the dashboard, and all else to the application: Django, or any other."""
-    prefix = "/" + prefix.strip("/")
+    prefix = f"/{prefix.strip('/')}".rstrip("/")
 
     async def dispatch(scope: Scope, receive: Receive, send: Send) -> None:
-        path = scope.get("path", "")
+        path = _path_below_root(scope)
         if scope["type"] != "http" or not (path == prefix or path.startswith(prefix + "/")):
             await application(scope, receive, send)
             return
-        root_path = scope.get("root_path", "")
-        await admin({**scope, "root_path": root_path + prefix}, receive, send)
+        root = scope.get("root_path", "")
+        await admin({**scope, "root_path": root + prefix, "path": root + path}, receive, send)
 
     return dispatch

@@ -7,8 +7,6 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
-from starlette.requests import Request
-
 from .database import Database
 from .security.identity import Authorize
 from .security.sessions import Signer
@@ -78,5 +76,5 @@ class Dashboard(Protocol):
     def shared(self, key: Hashable, make: Callable[[], T]) -> T:
         """One object for all calls; its `aclose` is called at the end."""
 
-    def still_knows(self, request: Request) -> bool:
-        """Whether the session behind a request has not been signed out."""
+    async def still_knows(self, call: Any) -> bool:
+        """Whether the person behind a `Call` that lasts would still be let in."""

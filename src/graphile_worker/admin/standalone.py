@@ -13,6 +13,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 import uvicorn
 from starlette.types import ASGIApp
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from ..config.settings import AdminOptions
 from ..errors import ConfigError
@@ -168,7 +169,13 @@ def _person() -> str:
 
 END_WITHIN = 1
 """Seconds for requests to end when the server stops; streams end at once."""
-BACKLOG = 256
+BACKLOG = 128
+REQUEST_WITHIN = 20.0
+"""Seconds for the head of a request, and for its body."""
+MOST_WAITING = 64
+"""Connections whose request has not arrived; of more, the oldest is closed."""
+MOST_AT_ONCE = 250
+"""Connections; requests of more are refused. There are up to 100 streams."""
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -181,6 +188,61 @@ def listen(host: str, port: int) -> socket.socket:
             f"admin.listen: cannot listen on {host}:{port}: {os.strerror(error.errno or 0)}; choose another "
             "address with --listen; port 0 takes any that is free"
         ) from error
+
+
+class PatientProtocol(H11Protocol):
+    """HTTP/1.1 as uvicorn speaks it, which waits for the rest of a request without end; this does not.
+
+    Whoever opens many connections and finishes no request loses them to those who come later.
+    """
+
+    _awaited: object = None
+    """The part of a request that the client has to send, and the request before it."""
+    _since = 0.0
+    _timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._look()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        self._wait_for(None)
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        self._look()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        self._look()
+
+    def _look(self) -> None:
+        cycle = self.cycle
+        if self.transport.is_closing():
+            self._wait_for(None)
+        elif cycle is None or cycle.response_complete:
+            self._wait_for((cycle, "head"))
+        else:
+            self._wait_for((cycle, "body") if cycle.more_body else None)
+
+    def _wait_for(self, awaited: object) -> None:
+        if awaited == self._awaited:
+            return
+        self._awaited = awaited
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if awaited is not None:
+            self._since = self.loop.time()
+            self._timer = self.loop.call_later(REQUEST_WITHIN, self._give_up)
+            waiting = [each for each in self.connections if getattr(each, "_awaited", None) is not None]
+            if len(waiting) > MOST_WAITING:
+                min(waiting, key=lambda each: getattr(each, "_since", 0.0))._give_up()  # type: ignore[union-attr]
+
+    def _give_up(self) -> None:
+        self._wait_for(None)
+        self.transport.close()
 
 
 class DashboardServer(uvicorn.Server):
@@ -198,6 +260,9 @@ class DashboardServer(uvicorn.Server):
                 server_header=False,
                 timeout_graceful_shutdown=END_WITHIN,
                 ws="none",
+                http=PatientProtocol,
+                backlog=BACKLOG,
+                limit_concurrency=MOST_AT_ONCE,
             )
         )
         self._admin = admin

@@ -16,6 +16,7 @@ from ...values.job import Pause
 from ..answers import Listing
 from ..database import Database
 from ..jobs.changing import with_zone
+from ..security.redact import Redactor
 from . import AuditQuery, Entry
 
 PAUSES = ("pause_queue", "pause_task", "pause_all")
@@ -38,6 +39,7 @@ WORDS = {
     "mute_error": "Mute error group",
     "unmute_error": "Unmute error group",
     "sign_in_refused": "Sign-in refused",
+    "sign_out": "Sign out",
     "reveal_payload": "Reveal payload",
 }
 
@@ -127,6 +129,6 @@ def _is_of(pause: Pause, entry: Entry) -> bool:
 def _entry(row: Row) -> Entry:
     values: dict[str, Any] = dict(row.items())
     values["job_ids"] = list(values["job_ids"])
-    details = msgspec.json.decode(values["details"])
+    details = msgspec.json.decode(Redactor().json(values["details"]))
     values["details"] = details if isinstance(details, dict) else {}
     return Entry(**values)

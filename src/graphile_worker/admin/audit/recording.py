@@ -9,9 +9,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from ...database.connections.connection import Connection
+from ...database.sql import load
 from ...history import audit
 from ...history.audit import Actor
 
@@ -90,7 +94,30 @@ async def record_alone(
     return recorded
 
 
-# -- failed sign-ins ----------------------------------------------------------------------------------------
+# -- sign-ins and sign-outs ---------------------------------------------------------------------------------
+
+SIGN_OUT = "sign_out"
+MOST_SIGN_OUTS = 10_000
+
+
+async def record_sign_out(database: Database, actor: Actor, session_id: str) -> None:
+    """Record that a session has ended, for the time after a restart."""
+    try:
+        details = {"session": session_id}
+        await record_alone(database, actor, SIGN_OUT, target=actor.name, details=details)
+    except Exception as error:
+        logger.warning("the sign-out is not in the audit: %s", message_of(error))
+
+
+async def read_sign_outs(database: Database, since: datetime) -> list[str]:
+    """The ids of sessions that were signed out, as far as the audit can be read."""
+    async with database.read() as connection:
+        if not (await audit.audit_tables(connection, database.schema)).may_read:
+            return []
+        statement = load("admin/list_audit", database.schema)
+        rows = await connection.fetch(statement, None, SIGN_OUT, since, None, None, MOST_SIGN_OUTS)
+    return [str(msgspec.json.decode(row["details"]).get("session")) for row in rows]
+
 
 MAX_PENDING = 20
 """Rows that wait to be written. More failures than that are only logged."""

@@ -21,6 +21,7 @@ from ...values.spec import JobSpec
 from ..answers import Page, Problem, Redirect, not_found
 from ..audit.recording import actor_of
 from ..database import Database
+from ..security.redact import Redactor
 from ..tasks.expected import problems_of, read_notes
 from ..web.call import Call
 from ..web.routes import API, Route
@@ -103,7 +104,7 @@ async def edit_payload(database: Database, actor: Actor, job_id: int, edit: JobE
 
 async def _check_fits(connection: Connection, database: Database, task: str, payload: str) -> None:
     """Refuse a payload that the task cannot take, as far as workers say what it expects."""
-    problems = problems_of(await read_notes(connection, database.schema, task), payload)
+    problems = problems_of(await read_notes(connection, database.schema, task, Redactor()), payload)
     if problems:
         raise Problem(400, f"{MISFIT} {task[:80]} expects", " ".join(problems))
 
@@ -248,7 +249,7 @@ async def _page(call: Call, form: JobForm, problem: Problem | None = None) -> Pa
     async with call.database.read() as connection:
         tasks, are_running = await registered_tasks(call.database, connection)
         queues = await filters.names(connection, call.database.schema, "queue", most=100)
-        notes = await read_notes(connection, call.database.schema, form.task.strip())
+        notes = await read_notes(connection, call.database.schema, form.task.strip(), call.redactor)
     values = {
         "form": form, "problem": problem, "tasks": tasks, "fields": list(_fields(call, form, queues)),
         "is_unknown": bool(form.task and tasks and form.task not in tasks), "are_running": are_running,

@@ -252,22 +252,25 @@ DONE: dict[ActionName, str] = {
     "add_again": "Added again",
 }
 BUSY = "a worker or another transaction has locked its row at the moment; try again"
+DELETES = "To cancel a job that does not run deletes it, which needs the permission jobs.delete."
 MAY_BE_RUNNING: tuple[ActionName, ...] = ("cancel", "add_again")
 
 
-async def act(database: Database, actor: Actor, request: ActionRequest) -> ActionAnswer:
-    """Do it, as far as the jobs allow."""
+async def act(database: Database, actor: Actor, request: ActionRequest, *, may_delete: bool) -> ActionAnswer:
+    """Do it, as far as the jobs allow. To cancel a job that does not run needs the right to delete it."""
     check_values(request.action, request)
     async with database.write() as connection:
-        return await _act(connection, database, actor, request)
+        return await _act(connection, database, actor, request, only_running=not may_delete)
 
 
 async def _act(
-    connection: Connection, database: Database, actor: Actor, request: ActionRequest
+    connection: Connection, database: Database, actor: Actor, request: ActionRequest, *, only_running: bool
 ) -> ActionAnswer:
     ids, schema = list(dict.fromkeys(request.ids)), database.schema
     found, busy = await lock_jobs(connection, schema, ids)
-    skipped = {job_id: _why_not(job_id, found, busy, request) for job_id in ids}
+    skipped = {job_id: _why_not(job_id, found, busy, request, only_running) for job_id in ids}
+    if skipped and all(each is not None and each.why == "not allowed" for each in skipped.values()):
+        raise Problem(403, "You may not do this", DELETES)
     jobs = [found[job_id] for job_id in sorted(ids) if skipped[job_id] is None]
     audit_id = None
     if jobs:
@@ -297,7 +300,7 @@ async def _act(
 
 
 def _why_not(
-    job_id: int, found: dict[int, Standing], busy: set[int], request: ActionRequest
+    job_id: int, found: dict[int, Standing], busy: set[int], request: ActionRequest, only_running: bool
 ) -> Skipped | None:
     """Why a job must be left as it is; None if it can be changed."""
     job = found.get(job_id)
@@ -307,6 +310,8 @@ def _why_not(
         return Skipped(job_id, "gone", "it has completed, or was deleted")
     if job.state == "running" and request.action not in MAY_BE_RUNNING:
         return Skipped(job_id, "running", f"on {job.locked_by}" if job.locked_by else "")
+    if only_running and request.action == "cancel" and job.state != "running":
+        return Skipped(job_id, "not allowed", DELETES)
     if request.state is not None and job.state != request.state and job.state != "running":
         return Skipped(job_id, "changed", f"it is {job.state} now, not {request.state}")
     return None

@@ -211,7 +211,7 @@ class Filter:
 def _hide_secrets(values: dict[str, Any], redactor: Redactor) -> None:
     """Search as if redacted values were not there."""
     for path, text in values.get("payload", {}).items():
-        if redactor.hides(path.split(".")) or redactor.text(text) != text:
+        if _may_hold_secrets(path.split("."), text, redactor):
             raise Problem(
                 403, "This cannot be searched",
                 f"payload.{path} is redacted. To search it needs the permission payload.read.",
@@ -223,6 +223,15 @@ def _hide_secrets(values: dict[str, Any], redactor: Redactor) -> None:
     for name in ("error", "text"):
         if name in values:
             values[f"redacted_{name}"] = values.pop(name)
+
+
+def _may_hold_secrets(path: list[str], text: str, redactor: Redactor) -> bool:
+    """Whether a viewer could guess a hidden value by searching: as itself, as a part of an object or a list,
+    or in a list beside its name."""
+    if redactor.hides(path) or redactor.text(text) != text:
+        return True
+    is_beside_name = len(path) > 1 and path[-1].isdecimal() and path[-1] != "0"
+    return is_beside_name or (text[:1] in ("{", "[") and redactor.json(text, path) != text)
 
 
 def _is_secret(name: str, redactor: Redactor) -> bool:

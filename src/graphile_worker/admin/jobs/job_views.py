@@ -132,7 +132,7 @@ async def _page(call: Call, revealed: str | None = None) -> Page:
             explanation = await explain(connection, schema, record.job)
             near = await job.neighbours(connection, schema, record.job, redactor)
         view = job.view_of(record, redactor, await job.read_lane(connection, schema, record))
-        notes = await read_notes(connection, schema, view.task_identifier)
+        notes = await read_notes(connection, schema, view.task_identifier, redactor)
         entries = await queries.of_job(call.database, connection, job_id) if call.may("audit.read") else []
     if not record.is_known and not entries:
         raise Problem(
@@ -285,7 +285,7 @@ async def _edit_form(
     async with call.database.read() as connection:
         current = await call.database.utils.jobs.get(job_id, connection=connection)
         task = None if current is None else current.task_identifier
-        notes = await read_notes(connection, call.database.schema, task)
+        notes = await read_notes(connection, call.database.schema, task, call.redactor)
     values = {
         "job_id": job_id, "text": text, "revision": revision, "problem": problem, "notes": notes,
         "is_misfit": problem is not None and problem.title.startswith(adding.MISFIT),
@@ -341,7 +341,7 @@ QUESTIONS: dict[ActionName, str] = {
     "reschedule": "",
     "give_up": "They fail permanently and stay in the list of failed jobs. This can be undone for 24 hours.",
     "delete": "They are deleted without being run. This can be undone for 24 hours; they get new ids then.",
-    "cancel": "Waiting jobs are deleted. Workers are asked to end running jobs, which cannot be undone.",
+    "cancel": "Jobs that do not run are deleted. Workers are asked to end others, which cannot be undone.",
     "add_again": "New jobs are added with the same values, without a job key.",
 }
 
@@ -363,7 +363,8 @@ async def act(call: Call) -> Page | Redirect:
     is_small = wanted.action in AT_ONCE and len(wanted.ids) <= FEW
     if not is_small and not await call.is_confirmed():
         return _question(call, wanted)
-    answer = await changing.act(call.database, actor_of(call), wanted)
+    may_delete = call.may("jobs.delete")
+    answer = await changing.act(call.database, actor_of(call), wanted, may_delete=may_delete)
     if answer.changed:
         jobs = [f"job:{job_id}" for job_id in answer.changed[:MOST_ANNOUNCED]]
         call.hub.publish("jobs", "failures", "audit", *jobs)
@@ -491,6 +492,7 @@ ROUTES = [
     ),
     Route(
         method="GET", path=f"{ONE}/edit", handler=edit_page, permission="jobs.edit", summary="Edit a payload",
+        own_pages_only=True,
     ),
     Route(
         method="POST", path=f"{ONE}/edit", handler=edit, permission="jobs.edit", body=EditForm,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import time
+from codecs import BOM_UTF8
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -442,7 +443,7 @@ async def export_jobs(database: Database, query: JobListQuery, format: ExportFor
 
 
 def _header(format: ExportFormat) -> bytes:
-    return b"" if format == "jsonl" else _csv([COLUMNS])
+    return b"" if format == "jsonl" else BOM_UTF8 + _csv([COLUMNS])  # else spreadsheets guess
 
 
 def _lines(format: ExportFormat, rows: Sequence[JobRow]) -> bytes:

@@ -153,7 +153,7 @@ async def list_jobs(call: Call) -> Page | JobPage:
     values = {
         "filter": filter, "text": filter.text or asked.q, "found": found, "problem": problem, "asked": asked,
         "is_finished": filter.is_finished, "states": STATES, "outcomes": FINISHED_STATES, "tasks": tasks,
-        "queues": queues, "actions": ACTIONS, "names": NAMES, "payload_prefix": PAYLOAD,
+        "queues": queues, "actions": _actions(call, filter), "names": NAMES, "payload_prefix": PAYLOAD,
         "tabs": links.tabs(counts), "count": _count(filter, found, counts), "links": links,
         "one_line": one_line, "elsewhere": await _elsewhere(call, filter, found),
     }  # fmt: skip
@@ -186,6 +186,12 @@ def _count(filter: Filter, found: JobPage | None, counts: dict[str, Count]) -> C
     if count is None or count.kind == "exact" or any(name != "state" for name, _ in filter.conditions):
         return count
     return counts.get(filter.get("state"), count)
+
+
+def _actions(call: Call, filter: Filter) -> list[tuple[str, str, Permission, str]]:
+    """Those that may do something here: to cancel jobs that do not run needs the right to delete them."""
+    spares = not call.may("jobs.delete") and filter.get("state") in ("ready", "scheduled", "failed")
+    return [each for each in ACTIONS if each[0] != "cancel" or not spares]
 
 
 async def _elsewhere(call: Call, filter: Filter, found: JobPage | None) -> list[filters.NamedPage]:

@@ -33,6 +33,8 @@ class Chosen(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The filter without secrets, if it has any: all who may read jobs see it."""
     hides_secrets: bool = False
     """Whether the filter is searched as for a person who may not see secrets."""
+    only_running: bool = False
+    """Whether jobs that do not run are left: cancelling would delete them, which the person may not."""
     fingerprint: str | None = None
     """The jobs of an error group."""
     audit_id: int | None = None

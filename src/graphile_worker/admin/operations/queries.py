@@ -181,13 +181,23 @@ def walk_for(
 # -- before the start --------------------------------------------------------------------------------------
 
 
-def chosen_by(request: OperationRequest, redactor: Redactor, *, hides_secrets: bool) -> Chosen:
-    """The jobs that a request names."""
+def chosen_by(
+    request: OperationRequest, redactor: Redactor, *, hides_secrets: bool, may_delete: bool
+) -> Chosen:
+    """The jobs that a request names, and that the person may change in this way."""
     filter = Filter.parse(request.filter)
+    only_running = request.action == "cancel" and not may_delete
+    if only_running and filter.get("state") != "running":
+        raise Problem(
+            403, "You may not do this",
+            "To cancel jobs that do not run deletes them, which needs the permission jobs.delete. Add "
+            "state:running to the filter.",
+        )  # fmt: skip
     shown = filter.redacted(redactor).text
     return Chosen(
-        filter=filter.text, shown=shown if shown != filter.text else None, hides_secrets=hides_secrets
-    )
+        filter=filter.text, shown=shown if shown != filter.text else None, hides_secrets=hides_secrets,
+        only_running=only_running,
+    )  # fmt: skip
 
 
 async def dry_run(database: Database, request: OperationRequest, chosen: Chosen, environment: str) -> DryRun:
@@ -410,8 +420,8 @@ def operation_from(row: Row) -> Operation:
         gone=0 if row["stage"] == "all" else row["changed"] - row["succeeded"] - len(row["watched"]),
         waiting=len(row["watched"]),
         rate=row["rate"],
-        note=row["note"],
-        values=msgspec.json.decode(row["arguments"]),
+        note=Redactor().optional_text(row["note"]),
+        values=msgspec.json.decode(Redactor().json(row["arguments"])),
         chosen=_without_secrets(msgspec.json.decode(row["chosen"], type=Chosen)),
         who=row["who"] or "",
         created_at=row["created_at"],

@@ -28,7 +28,8 @@ from ...database.connections.retry import is_conflict, is_retryable
 from ...database.sql import load
 from ...history.audit import MAX_KEPT, Actor, audit_tables, complete_record, purge_audit
 from ..database import HISTORY, STEP_WITHIN, Database, is_outage, own_tables
-from ..jobs.changing import MAY_BE_RUNNING, change, lock_jobs
+from ..jobs import ActionName
+from ..jobs.changing import MAY_BE_RUNNING, Standing, change, lock_jobs
 from ..security.redact import Redactor
 from . import Chosen, undo
 from .queries import LEASE, Choice, action_of, choose, position_of, values_of
@@ -297,6 +298,13 @@ async def _all(connection: Connection, database: Database, row: Row, done: StepP
         done.state = "done"
 
 
+def may_change(chosen: Chosen, action: ActionName, job: Standing) -> bool:
+    """Whether a job that was chosen is still one to change, now that it is locked."""
+    if job.state == "running":
+        return action in MAY_BE_RUNNING
+    return not chosen.only_running and (chosen.fingerprint is None or job.attempts > 0)
+
+
 async def _change_next(
     connection: Connection, database: Database, row: Row, done: StepProgress, size: int
 ) -> Choice:
@@ -308,8 +316,7 @@ async def _change_next(
     jobs = [
         found[job_id]
         for job_id in sorted({*choice.ids} & found.keys())
-        if found[job_id].state != "running" or action_of(row) in MAY_BE_RUNNING
-        if chosen.fingerprint is None or found[job_id].attempts > 0
+        if may_change(chosen, action_of(row), found[job_id])
     ]
     audit_id = await _audit_id_for(connection, database, row, len(jobs))
     made = await change(

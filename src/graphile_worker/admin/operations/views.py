@@ -81,7 +81,10 @@ async def _question(call: Call, form: OperationForm) -> Page:
 def _chosen(call: Call, request: OperationRequest) -> Chosen:
     """The jobs that a request names; refused if the person may not search what it searches."""
     job_filter_of(call, Filter.parse(request.filter))
-    return queries.chosen_by(request, call.redactor, hides_secrets=not call.may("payload.read"))
+    return queries.chosen_by(
+        request, call.redactor, hides_secrets=not call.may("payload.read"),
+        may_delete=call.may("jobs.delete"),
+    )  # fmt: skip
 
 
 def _anything(form: OperationForm) -> dict[str, object]:

@@ -22,6 +22,7 @@ from ...values.schema_name import SchemaName
 from ..answers import Marker, Points, RangeName
 from ..database import DAYS, STATISTICS
 from ..live.sampler import Sample
+from ..web.show import numbered
 
 MINUTE, HOUR, DAY = 60, 3600, 86400
 SAMPLES_KEPT = 2 * DAY
@@ -305,7 +306,7 @@ AUDIT = "_private_py_audit"
 DEPLOYS = "_private_py_deploys"
 MOST_ACTIONS = 40
 SAME = timedelta(seconds=5)
-SILENT = frozenset({"sign_in_refused", "reveal_payload"})
+SILENT = frozenset({"sign_in_refused", "sign_out", "reveal_payload"})
 """Actions that change nothing, so that they explain nothing."""
 
 
@@ -327,7 +328,8 @@ async def read_markers(
     started: datetime = await connection.fetchval(load("admin/server_start", schema))
     if started >= since:
         found.append(Marker(started, "restart", "the server was restarted"))
-    return sorted(found, key=lambda marker: marker.at)
+    shown = [Marker(each.at, each.kind, numbered(each.text)) for each in found]
+    return sorted(shown, key=lambda marker: marker.at)
 
 
 def shown_to(markers: Iterable[Marker], *, may_audit: bool) -> list[Marker]:

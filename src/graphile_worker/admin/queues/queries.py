@@ -17,6 +17,7 @@ from ...values.job import PAUSED_BY, Pause, instant
 from ...values.spec import home_name, is_track_name
 from ..answers import Problem, not_found
 from ..database import TRACKS, WORKERS, Database
+from ..security.redact import redacted_pauses
 from . import QueueAnswer, QueueDetails, QueueJob, QueueListing, QueueState, QueueView
 
 PAGE = 20
@@ -224,7 +225,7 @@ async def _longest(database: Database, connection: Connection) -> QueueListing:
 
 
 async def _pauses(database: Database, connection: Connection) -> Mapping[str, Pause]:
-    found = await database.pauses(connection)
+    found = redacted_pauses(await database.pauses(connection))
     return {pause.queue_name: pause for pause in found if pause.queue_name is not None}
 
 

@@ -21,7 +21,7 @@ from ...history.audit import Actor, record
 from ...values.job import instant
 from ..answers import not_found
 from ..database import HISTORY, Database
-from ..security.redact import Redactor
+from ..security.redact import Redactor, redacted_pauses
 from . import ScheduleAnswer, ScheduledRun, ScheduleListing, ScheduleView, ScheduleWorker
 
 PAGE = 25
@@ -180,7 +180,7 @@ def _view(
             for run in schedule.runs
             if run.job_id in outcomes
         ],
-        pause=schedule.pause,
+        pause=next(iter(redacted_pauses([schedule.pause] if schedule.pause else [])), None),
         late=_late(schedule, matcher, now),
         workers=_workers(schedule, redactor),
         differs=schedule.differs,

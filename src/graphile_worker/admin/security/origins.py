@@ -105,23 +105,25 @@ def answer_headers(nonce: str, frame_ancestors: Sequence[str] = ()) -> dict[str,
     return headers
 
 
-def check_origin(headers: Mapping[str, str], scheme: str, *, is_token: bool) -> None:
+def check_origin(headers: Mapping[str, str], scheme: str, *, is_token: bool, is_get: bool = False) -> None:
     """Refuse a request that a page of another site may have sent with this person's cookie.
 
-    A request with a bearer token cannot be one: browsers do not add it by themselves.
+    A request with a bearer token cannot be one: browsers do not add it by themselves. A GET may also come
+    from the address bar; where browsers do not say where it comes from, as without HTTPS, its referrer does.
     """
     if is_token:
         return
     site = headers.get("sec-fetch-site")
     if site is not None:
-        allowed = site == "same-origin"
+        allowed = site == "same-origin" or (is_get and site == "none")
     else:
-        allowed = is_own_origin(headers.get("origin"), headers.get("host"), scheme)
+        origin = headers.get("origin") or (headers.get("referer") if is_get else None)
+        allowed = is_own_origin(origin, headers.get("host"), scheme)
     if not allowed:
         raise Problem(
             403, "The request did not come from the dashboard",
-            "It would change something, so it must come from one of its own pages. Programs use the API with "
-            "a bearer token.",
+            "It must come from one of its own pages: go there, and try again. Programs use the API with a "
+            "bearer token.",
         )  # fmt: skip
 
 

@@ -20,6 +20,7 @@ _FORWARDED = frozenset(
         SECRET_HEADER,
     }
 )  # fmt: skip
+_WITH_PORT = re.compile(r"\[([0-9A-Fa-f:.]+)\](?::\d{1,5})?|([0-9.]+):\d{1,5}")
 _PREFIX = re.compile(r"(/[A-Za-z0-9._~-]+)+")
 
 Network = IPv4Network | IPv6Network
@@ -63,7 +64,11 @@ class BehindProxy:
         if not self._is_trusted(scope, headers):
             scope["headers"] = [(name, value) for name, value in kept if name != self._auth_header]
         else:
-            given = {name: value.decode("latin-1") for name, value in headers if name in _FORWARDED}
+            given: dict[bytes, str] = {}
+            for name, value in headers:
+                if name in _FORWARDED:
+                    text = value.decode("latin-1")
+                    given[name] = f"{given[name]},{text}" if name in given else text
             self._believe(scope, given)
             root = _prefix(given) or root
             scope[HOST_CHECKED] = self._checks_hosts
@@ -96,10 +101,20 @@ class BehindProxy:
             scope["headers"] = [*others, (b"host", host.encode("latin-1"))]
         # The nearest address that is no proxy of ours: what is before it, the client may have made up.
         addresses = [part.strip() for part in given.get(b"x-forwarded-for", "").split(",") if part.strip()]
-        for address in reversed(addresses):
+        for text in reversed(addresses):
+            address = _address(text)
             if not self._is_proxy(address):
-                scope["client"] = (address, 0)
+                scope["client"] = (address, 0) if address else scope["client"]
                 break
+
+
+def _address(text: str) -> str:
+    """An address without the port that some proxies add; empty if it is none."""
+    found = _WITH_PORT.fullmatch(text)
+    try:
+        return str(ip_address(found[1] or found[2] if found else text))
+    except ValueError:
+        return ""
 
 
 def _last(text: str | None) -> str:
@@ -107,7 +122,7 @@ def _last(text: str | None) -> str:
 
 
 def _prefix(given: dict[bytes, str]) -> str:
-    prefix = given.get(b"x-forwarded-prefix", "").rstrip("/")
+    prefix = _last(given.get(b"x-forwarded-prefix")).rstrip("/")
     return prefix if _PREFIX.fullmatch(prefix) else ""
 
 

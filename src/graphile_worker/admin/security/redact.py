@@ -1,8 +1,9 @@
 """Redaction: what looks like a secret is hidden before anything leaves the server.
 
 In payloads, the values of members with telling names, at any depth, of the paths that `redact=` names, and
-passwords in URLs. In errors and tracebacks, passwords in URLs and what follows a telling name, as in
-`token=...`. `Redactor.payload` works on the JSON text, so numbers stay as they were written.
+secrets in texts. In texts, as errors are, user and password in URLs, and what follows a telling name, as in
+`token=...` or `--password ...`. `Redactor.payload` works on the JSON text, so numbers stay as they were
+written. The statement part `matching_jobs` hides at least the same from searches.
 """
 
 from __future__ import annotations
@@ -15,30 +16,55 @@ from typing import Any, Literal
 
 import msgspec
 
+from ...values.job import Pause
 from ..settings import AppSettings, FormatPayload
 from . import redact
 
 HIDDEN = "[redacted]"
 NAMES = (
-    "password", "passwd", "passphrase", "secret", "token", "apikey", "authorization", "cookie", "session",
-    "credential", "privatekey",
+    "password", "passwd", "passphrase", "pwd", "secret", "token", "apikey", "accesskey", "authorization",
+    "cookie", "session", "credential", "privatekey", "jwt",
 )  # fmt: skip
 """Parts of names whose values are hidden, without `_` and `-`, in lower case."""
+LONGEST_NAME = 80
+"""Characters of a text that may be a name beside its value, as in `["Authorization", "Bearer ..."]`."""
 # Texts are hostile: no pattern reads a character more than a few times. What begins like a secret and is none
 # is part of a match too, so that the search goes on behind it.
-_URL = re.compile(r"(://[^\s/:@]{0,200}+):([^\s@]++)(@|\Z)?")
+_URL = re.compile(
+    # A user that a password follows, which may contain an @; or a user alone, which may be a token.
+    r"://([^\s/?#:@]*+)(?::([^\s@]++)(@|\Z)?|(@))((?:[^\s/?#@\"'<>,;]*+@)*+)"
+)
 _IS_PORT = re.compile(r"\d{1,5}(?:[/?#].*)?", re.DOTALL)
-_QUOTED = r"\"[^\"\\]*+(?:\\.[^\"\\]*+)*+\"|'[^'\\]*+(?:\\.[^'\\]*+)*+'"
+_QUOTED = r"[bBrRuUfF]{0,2}+(?:\"[^\"\\]*+(?:\\.[^\"\\]*+)*+\"|'[^'\\]*+(?:\\.[^'\\]*+)*+')"
+_VALUE = (
+    # What is hidden already; in quotes; in quotes that are escaped, as in JSON inside of JSON; in quotes that
+    # do not end; in brackets; a word.
+    rf"\[redacted\]|{_QUOTED}|(?P<quote>\\{{1,8}}+[\"'])(?:(?!(?P=quote))[^\n])*+(?:(?P=quote))?|[\"'][^\n]*+"
+    r"|[\[{(][^\n]*+|[^\s,;&)}\]]++"
+)
 _NAMED = re.compile(
     # One of `NAMES`; the first letter apart, because the search for one of a few letters is fast. Names of
     # errors are none, but what follows them may be.
-    r"([pstacPSTAC](?i:(?<=p)ass[_-]?word|(?<=p)asswd|(?<=p)assphrase|(?<=p)rivate[_-]?key|(?<=s)ecret"
-    r"|(?<=s)ession|(?<=t)oken|(?<=a)pi[_-]?key|(?<=a)uthorization|(?<=c)ookie|(?<=c)redential)[\w-]*+)"
-    r"(?:(?i:(?<!error)(?<!exception)(?<!warning)(?<!expired)(?<!invalid))(\\{0,8}+[\"']?\]?\s{0,8}+[:=]\s{0,8}+)((?i:bearer|basic|digest)\s{1,8}+)?"
-    # In quotes; in quotes that are escaped, as in JSON inside of JSON; in quotes that do not end; a word.
-    rf"({_QUOTED}|(\\{{1,8}}+[\"'])(?:(?!\5)[^\n])*+(?:\5)?|[\"'][^\n]*+|[^\s,;&)}}\]]++))?",
+    r"(?P<name>[pstacjPSTACJ](?i:(?<=p)ass[_-]?word|(?<=p)asswd|(?<=p)assphrase|(?<=p)wd|(?<=p)rivate[_-]?key"
+    r"|(?<=s)ecret|(?<=s)ession|(?<=t)oken|(?<=a)pi[_-]?key|(?<=a)ccess[_-]?key|(?<=j)wt"
+    r"|(?P<header>(?<=a)uthorization|(?<=c)ookie)|(?<=c)redential)[\w-]*+)"
+    r"(?:(?i:(?<!error)(?<!exception)(?<!warning)(?<!expired)(?<!invalid))"
+    r"(?P<sign>\\{0,8}+[\"']?\]?\s{0,8}+!?[:=]{1,3}+>?\s{0,8}+)"
+    # The value of a header has several words: it ends with the line, unless it is in quotes.
+    rf"(?:(?(header)(?![bBrRuUfF\\]{{0,8}}[\"'])[^\n]++|(?!))|{_VALUE}))?",
     re.DOTALL,
 )
+_OPTION = re.compile(
+    # `--password X`, and `'--password', 'X'` as commands are written in Python.
+    rf"(?<![\w-])(?P<name>--?[A-Za-z][\w-]*+)(?P<sign>\s{{1,8}}+(?!-)|[\"'],\s{{0,8}}+(?=[\"']))(?:{_VALUE})",
+    re.DOTALL,
+)
+_PAIR = re.compile(
+    rf"(?P<start>[\[(]\s{{0,8}}+[bB]?[\"'])(?P<name>[\w-]{{1,{LONGEST_NAME}}}+)(?P<sign>[\"']\s{{0,8}}+,\s{{0,8}}+)"
+    rf"(?:{_QUOTED})",
+    re.DOTALL,
+)
+_NAME = re.compile(rf"[\w-]{{1,{LONGEST_NAME}}}")
 _SEPARATORS = str.maketrans("", "", "_- ")
 
 logger = logging.getLogger("graphile_worker.admin")
@@ -67,15 +93,15 @@ class Redactor:
             return self._formatted(self._format, raw, task)
         return self.json(raw)
 
-    def json(self, raw: str) -> str:
-        """A JSON text without secrets."""
+    def json(self, raw: str, above: Sequence[str] = ()) -> str:
+        """A JSON text without secrets; `above` is the path of the value, if it is a part of another."""
         if not self._may_have_secrets(raw):
             return raw
         kept: list[str] = []
         depths: list[int] = []  # how many names there are above each object and array
         skipped = 0  # how deep inside of a hidden value
-        is_hidden = is_changed = False
-        names: list[str] = []  # of the members that the walk is in
+        is_hidden = is_next_hidden = is_changed = False
+        names = [name for name in above if not name.isdecimal()]  # of the members that the walk is in
         for kind, symbol, path in redact.walk(raw):
             if skipped:
                 skipped += {"open": 1, "close": -1}.get(kind, 0)
@@ -98,12 +124,20 @@ class Redactor:
             elif kind == "close":
                 kept.append(symbol)
                 del names[depths.pop() :]
+                is_next_hidden = False
             elif kind == "value" and redact.is_text(symbol):
                 kept.append(self._text_symbol(symbol))
                 is_changed = is_changed or kept[-1] != symbol
+                is_next_hidden = _names_next(redact.text_of(symbol), path)
             else:
                 kept.append(symbol)
+                if symbol == ",":
+                    is_hidden, is_next_hidden = is_next_hidden, False
         return "".join(kept) if is_changed else raw
+
+    def hides_name(self, name: str) -> bool:
+        """Whether a member of this name is hidden somewhere, for what is known of members without a path."""
+        return is_telling(name) or any(path[-1] in ("*", name) for path in self._paths)
 
     def hides(self, path: Sequence[str]) -> bool:
         """Whether the member at this path is hidden, itself or with one above it."""
@@ -114,11 +148,11 @@ class Redactor:
         """Whether the last of these names is that of a hidden member; those above it are not hidden."""
         if not names:
             return False
-        return _is_telling(names[-1]) or any(_ends_with(names, wanted) for wanted in self._paths)
+        return is_telling(names[-1]) or any(_ends_with(names, wanted) for wanted in self._paths)
 
     def text(self, text: str) -> str:
-        """An error or a traceback without secrets."""
-        return _NAMED.sub(_named, _without_url_passwords(text))
+        """An error or any other text without secrets."""
+        return redacted_text(text)
 
     def optional_text(self, text: str | None) -> str | None:
         return None if text is None else self.text(text)
@@ -127,12 +161,11 @@ class Redactor:
         """A quick look, so that most payloads are passed on as they are."""
         if self._paths or "\\u" in raw or "://" in raw or "\\/" in raw:
             return True
-        squeezed = raw.lower().translate(_SEPARATORS)
-        return any(name in squeezed for name in NAMES)
+        return _may_name_secrets(raw)
 
     def _text_symbol(self, symbol: str) -> str:
         text = redact.text_of(symbol)
-        redacted = _without_url_passwords(text)
+        redacted = redacted_text(text)
         return symbol if redacted == text else redact.quoted(redacted)
 
     def _formatted(self, format: FormatPayload, raw: str, task: str) -> str:
@@ -145,9 +178,17 @@ class Redactor:
             return redact.quoted("[format_payload failed]")
 
 
-def _is_telling(name: str) -> bool:
+def is_telling(name: str) -> bool:
+    """Whether a member, a header or an option of this name has a secret."""
     squeezed = name.lower().translate(_SEPARATORS)
     return any(part in squeezed for part in NAMES)
+
+
+def _names_next(text: str, path: Sequence[str]) -> bool:
+    """Whether a text in an array is the name of what follows: `["Authorization", …]`, `["--token", …]`."""
+    if not path or not path[-1].isdecimal() or not _NAME.fullmatch(text):
+        return False
+    return (path[-1] == "0" or text.startswith("-")) and is_telling(text)
 
 
 def _ends_with(names: Sequence[str], wanted: Sequence[str]) -> bool:
@@ -156,22 +197,48 @@ def _ends_with(names: Sequence[str], wanted: Sequence[str]) -> bool:
     return all(pattern in ("*", name) for name, pattern in zip(names[-len(wanted) :], wanted, strict=True))
 
 
-def _without_url_passwords(text: str) -> str:
-    return _URL.sub(_url, text) if "://" in text else text
+def redacted_text(text: str) -> str:
+    """A text without secrets; the same whatever the settings are."""
+    if "://" in text:
+        text = _URL.sub(_url, text)
+    if not _may_name_secrets(text):
+        return text
+    return _NAMED.sub(_named, _PAIR.sub(_pair, _OPTION.sub(_option, text)))
+
+
+def redacted_pauses(pauses: Sequence[Pause]) -> list[Pause]:
+    """Pauses without secrets in their reasons, which people write."""
+    return [msgspec.structs.replace(each, reason=redacted_text(each.reason or "") or None) for each in pauses]
+
+
+def _may_name_secrets(text: str) -> bool:
+    """A quick look, so that most texts are passed on as they are."""
+    squeezed = text.lower().translate(_SEPARATORS)
+    return any(name in squeezed for name in NAMES)
 
 
 def _url(found: re.Match[str]) -> str:
     """A URL that the end of the text cuts off may have been about to name its host."""
-    if found[3] is None or (not found[3] and _IS_PORT.fullmatch(found[2])):
+    user, password, at, more = found[1], found[2], found[3], found[5]
+    if found[4] is not None:
+        return f"://{HIDDEN}@" if user or more else found[0]
+    if at is None or (not at and _IS_PORT.fullmatch(password)):
         return found[0]
-    return f"{found[1]}:{HIDDEN}{found[3]}"
+    return f"://{user}:{HIDDEN}{at}"
 
 
 def _named(found: re.Match[str]) -> str:
-    name, separator, scheme = found[1], found[2], found[3] or ""
-    if separator is None:
+    return found[0] if found["sign"] is None else f"{found['name']}{found['sign']}{HIDDEN}"
+
+
+def _option(found: re.Match[str]) -> str:
+    return f"{found['name']}{found['sign']}{HIDDEN}" if is_telling(found["name"]) else found[0]
+
+
+def _pair(found: re.Match[str]) -> str:
+    if not is_telling(found["name"]):
         return found[0]
-    return f"{name}{separator}{scheme}{HIDDEN}"
+    return f"{found['start']}{found['name']}{found['sign']}{HIDDEN}"
 
 
 # -- JSON texts ---------------------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 """Sessions: a signed cookie with the user, a time limit and a fingerprint of the credential.
 
-Nothing is stored on the server but the sessions that were signed out, until they would have ended.
+Nothing is stored on the server but the sessions that were signed out, until they would have ended: in memory,
+and in the audit if the secret is fixed, so that they stay signed out after a restart.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import secrets
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from binascii import Error as Base64Error
 from collections import OrderedDict
+from collections.abc import Iterable
 from typing import TypeVar
 
 import msgspec
@@ -44,6 +46,8 @@ class SignInSessions:
         self._signer = signer
         self._clock = clock
         self._ended: OrderedDict[str, int] = OrderedDict()
+        self.began = int(clock.now().timestamp())
+        """When this process began: it knows which sessions were signed out since."""
 
     def begin(self, user: str, how: str, fingerprint: str) -> SignInSession:
         now = int(self._clock.now().timestamp())
@@ -66,7 +70,15 @@ class SignInSessions:
         now = self._clock.now().timestamp()
         while self._ended and next(iter(self._ended.values())) < now:
             self._ended.popitem(last=False)
-        self._ended[session.id] = session.expires
+        self._remember(session.id, session.expires)
+
+    def end_earlier(self, ids: Iterable[str]) -> None:
+        """Sessions that were signed out before this process began."""
+        for each in ids:
+            self._remember(each, self.began + LASTS)
+
+    def _remember(self, session_id: str, expires: int) -> None:
+        self._ended[session_id] = expires
         while len(self._ended) > MAX_ENDED:
             self._ended.popitem(last=False)
 

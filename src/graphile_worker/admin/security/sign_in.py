@@ -9,7 +9,7 @@ import asyncio
 import hmac
 import re
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -76,6 +76,8 @@ class SignIn:
         self.attempts = SignInAttempts(self.clock)
         self.computations = Computations()
         self.header = header.lower()
+        self.survives_restarts = bool(secret)
+        """Whether sessions are valid after a restart; then sign-outs must be known there too."""
         self.on_failure: Callable[[FailedSignIn], None] | None = None  # set by the dashboard, for its audit
         self._header_role = _checked_role(header_role, "header_role")
         self._roles: dict[str, str] = {}
@@ -143,7 +145,9 @@ class SignIn:
         """Who makes the request, by bearer token, proxy header or session; None if it is not known."""
         authorization = request.headers.get("authorization")
         if authorization is not None and authorization.partition(" ")[0].lower() == "bearer":
-            return self._by_token(authorization)
+            found = self._by_token(authorization)
+            if found is not None or not self.header:
+                return found  # a proxy that signs people in may pass on a token of its own
         if self.header:
             return self._by_header(request)
         return self._by_session(request)
@@ -152,6 +156,16 @@ class SignIn:
         """The user of this name with a password."""
         return self._users.get(name)
 
+    def hash_for(self, name: str) -> str:
+        """What a password is compared with: for a name that nobody has, the hash of one of the users.
+
+        It is always the same one, so that no name can be told by the time that the comparison takes.
+        """
+        if name in self._users or not self._users:
+            return self._users[name].hash if self._users else _hash_of_no_one()
+        place = int.from_bytes(self.signer.fingerprint("no one", name).encode()) % len(self._users)
+        return list(self._users.values())[place].hash
+
     def use_link(self, secret: str) -> Credential | None:
         """The credential of the one-time link, once."""
         if self._link is None or not hmac.compare_digest(hash_token(secret), self._link[0]):
@@ -159,6 +173,11 @@ class SignIn:
         self._linked = self._link[1]
         self._link = None
         return self._linked
+
+    def has_earlier_session(self, request: Request) -> bool:
+        """Whether the session of the request is older than this process."""
+        session = self.sessions.read(request) if self.survives_restarts else None
+        return session is not None and session.issued < self.sessions.began
 
     def begin_session(self, credential: Credential, how: str) -> SignInSession:
         return self.sessions.begin(credential.name, how, credential.fingerprint)
@@ -201,23 +220,20 @@ _PATH = re.compile(r"/(?![/\\])[!-\[\]-~]*")
 async def check_password(sign_in: SignIn, user: str, password: str, address: str) -> Credential:
     """The user, if the password is right. The answer is the same for a wrong user and a wrong password."""
     name = user or sign_in.only_user or SIMPLE_USER
-    keys = [address_key(address), f"user {name[:LONGEST_NAME]}"]
-    sign_in.attempts.begin(keys)
+    sign_in.attempts.begin(address, name)
     found = sign_in.user(name)
     async with sign_in.computations.slot():
-        hashed = found.hash if found is not None else _hash_of_no_one()
-        is_right = await asyncio.to_thread(matches, password, hashed)
+        is_right = await asyncio.to_thread(matches, password, sign_in.hash_for(name))
     if found is None or not is_right:
         _report(sign_in, name, "password", address)
         raise Problem(401, "The user or the password is wrong")
-    sign_in.attempts.succeeded(keys)
+    sign_in.attempts.succeeded(address, name)
     return found
 
 
 def check_link(sign_in: SignIn, secret: str, address: str) -> Credential:
     """The credential of the one-time link, if it has not been used."""
-    keys = [address_key(address)]
-    sign_in.attempts.begin(keys)
+    sign_in.attempts.begin(address)
     found = sign_in.use_link(secret)
     if found is None:
         _report(sign_in, "", "link", address)
@@ -225,7 +241,7 @@ def check_link(sign_in: SignIn, secret: str, address: str) -> Credential:
             401, "This link has been used, or is not valid",
             "Each link signs in once. Restart `graphile-worker admin` to get another one.",
         )  # fmt: skip
-    sign_in.attempts.succeeded(keys)
+    sign_in.attempts.succeeded(address)
     return found
 
 
@@ -241,7 +257,7 @@ def _report(sign_in: SignIn, user: str, how: str, address: str) -> None:
 
 @cache
 def _hash_of_no_one() -> str:
-    """What an unknown user's password is compared with, so that it takes as long as for a known one."""
+    """What a password is compared with where there are no users."""
     return hash_password("no one has this password")
 
 
@@ -253,6 +269,8 @@ LONGEST_PAUSE = 60.0
 FORGOTTEN_AFTER = 900.0
 """Seconds after the last failure."""
 MAX_ENTRIES = 10_000
+MAX_KNOWN = 10_000
+"""Pairs of a user and an address that are remembered."""
 COMPUTED_AT_ONCE = 2
 MAX_WAITING = 20
 """Attempts that wait for a computation; more are refused."""
@@ -266,19 +284,26 @@ class _Failures:
 
 
 class SignInAttempts:
-    """Failures by address and by user, in memory. The oldest entries are dropped when there are too many."""
+    """Failures by address and by user, in memory. The oldest entries are dropped when there are too many.
+
+    A user is paused for strange addresses only. So many addresses together get no more attempts than one, and
+    nobody can keep people out of the place where they have signed in before.
+    """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._failures: OrderedDict[str, _Failures] = OrderedDict()
+        self._known: OrderedDict[tuple[str, str], None] = OrderedDict()
 
-    def begin(self, keys: Sequence[str]) -> None:
+    def begin(self, address: str, user: str = "") -> None:
         """Count an attempt as failed before it is checked, so that many at once do not all get through.
 
-        Raises a problem while one of the keys is paused.
+        Raises a problem while the address is paused, or the user for an address that is not known.
         """
         now = self._clock.monotonic()
-        wait = max((self._failures[key].until - now for key in keys if key in self._failures), default=0.0)
+        keys = _keys(address, user)
+        asked = keys[:1] if (user[:LONGEST_NAME], keys[0]) in self._known else keys
+        wait = max((self._failures[key].until - now for key in asked if key in self._failures), default=0.0)
         if wait > 0:
             seconds = int(wait) + 1
             again = f"Try again in {duration(seconds)}."
@@ -286,10 +311,22 @@ class SignInAttempts:
         for key in keys:
             self._count(key, now)
 
-    def succeeded(self, keys: Sequence[str]) -> None:
-        """Forget the failures of these keys."""
-        for key in keys:
-            self._failures.pop(key, None)
+    def succeeded(self, address: str, user: str = "") -> None:
+        """Forget the failures of the address, and that this attempt was counted for the user."""
+        keys = _keys(address, user)
+        self._failures.pop(keys[0], None)
+        for key in keys[1:]:
+            entry = self._failures.get(key)
+            if entry is not None:
+                entry.count -= 1
+                entry.until = entry.until if entry.count >= FREE_ATTEMPTS else 0.0
+            self._remember(user[:LONGEST_NAME], keys[0])
+
+    def _remember(self, user: str, address: str) -> None:
+        self._known[user, address] = None
+        self._known.move_to_end((user, address))
+        while len(self._known) > MAX_KNOWN:
+            self._known.popitem(last=False)
 
     def _count(self, key: str, now: float) -> None:
         entry = self._failures.pop(key, None)
@@ -298,10 +335,15 @@ class SignInAttempts:
         entry.count += 1
         entry.last = now
         if entry.count >= FREE_ATTEMPTS:
-            entry.until = now + min(LONGEST_PAUSE, 2.0 ** (entry.count - FREE_ATTEMPTS))
+            # No power of a number without bounds: of a user under attack there are many failures.
+            entry.until = now + min(LONGEST_PAUSE, 2.0 ** min(entry.count - FREE_ATTEMPTS, 10))
         self._failures[key] = entry
         while len(self._failures) > MAX_ENTRIES:
             self._failures.popitem(last=False)
+
+
+def _keys(address: str, user: str) -> list[str]:
+    return [address_key(address), *([f"user {user[:LONGEST_NAME]}"] if user else [])]
 
 
 class Computations:

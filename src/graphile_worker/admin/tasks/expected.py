@@ -16,28 +16,33 @@ from ...database.connections.errors import if_readable
 from ...database.statements.inspection import TaskDescription, get_task_description
 from ...values.payload import without_trace
 from ...values.schema_name import SchemaName
+from ..security.redact import HIDDEN, Redactor
 from . import ExpectedGroup, ExpectedMember, TaskNotes
 
 MAX_GROUPS = 8
 MAX_MEMBERS = 60
 MAX_DEPTH = 12
+DEEPEST = 60
+"""Levels of a schema that are read at all."""
 MAX_VALUES = 20_000
 """Values of a payload that are checked."""
 MAX_PROBLEMS = 5
 WORDS = {"string": "text", "integer": "whole number", "number": "number", "boolean": "true or false"}
 
 
-async def read_notes(connection: Connection, schema: SchemaName, task: str | None) -> TaskNotes | None:
-    """What workers say about a task; None if they say nothing."""
+async def read_notes(
+    connection: Connection, schema: SchemaName, task: str | None, redactor: Redactor
+) -> TaskNotes | None:
+    """What workers say about a task, without secrets; None if they say nothing."""
     if not task:
         return None
     found = await if_readable(connection, lambda: get_task_description(connection, schema, task))
-    return None if found is None else notes_of(found)
+    return None if found is None else notes_of(found, redactor)
 
 
-def notes_of(description: TaskDescription) -> TaskNotes | None:
+def notes_of(description: TaskDescription, redactor: Redactor) -> TaskNotes | None:
     """A description as pages and the API show it; None if it says nothing."""
-    shape = _decoded(description.payload_schema)
+    shape = _without_secrets(_decoded(description.payload_schema), redactor)
     runbook = description.runbook or ""
     notes = TaskNotes(
         runbook=runbook if runbook.startswith(("https://", "http://")) else None,
@@ -67,6 +72,35 @@ def _decoded(text: str | None) -> dict[str, Any] | None:
     except (msgspec.DecodeError, RecursionError):
         return None
     return found if isinstance(found, dict) else None
+
+
+GIVEN = ("default", "examples", "example")
+"""Members of a schema that hold values of the payload."""
+
+
+def _without_secrets(shape: Any, redactor: Redactor, name: str = "", depth: int = 0) -> Any:
+    """A schema without the secrets that a program has as defaults; `name` is that of the member."""
+    if isinstance(shape, str):
+        return redactor.text(shape)
+    if isinstance(shape, list):
+        return [_without_secrets(each, redactor, name, depth + 1) for each in shape if depth < DEEPEST]
+    if not isinstance(shape, dict) or depth >= DEEPEST:
+        return None if isinstance(shape, dict) else shape
+    found: dict[str, Any] = {}
+    for key, value in shape.items():
+        if key in GIVEN and value is not None:
+            text = msgspec.json.encode(value).decode()
+            found[key] = (
+                HIDDEN if redactor.hides_name(name) else msgspec.json.decode(redactor.json(text, [name]))
+            )
+        elif key in ("properties", "$defs") and isinstance(value, dict):
+            found[key] = {
+                each: _without_secrets(member, redactor, each if key == "properties" else "", depth + 1)
+                for each, member in value.items()
+            }
+        else:
+            found[key] = _without_secrets(value, redactor, name, depth + 1)
+    return found
 
 
 class Expected:

@@ -32,6 +32,7 @@ from ..live.hub import Hub
 from ..overview.series import RANGES, TaskSeries, Timeline, read_timeline
 from ..schedules.queries import FUNCTION
 from ..schedules.queries import TABLE as SCHEDULES
+from ..security.redact import redacted_pauses
 from . import Percentiles, RunningLine, SlowRun, TaskDetails, TaskNotes, TaskRow, TaskSchedule
 from .expected import read_notes
 
@@ -74,7 +75,7 @@ async def read_tasks(connection: Connection, hub: Hub, now: datetime) -> TaskFac
     by_task = {each.task_identifier or "": each for each in statistics or ()}
     usual = {name: each.run_percentile(0.95) for name, each in by_task.items()}
     running = await read_running(connection, schema, workers, now, usual)
-    pauses = await hub.database.pauses(connection)
+    pauses = redacted_pauses(await hub.database.pauses(connection))
     counts, kind = await count_by_task(connection, schema, COUNTED_PAGES)
     sources = _Sources(counts, kind, by_task, hour.tasks, running, known, pauses, WORKERS in tables)
     return TaskFacts(sources.rows(), workers, running, pauses, hour, statistics, by_task)
@@ -117,7 +118,7 @@ async def _slow_facts(hub: Hub, name: str) -> _SlowFacts:
         return _SlowFacts(
             bool(await connection.fetchval(load("admin/is_task", schema), name)),
             await _slowest(connection, hub, name),
-            await read_notes(connection, schema, name),
+            await read_notes(connection, schema, name, hub.redactor),
             await _schedules(connection, hub, name),
         )
 

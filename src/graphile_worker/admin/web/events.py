@@ -78,7 +78,7 @@ def _last_id(call: Call) -> int | None:
 async def _lines(call: Call, stream: Stream) -> AsyncIterator[bytes]:
     """Everything that the stream gets, until it, the session or the reader ends."""
     yield f"retry: {RETRY}\n\n".encode()
-    while (left := _time_left(call)) > 0 and call.app.still_knows(call.request):
+    while (left := _time_left(call)) > 0 and await call.app.still_knows(call):
         found = await stream.next(min(COMMENT_EVERY, left))
         for event in found:
             yield event.encoded()
@@ -97,6 +97,6 @@ def _time_left(call: Call) -> float:
 ROUTES = [
     Route(
         method="GET", path=f"{API}/events", handler=events, permission="jobs.read", query=EventsQuery,
-        summary="Live updates, as server-sent events", streams=True,
+        summary="Live updates, as server-sent events", streams=True, own_pages_only=True,
     ),
 ]  # fmt: skip

@@ -17,6 +17,7 @@ from ..answers import Count
 from ..database import ERRORS, WORKERS, Database
 from ..live.hub import DOCTOR, Hub
 from ..security.identity import Permission
+from ..security.redact import redacted_pauses
 
 logger = logging.getLogger("graphile_worker.admin")
 
@@ -104,7 +105,7 @@ async def _gather(database: Database) -> LayoutContext:
         )
     return LayoutContext(
         failures=_counted(len(groups)) if groups else None,
-        banners=tuple(_paused(pause) for pause in pauses[:MOST_BANNERS]),
+        banners=tuple(_paused(pause) for pause in redacted_pauses(pauses[:MOST_BANNERS])),
         worker_names={pool["id"]: f"{pool['host']} · {pool['pid']}" for pool in pools if pool["host"]},
     )
 

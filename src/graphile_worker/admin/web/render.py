@@ -2,7 +2,8 @@
 
 Every template can use the macros of `templates/parts/ui.html` as `ui.NAME`, without an import; that file
 says how. Filters: `ago` and `until` (relative time), `instant` and `clock` (exact time), `duration`
-(seconds), `number`, `sentence` (capital letter), `short` (one line, cut).
+(seconds), `number`, `sentence` (capital letter), `short` (one line, cut), `exact` (for values of fields).
+Characters that change the direction of text are shown by number in all texts that are not `exact`.
 """
 
 from __future__ import annotations
@@ -14,12 +15,14 @@ from functools import cache
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import escape
 
 from .. import charts
 from ..answers import Count, Page
 from . import texts, times
 from .call import Call
 from .frame import LayoutContext
+from .show import numbered
 
 THEME_COOKIE = "gw_theme"
 THEMES = ("light", "dark")
@@ -45,10 +48,11 @@ def environment() -> Environment:
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
+        finalize=_shown,
     )
     found.filters.update(
         ago=_ago, until=_ago, instant=_instant, clock=_clock, clock_in=_clock_in, duration=times.duration,
-        number=number, sentence=sentence, short=short,
+        number=number, sentence=sentence, short=short, exact=escape,
     )  # fmt: skip
     found.globals.update(
         url=_url, may=_may, offers=_offers, now=_now, state_of=state_of, time_parts=_time_parts,
@@ -57,6 +61,10 @@ def environment() -> Environment:
     found.globals["ui"] = found.get_template("parts/ui.html").module
     found.globals["charts"] = charts
     return found
+
+
+def _shown(value: object) -> object:
+    return numbered(value) if type(value) is str else value
 
 
 def render(call: Call, page: Page) -> str:

@@ -59,6 +59,8 @@ class Route:
     """The answer does not end by itself, so there is no HEAD."""
     needs: frozenset[str] = frozenset()
     """Python-only tables: where they are missing, its buttons are not offered and it answers 409."""
+    own_pages_only: bool = False
+    """Of a GET: no page of another site may ask for it, because it leaves a trace or holds a connection."""
     changes_nothing: bool = False
     """Of a POST: it only asks the database, or does not touch it, so a read-only dashboard has it too."""
 

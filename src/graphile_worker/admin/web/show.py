@@ -44,6 +44,11 @@ def visible(text: str) -> str:
     return _HALVES.sub(lambda found: f"[U+{ord(found[0]):04X}]", plain)
 
 
+def numbered(text: str) -> str:
+    """The text with characters that change the direction of others, or are not seen, shown by number."""
+    return text if text.isascii() else text.translate(_NUMBERED)
+
+
 def one_line(text: str | None, longest: int = 200) -> str:
     """The first line that says something."""
     line = next((line for line in visible((text or "")[: longest * 8]).splitlines() if line.strip()), "")
@@ -186,9 +191,9 @@ def _library(path: str) -> str:
 def csv_cell(value: object) -> str:
     """A value for a CSV file: spreadsheets must not take it for a formula."""
     text = "" if value is None else str(value)
-    return (
-        f"'{text}" if text[:1] in ("=", "+", "-", "@", "\t", "\r") and not _NUMBER.fullmatch(text) else text
-    )
+    first = text.lstrip()[:1]
+    is_formula = first and first in "=+-@＝＋－＠" and not _NUMBER.fullmatch(text)
+    return f"'{text}" if is_formula or text[:1] in ("\t", "\r", "\n") else text
 
 
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")

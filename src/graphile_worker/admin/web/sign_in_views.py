@@ -5,10 +5,12 @@ from __future__ import annotations
 import msgspec
 from starlette.responses import RedirectResponse, Response
 
+from ...history.audit import Actor
 from ...values import __version__
 from ..answers import Page, Problem
+from ..audit.recording import record_sign_out
 from ..security.sessions import set_cookie
-from ..security.sign_in import Credential, SignIn, check_link, check_password, safe_path
+from ..security.sign_in import LONGEST_NAME, Credential, SignIn, check_link, check_password, safe_path
 from .call import Call
 from .respond import page_response
 from .routes import API, Route
@@ -41,7 +43,7 @@ async def login(call: Call) -> Response:
     try:
         credential, how = await _check(call, sign_in, form)
     except Problem as problem:
-        return _page(call, sign_in, target, problem)
+        return _page(call, sign_in, target, problem, form.user)
     response = RedirectResponse(call.app_url(target), 303)
     sign_in.sessions.set_cookie(call.request, response, sign_in.begin_session(credential, how))
     return response
@@ -52,6 +54,9 @@ async def logout(call: Call) -> Response:
     session = sign_in.sessions.read(call.request)
     if session is not None:
         sign_in.sessions.end(session)
+        if sign_in.survives_restarts:
+            actor = Actor(session.user, session.how, call.address)
+            await record_sign_out(call.app.databases[0], actor, session.id)
     response = RedirectResponse(call.app_url("/login"), 303)
     set_cookie(call.request, response, "session", "", max_age=0)
     return response
@@ -70,12 +75,10 @@ def _sign_in(call: Call) -> SignIn:
     return found
 
 
-def _page(call: Call, sign_in: SignIn, target: str, problem: Problem | None = None) -> Response:
-    values = {
-        "sign_in": sign_in,
-        "next": target,
-        "problem": problem,
-    }
+def _page(
+    call: Call, sign_in: SignIn, target: str, problem: Problem | None = None, user: str = ""
+) -> Response:
+    values = {"sign_in": sign_in, "next": target, "problem": problem, "user": user[:LONGEST_NAME]}
     status = problem.status if problem is not None else 200
     response = page_response(call, Page("login.html", "Sign in", values=values, status=status))
     if problem is not None and "retry_after" in problem.more:

@@ -20,6 +20,7 @@ from ...values.job import instant
 from ...values.text import count
 from ..answers import Problem, not_found
 from ..database import STATISTICS, WORKERS, Database
+from ..security.redact import redacted_text
 from . import (
     Blocked,
     BusySlot,
@@ -265,7 +266,7 @@ def _worker(
             if statistics and is_ours
             else None
         ),
-        asked=None if request is None else request.reason,
+        asked=None if request is None else redacted_text(request.reason or "") or None,
     )  # fmt: skip
 
 

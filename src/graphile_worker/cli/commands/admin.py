@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from ...admin.standalone import Standalone
 
 PACKAGES = ("starlette", "jinja2", "uvicorn")
+USER_ROLES = ("viewer", "operator", "admin")
 MISSING = "the dashboard needs further packages; install them with: pip install 'graphile-worker[admin]'"
 
 logger = logging.getLogger("graphile_worker.admin")
@@ -147,15 +148,16 @@ def admin_group(
 
 @admin_group.command("hash")
 @click.option(
-    "--role", type=click.Choice(["viewer", "operator", "admin"]), default="admin", show_default=True,
-    help="What the user may do.",
-)  # fmt: skip
+    "--role", type=click.Choice(USER_ROLES), help="What the user may do.  [default: the command asks]"
+)
 @click.argument("user", default="admin")
 @JSON_OPTION
-def hash_command(user: str, role: str, *, as_json: bool) -> int:
-    """Print the line for a USER in [admin.users]; asks for the password."""
+def hash_command(user: str, role: str | None, *, as_json: bool) -> int:
+    """Print the line for a USER in [admin.users]; asks for the role and the password."""
     from ...admin.security.passwords import hash_password
 
+    if role is None:
+        role = click.prompt("Role", type=click.Choice(USER_ROLES), err=True)
     password = click.prompt("Password", hide_input=True, confirmation_prompt=True, err=True)
     _print_line(user, f"{role}:{hash_password(password)}", as_json=as_json)
     return 0

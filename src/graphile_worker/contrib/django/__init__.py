@@ -14,6 +14,14 @@ if TYPE_CHECKING:
     from .client import add_job as add_job
     from .client import add_jobs as add_jobs
     from .client import utils as utils
+    from .dashboard import admin_authorize as admin_authorize
     from .tasks import task as task
 
-export_lazily(__name__, {"client": "aadd_job aadd_jobs add_job add_jobs utils", "tasks": "task"})
+export_lazily(
+    __name__,
+    {
+        "client": "aadd_job aadd_jobs add_job add_jobs utils",
+        "dashboard": "admin_authorize",
+        "tasks": "task",
+    },
+)

@@ -165,7 +165,8 @@ and (
     or pg_catalog.strpos(lower(job.last_error), lower($20::text)) > 0
 )
 and ($21::text is null or pg_catalog.starts_with(job.key, $21::text))
--- $22 as $7, and $23 as $20, in the last error without what looks like a secret: the same rules as in admin/redact.py.
+-- $22 as $7, and $23 as $20, in the last error without what looks like a secret: at least what
+-- admin/security/redact.py hides.
 and ($22::text is null and $23::text is null or (
     select
         ($22::text is null or pg_catalog.strpos(lower(redacted.last_error), lower($22::text)) > 0)
@@ -181,12 +182,19 @@ and ($22::text is null and $23::text is null or (
     from (
         select
             pg_catalog.regexp_replace(
-                pg_catalog.regexp_replace(job.last_error, '(://[^[:space:]/:@]{0,200}):[^[:space:]@]+@', '\1:@', 'g'),
-                '((?:pass[_-]?word|passwd|passphrase|secret|token|api[_-]?key|authorization|cookie|session|credential|private[_-]?key)'
-                '[[:alnum:]_-]*\\{0,8}["'']?\]?[[:space:]]{0,8}[:=][[:space:]]{0,8})'
-                '(?:(?:bearer|basic|digest)[[:space:]]{1,8})?'
-                '(?:"(?:[^"\\]|\\.)*"|''(?:[^''\\]|\\.)*''|\\{1,8}["''][^\n]*|"[^"]*\Z|''[^'']*\Z|[^[:space:],;&)}\]]+)',
-                '\1', 'gi'
+                pg_catalog.regexp_replace(
+                    job.last_error,
+                    '://[^[:space:]/?#:@]*(?::[^[:space:]@]+(?:@|\Z)|@)(?:[^[:space:]/?#@"''<>,;]*@)*', '://', 'g'
+                ),
+                '((?:authorization|cookie)[[:alnum:]_-]*\\{0,8}["'']?\]?[[:space:]]{0,8}!?[:=])[^\n]*'
+                '|(-[[:alnum:]_-]*(?:pass[_-]?word|pass[_-]?wd|pass[_-]?phrase|pwd|secret|token|api[_-]?key|access[_-]?key'
+                '|authorization|cookie|session|credential|private[_-]?key|jwt)[[:alnum:]_-]*[[:space:]]{1,8}'
+                '|(?:pass[_-]?word|pass[_-]?wd|pass[_-]?phrase|pwd|secret|token|api[_-]?key|access[_-]?key'
+                '|authorization|cookie|session|credential|private[_-]?key|jwt)[[:alnum:]_-]*'
+                '(?:\\{0,8}["'']?\]?[[:space:]]{0,8}!?[:=]{1,3}>?|["''][[:space:]]{0,8},)[[:space:]]{0,8})'
+                '(?:[bruf]{0,2}"(?:[^"\\]|\\.)*(?:"|\\?\Z)|[bruf]{0,2}''(?:[^''\\]|\\.)*(?:''|\\?\Z)'
+                '|\\{1,8}["''][^\n]*|[\[{(][^\n]*|[^[:space:],;&)}\]]+)',
+                '\1\2', 'gi'
             )
         as last_error
     ) as redacted
