@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Literal
@@ -45,14 +46,35 @@ class EditForm(msgspec.Struct, kw_only=True):
     anyway: Literal["", "yes"] = ""
 
 
+class RevealGrant(msgspec.Struct, frozen=True):
+    """What the address of a job's page says after a reveal: who may see the payload as it is, until when."""
+
+    who: str
+    job_id: int
+    database: str
+    until: float
+
+
+REVEALED_FOR = 300.0
+"""Seconds for which a page that was revealed can be loaded again, and refreshes itself."""
+
+
 async def job_page(call: Call) -> Page:
-    return await _page(call)
-
-
-async def reveal_page(call: Call) -> Page:
-    """The same page with the payload as it is; recorded."""
     job_id = job_id_of(call)
-    raw, task = await job.payload_of(call.database, job_id)
+    text = call.request.query_params.get("revealed", "")
+    found = call.app.signer.read("revealed", text, RevealGrant) if text else None
+    asked = (call.identity.name, job_id, call.database.name)
+    if found is None or (found.who, found.job_id, found.database) != asked or found.until < time.time():
+        return await _page(call)
+    call.require("payload.read")
+    raw, _ = await job.payload_of(call.database, job_id)
+    return await _page(call, revealed=raw)
+
+
+async def reveal(call: Call) -> Redirect:
+    """To the same page with the payload as it is; recorded."""
+    job_id = job_id_of(call)
+    _, task = await job.payload_of(call.database, job_id)
     await audit_records.record_alone(
         call.database,
         actor_of(call),
@@ -60,7 +82,8 @@ async def reveal_page(call: Call) -> Page:
         target=f"job {job_id}, {task}",
         details={"job": job_id},
     )
-    return await _page(call, revealed=raw)
+    grant = RevealGrant(call.identity.name, job_id, call.database.name, time.time() + REVEALED_FOR)
+    return Redirect(f"/jobs/{job_id}?revealed={call.app.signer.sign('revealed', grant)}")
 
 
 async def _page(call: Call, revealed: str | None = None) -> Page:
@@ -264,7 +287,7 @@ ROUTES = [
         json_of=f"{API}/jobs/{{id:int}}",
     ),
     Route(
-        method="POST", path=f"{ONE}/reveal", handler=reveal_page, permission="payload.read",
+        method="POST", path=f"{ONE}/reveal", handler=reveal, permission="payload.read",
         summary="Job with its payload as it is", changes_nothing=True,
     ),
     Route(

@@ -97,7 +97,7 @@ async def list_page(call: Call) -> Page:
     items = (found or [])[: query.limit]
     next_page = call.url("/operations", after=items[-1].id) if found and len(found) > query.limit else ""
     values = {"found": found, "items": items, "next": next_page, "words_for": title_of}
-    return Page("operations.html", "Operations", here="audit", values=values)
+    return Page("operations.html", "Operations", here="operations", values=values)
 
 
 async def page(call: Call) -> Page:
@@ -110,7 +110,7 @@ async def page(call: Call) -> Page:
         "filter_url": _jobs_url(call, found),
     }  # fmt: skip
     return Page(
-        "operation.html", f"{title_of(found)}: operation {found.id}", here="audit", values=values,
+        "operation.html", f"{title_of(found)}: operation {found.id}", here="operations", values=values,
     )  # fmt: skip
 
 
