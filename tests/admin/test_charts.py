@@ -102,8 +102,10 @@ def test_bars_are_as_wide_as_their_steps() -> None:
 
 @pytest.mark.parametrize("values", [[], [0], [None], [5], [None, None], [0.0, 1e12], [float("inf"), 1.0]])
 def test_any_values_can_be_drawn(values: list[float | None]) -> None:
-    for options in ({"stacked": True}, {"stacked": False}, {"is_bars": True}):
-        drawn(charts.time_chart([ChartSeries("a", values)], start=START, step=60, label="a", **options))
+    series = [ChartSeries("a", values)]
+    for stacked in (True, False):
+        drawn(charts.time_chart(series, start=START, step=60, label="a", stacked=stacked))
+    drawn(charts.time_chart(series, start=START, step=60, label="a", is_bars=True))
     drawn(charts.sparkline(values, label="a", has_axis=True))
     drawn(charts.bars(values, label="a"))
 
