@@ -24,7 +24,6 @@ class Reader:
     def __init__(self) -> None:
         self.status = 0
         self.headers: dict[str, str] = {}
-        self.comments = 0
         self._started = asyncio.Event()
         self._events: asyncio.Queue[ReceivedEvent | None] = asyncio.Queue()
         self._text = ""
@@ -62,8 +61,7 @@ class Reader:
         *whole, self._text = self._text.split("\n\n")
         for block in whole:
             fields = dict(line.split(": ", 1) for line in block.splitlines() if not line.startswith(":"))
-            self.comments += block.startswith(":")
-            if "event" in fields:
+            if fields.get("event", "alive") != "alive":
                 event = ReceivedEvent(fields["event"], json.loads(fields["data"]), fields["id"])
                 self._events.put_nowait(event)
 

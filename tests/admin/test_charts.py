@@ -13,6 +13,14 @@ from graphile_worker.admin import charts
 from graphile_worker.admin.charts import ChartMarker, ChartSeries
 from graphile_worker.admin.charts.series import NARROWEST, place
 from graphile_worker.admin.charts.time_chart import time_ticks, value_ticks
+from graphile_worker.admin.overview.series import (
+    RANGES,
+    WRITTEN_WITHIN,
+    BacklogSeries,
+    Range,
+    TaskSeries,
+    Timeline,
+)
 
 START = datetime(2026, 3, 28, 22, 0, tzinfo=UTC)
 ATTACK = """</svg><script>alert(1)</script>"'&{{7*7}}{0}%s"""
@@ -37,11 +45,68 @@ def test_a_time_chart_has_a_text_alternative_and_values_for_the_pointer() -> Non
     assert [cell.text for cell in chart.findall(".//details//td")][:3] == ["2026-03-28 22:00", "1", "0"]
 
 
+@pytest.mark.parametrize("wanted", RANGES.values(), ids=RANGES)
+def test_the_last_step_is_over(wanted: Range) -> None:
+    """However far the current step is; workers need some seconds to write what they counted."""
+    day = datetime(2026, 3, 28, tzinfo=UTC)
+    for seconds in (0, 1, 19, 21, 299, 301, 3599, 3600, 3661, 86_399):
+        now = day + timedelta(seconds=seconds)
+        end = wanted.start(now) + timedelta(seconds=wanted.seconds)
+        written = now - timedelta(seconds=WRITTEN_WITHIN)
+        assert end <= written < end + timedelta(seconds=wanted.step)
+        assert wanted.start(now, is_whole=False) + timedelta(seconds=wanted.seconds) > now
+
+
+def timeline_of(deleted: list[float | None], completed: list[float]) -> Timeline:
+    wanted, unknown = Range("15m", "", 60, len(completed)), [None] * len(completed)
+    found = Timeline(wanted, START, START)
+    found.tasks["a"] = TaskSeries(completed, [0.0] * len(completed), [0.0] * len(completed))
+    found.backlog = BacklogSeries([0.0] * len(completed), list(unknown), list(unknown), deleted)
+    return found
+
+
+def test_other_runtimes_are_shown_if_there_are_any() -> None:
+    """Samples and statistics may put the same jobs into steps beside each other."""
+    assert timeline_of([100, 0, 300, 0, 200], [0, 100, 0, 300, 200]).others is None
+    assert timeline_of([None, 400, 400], [100, 100, 100]).others == [None, 300, 300]
+
+
+def test_a_stack_has_gaps_where_values_are_unknown() -> None:
+    series = [ChartSeries("ready", [5, 5, None, None, 5, 5])]
+    for stacked in (True, False):
+        chart = drawn(charts.time_chart(series, start=START, step=60, label="Ready", stacked=stacked))
+        for path in chart.iter("path"):
+            assert (path.get("d") or "").count("M") == 2, path.attrib
+            assert "400.0" not in (path.get("d") or "")  # where the third value would be
+
+
+def test_every_chart_that_stands_alone_has_an_axis() -> None:
+    counts = [0] * 28
+    counts[10], counts[13] = 5, 420
+    bars = charts.time_chart([ChartSeries("a", [0, 3, 420])], start=START, step=3600, label="a", is_bars=True)
+    histogram = charts.histogram(counts, label="Run times")
+    for chart in (bars, histogram):
+        texts = [text.text for text in drawn(chart).iter("text")]
+        assert {"0", "200", "400", "600"} <= set(texts)
+    assert "22:00" in [text.text for text in drawn(bars).iter("text")]
+    spark = drawn(charts.sparkline([0, 420, None], label="a", has_axis=True))
+    assert [each.text for each in spark.iter("i")] == ["420", "0"]
+
+
+def test_bars_are_as_wide_as_their_steps() -> None:
+    bars = charts.time_chart([ChartSeries("a", [1, 0, 2, 4])], start=START, step=60, label="a", is_bars=True)
+    rects = [rect for rect in drawn(bars).iter("rect") if rect.get("class") == "fill c1"]
+    assert [float(rect.get("x", "")) for rect in rects] == [0, 500, 750]
+    assert [float(rect.get("width", "")) for rect in rects] == [200] * 3
+
+
 @pytest.mark.parametrize("values", [[], [0], [None], [5], [None, None], [0.0, 1e12], [float("inf"), 1.0]])
 def test_any_values_can_be_drawn(values: list[float | None]) -> None:
+    series = [ChartSeries("a", values)]
     for stacked in (True, False):
-        drawn(charts.time_chart([ChartSeries("a", values)], start=START, step=60, label="a", stacked=stacked))
-    drawn(charts.sparkline(values, label="a"))
+        drawn(charts.time_chart(series, start=START, step=60, label="a", stacked=stacked))
+    drawn(charts.time_chart(series, start=START, step=60, label="a", is_bars=True))
+    drawn(charts.sparkline(values, label="a", has_axis=True))
     drawn(charts.bars(values, label="a"))
 
 
@@ -82,8 +147,10 @@ def test_a_few_markers_all_have_texts() -> None:
     assert all(each.label for each in place(markers, START.timestamp(), 3600))
 
 
-def test_markers_outside_of_the_period_are_left_out() -> None:
+def test_markers_before_the_period_are_left_out_and_later_ones_are_at_the_edge() -> None:
     assert place([ChartMarker(START - timedelta(seconds=1), "early")], START.timestamp(), 60) == []
+    (late,) = place([ChartMarker(START + timedelta(hours=1), "late")], START.timestamp(), 60)
+    assert (late.share, late.texts) == (1.0, ("late",))
 
 
 def test_days_begin_at_midnight_of_the_zone_also_when_clocks_change() -> None:

@@ -108,7 +108,13 @@ async def test_a_secret_is_revealed_to_those_who_may_and_the_audit_knows(
             assert "hunter2" not in answer.text, path
     assert (await viewer.post(f"/jobs/{job}/reveal")).status_code == 403
     assert (await viewer.post(f"{JOBS}/{job}/reveal", json={})).status_code == 403
-    assert "hunter2" in (await http.post(f"/jobs/{job}/reveal")).text
+    address = (await http.post(f"/jobs/{job}/reveal")).headers["location"]
+    for _ in range(2):  # it can be loaded again
+        assert "hunter2" in (await http.get(address)).text
+    assert "hunter2" not in (await viewer.get(address)).text
+    assert "hunter2" not in (await http.get(address[:-1])).text
+    other = await jobs.add("a", {"password": "swordfish"})
+    assert "swordfish" not in (await http.get(address.replace(f"/{job}?", f"/{other}?"))).text
     revealed = (await http.post(f"{JOBS}/{job}/reveal", json={})).json()
     assert revealed["payload"]["deep"][0]["API-Key"] == "hunter2"
     entries = (await http.get("/api/v1/audit", params={"action": "reveal_payload"})).json()["items"]

@@ -45,6 +45,15 @@ def test_an_unknown_zone_is_utc(name: str) -> None:
     assert times.zone_name(times.zone_named(name)) == "UTC"
 
 
+def test_times_in_a_text_are_found() -> None:
+    text = "Paused until 2030-01-31 12:00:00 UTC (deploy). Not 2030-31-31 12:00:00 UTC."
+    first, second, rest = times.times_in(text)
+    assert first == ("Paused until ", datetime(2030, 1, 31, 12, tzinfo=UTC))
+    assert second == (" (deploy). Not 2030-31-31 12:00:00 UTC", None)
+    assert rest == (".", None)
+    assert list(times.times_in("")) == [("", None)]
+
+
 def test_times_outside_of_the_calendar_are_never() -> None:
     assert times.instant(datetime.max.replace(tzinfo=UTC), times.zone_named("Asia/Tokyo")) == "never"
     assert times.relative(datetime.max.replace(tzinfo=UTC), NOW) == "never"

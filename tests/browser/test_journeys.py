@@ -169,6 +169,11 @@ def test_a_bulk_retry_stopped_halfway_and_undone(fresh: Site, visit: Visit) -> N
     page.locator("main form").get_by_role("button", name=re.compile("Retry")).click()
     wait_for_page(page, r"/operations/\d+")
     wait_until(fresh, page, "select count(*) > 0 from _private_jobs where attempts = 0")
+    page.goto("/tasks")
+    said = page.locator(".banners", has_text=re.compile(r"Operation \d+ is under way: retry"))
+    said.get_by_role("link", name="Open").click()
+    wait_for_page(page, r"/operations/\d+")
+    expect(page.get_by_text("is under way")).to_have_count(0)  # the page itself says it
     page.get_by_role("button", name="Stop").click()
     wait_until(fresh, page, "select state from _private_py_operations", "stopped")
     changed = fresh.sql("select count(*) from _private_jobs where attempts = 0")
@@ -193,12 +198,34 @@ def test_by_keyboard_alone(fresh: Site, visit: Visit) -> None:
     page.keyboard.press("Enter")
     wait_for_page(page, r"/jobs/\d+")
     page.keyboard.press("r")
+    page.get_by_role("dialog", name="Retry?").wait_for()
+    assert fresh.sql("select count(*) from _private_jobs where attempts = 0") == 0
+    page.keyboard.press("Enter")
     wait_until(fresh, page, "select count(*) from _private_jobs where attempts = 0", 1)
     expect(page.get_by_role("status").first).to_contain_text("Retried")  # and hears the next key
     page.keyboard.press("?")
     expect(page.locator("dialog[open]")).to_contain_text("Search")
     page.keyboard.press("Escape")
     expect(page.locator("dialog[open]")).to_have_count(0)
+
+
+def test_a_revealed_payload_stays(fresh: Site, visit: Visit) -> None:
+    """The address is that of the job: the page refreshes itself, and can be loaded again."""
+    job_id = fresh.sql("select id from add_job('mail', '{\"password\": \"hunter2\"}')")
+    visitor = visit(fresh)
+    page = visitor.go(f"/jobs/{job_id}")
+    payload = page.get_by_role("group", name="Payload")
+    expect(payload).not_to_contain_text("hunter2")
+    page.get_by_role("button", name="Reveal").click()
+    expect(payload).to_contain_text("hunter2")
+    expect(page).to_have_url(re.compile(rf"/jobs/{job_id}\?"))
+    with page.expect_response(re.compile(rf"/jobs/{job_id}\?")):
+        fresh.sql("update _private_jobs set priority = 7")
+    expect(page.locator("main")).to_contain_text("7")
+    expect(payload).to_contain_text("hunter2")
+    page.reload()
+    expect(payload).to_contain_text("hunter2")
+    assert fresh.sql("select count(*) from _private_py_audit where action = 'reveal_payload'") == 1
 
 
 def test_two_people_at_the_same_job(fresh: Site, visit: Visit) -> None:

@@ -50,11 +50,10 @@ def show(visitor: Visitor) -> Iterator[Show]:
 
 def refresh(page: Any) -> None:
     """Stop and continue live updates, which refreshes the page."""
-    page.evaluate("() => document.activeElement.blur()")
-    page.keyboard.press("Space")
+    page.locator(".live").click()
     page.locator('[data-live="stopped"]').wait_for()
     with page.expect_response(lambda found: found.request.resource_type == "fetch"):
-        page.keyboard.press("Space")
+        page.locator(".live").click()
 
 
 def test_rows_stay_and_new_ones_wait(visitor: Visitor, show: Show) -> None:
@@ -89,7 +88,7 @@ def test_what_the_viewer_does_survives_a_refresh(visitor: Visitor, show: Show) -
     show(content(1))
     page = visitor.go("/")
     page.locator("#typed").fill("half a wo")
-    page.locator("summary", has_text="More").click()
+    page.locator("main summary", has_text="More").click()
     page.evaluate("() => { document.querySelector('#typed').marked = true }")
     show(content(2, more="<p>A line above</p>"))
     refresh(page)
@@ -112,7 +111,7 @@ def test_values_turn_grey_while_the_database_is_down(visitor: Visitor, show: Sho
     with visitor.faults.expecting(503):
         show(form, status=503)
         refresh(page)
-        page.get_by_text("The database does not answer. Values as of").wait_for()
+        page.get_by_text("The database does not answer. The page shows the state of").wait_for()
         expect(page.get_by_role("button", name="Retry")).to_be_disabled()
         page.locator('[data-live="offline"]').wait_for()
         show(f'<div data-region="all">{form}</div>')
@@ -131,7 +130,7 @@ def test_a_stopped_page_stays_stopped_and_continues_at_once(visitor: Visitor, sh
     page.route(address, lambda route: held.append(route))
     with page.expect_request(address):
         page.keyboard.press("t")
-    page.keyboard.press("Space")
+    page.locator(".live").click()
     page.locator('[data-live="stopped"]').wait_for()
     with visitor.faults.expecting(503), page.expect_event("requestfinished"):
         held.pop().fulfill(status=503, content_type="text/html", body="<main></main>")
@@ -139,7 +138,7 @@ def test_a_stopped_page_stays_stopped_and_continues_at_once(visitor: Visitor, sh
     assert page.locator('[data-live="stopped"]').is_visible()
     assert not page.locator("[data-stale]").is_visible()
     with page.expect_request(address):
-        page.keyboard.press("Space")
+        page.locator(".live").click()
     page.evaluate("() => { const now = Date.now; Date.now = () => now() + 2000 }")  # the answer was slow
     page.keyboard.press("t")
     with page.expect_request(address):
@@ -163,17 +162,88 @@ def test_a_question_comes_as_a_dialog(visitor: Visitor, show: Show) -> None:
 
     show(
         '<form method="post" action="/sure" data-act><input type="hidden" name="id" value="12">'
-        '<button class="btn" name="action" value="delete" data-key-press="r">Delete</button></form>'
+        '<button class="btn" name="action" value="delete" data-key-press="e">Delete</button></form>'
     )
     visitor.page.route("**/sure", answer)
     page = visitor.go("/")
-    page.keyboard.press("r")
+    page.keyboard.press("e")
     dialog = page.get_by_role("dialog", name="Delete job 12?")
     dialog.wait_for()
     page.keyboard.press("Enter")
     page.get_by_role("heading", name="Deleted").wait_for()
     expect(dialog).to_have_count(0)
     assert sent == ["id=12&action=delete", "confirmed=yes"]
+
+
+def test_a_letter_changes_nothing_without_a_question(visitor: Visitor, show: Show) -> None:
+    """Also where a click acts at once; the answer is sent as confirmed."""
+    sent: list[str] = []
+
+    def answer(route: Any) -> None:
+        sent.append(route.request.post_data)
+        body = '<nav class="pages"></nav><main><h1>Retried</h1></main>'
+        route.fulfill(status=200, content_type="text/html", body=f"<!doctype html><title>t</title>{body}")
+
+    show(
+        '<form method="post" action="/act" data-act><input type="hidden" name="ids" value="12">'
+        '<button class="btn" name="action" value="retry" data-key-press="r">Retry</button></form>'
+    )
+    visitor.page.route("**/act", answer)
+    page = visitor.go("/")
+    page.keyboard.type("retr")
+    dialog = page.get_by_role("dialog", name="Retry?")
+    expect(dialog).to_contain_text("Test")
+    page.keyboard.press("Escape")
+    expect(dialog).to_have_count(0)
+    assert sent == []
+    page.keyboard.press("r")
+    dialog.get_by_role("button", name="Retry").click()
+    page.get_by_role("heading", name="Retried").wait_for()
+    assert sent == ["ids=12&action=retry&confirmed=yes"]
+
+
+def test_space_scrolls(visitor: Visitor, show: Show) -> None:
+    show('<svg width="10" height="5000"><rect width="1" height="1"/></svg>')
+    page = visitor.go("/")
+    page.locator('[data-live="live"]').wait_for()
+    page.keyboard.press("Space")
+    page.wait_for_function("() => scrollY > 0")
+    assert page.locator('[data-live="live"]').is_visible()
+
+
+def test_fields_of_a_dialog_have_ids_of_their_own(visitor: Visitor, show: Show) -> None:
+    """The page below it may have fields of the same names."""
+    field = (
+        '<label for="f-priority">Priority</label><input id="f-priority" list="l-priority"'
+        ' aria-describedby="h-priority"><datalist id="l-priority"></datalist><p id="h-priority">hint</p>'
+    )
+    sheet = f'<form class="form" method="post" action="/sure" data-sheet>{field}</form>'
+    body = f"<!doctype html><title>t</title><main><h1>Reschedule</h1>{sheet}</main>"
+    visitor.page.route("**/sure", lambda route: route.fulfill(content_type="text/html", body=body))
+    show(f'{field}<a href="/sure" data-dialog>Open</a>')
+    page = visitor.go("/")
+    page.get_by_role("link", name="Open").click()
+    dialog = page.get_by_role("dialog", name="Reschedule")
+    dialog.get_by_label("Priority").fill("1")
+    expect(dialog.get_by_label("Priority")).to_have_accessible_description("hint")
+    doubled = "all => all.map(each => each.id).filter((id, at, ids) => ids.indexOf(id) !== at)"
+    assert page.locator("[id]").evaluate_all(doubled) == []
+
+
+def test_a_tap_shows_the_exact_time(visitor: Visitor, show: Show) -> None:
+    """It stays when the page refreshes itself."""
+    at = '<time datetime="2026-01-02T23:30:00+00:00" data-ago>long ago</time>'
+    show(f'<div data-region="all"><p>first</p>{at}</div>')
+    page = visitor.go("/")
+    time = page.locator("main time")
+    time.click()
+    expect(time).to_have_text("2026-01-03 00:30:00 CET")
+    show(f'<div data-region="all"><p>second</p>{at}</div>')
+    refresh(page)
+    page.get_by_text("second").wait_for()
+    expect(time).to_have_text("2026-01-03 00:30:00 CET")
+    time.click()
+    expect(time).to_have_text(re.compile(" ago$"))
 
 
 def test_keys_move_select_and_open(visitor: Visitor, show: Show) -> None:

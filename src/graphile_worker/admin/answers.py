@@ -132,7 +132,7 @@ class Count(msgspec.Struct, frozen=True):
         if self.kind == "exact":
             return f"{self.value:,}"
         if self.kind == "at_least":
-            return f"{self.value:,}+" if self.value else "–"
+            return f"{self.value:,}+" if self.value else "—"
         return f"≈ {abbreviated(self.value)}"
 
 

@@ -71,11 +71,14 @@ class PlacedMarker:
 
 
 def place(markers: Sequence[ChartMarker], start: float, period: float) -> list[PlacedMarker]:
-    """Lines for markers within the period, with texts in rows above the plot."""
+    """Lines for markers since the start, with texts in rows above the plot.
+
+    What happened after the last step that is over is at the right edge.
+    """
     lines: list[PlacedMarker] = []
     for marker in sorted(markers, key=lambda marker: marker.at):
-        share = (marker.at.timestamp() - start) / period
-        if not 0 <= share <= 1:
+        share = min((marker.at.timestamp() - start) / period, 1.0)
+        if share < 0:
             continue
         if lines and share - lines[-1].share < CLOSE:
             lines[-1] = _joined(lines[-1], marker)

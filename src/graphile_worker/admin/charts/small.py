@@ -1,4 +1,4 @@
-"""Charts without axes, for tiles and rows of tables."""
+"""Small charts, for tiles and rows of tables, and histograms."""
 
 from __future__ import annotations
 
@@ -9,18 +9,34 @@ from markupsafe import Markup
 from ...history.statistics import limits_of
 from ...values.text import duration
 from .series import Colour
-from .time_chart import WIDTH, line
+from .time_chart import WIDTH, line, number, value_ticks
 
 HEIGHT = 28
 
 
-def sparkline(values: Sequence[float | None], *, label: str, colour: Colour = "c1") -> Markup:
-    """A line without axes, from 0 to its largest value."""
+def sparkline(
+    values: Sequence[float | None],
+    *,
+    label: str,
+    colour: Colour = "c1",
+    has_axis: bool = False,
+    is_duration: bool = False,
+) -> Markup:
+    """A line from 0 to its largest value; `has_axis` writes both beside it, where it stands alone."""
     top = _largest(values)
-    return Markup(
+    drawn = Markup(
         '<svg class="spark" viewBox="0 -1 {} {}" preserveAspectRatio="none" role="img" aria-label="{}">'
         '<path class="line {}" d="{}" vector-effect="non-scaling-stroke"/></svg>'
     ).format(int(WIDTH), HEIGHT + 2, label, colour, line(values, top, HEIGHT))
+    if not has_axis:
+        return drawn
+    return Markup('<span class="scaled">{}<span class="scale"><i>{}</i><i>0</i></span></span>').format(
+        drawn, _brief(top) if is_duration else number(top)
+    )
+
+
+def _brief(seconds: float) -> str:
+    return duration(seconds, units=1)
 
 
 def bars(values: Sequence[float | None], *, label: str, colour: Colour = "c1") -> Markup:
@@ -84,7 +100,8 @@ def histogram(counts: Sequence[int], *, label: str, colour: Colour = "c1") -> Ma
     if not used:
         return Markup("")
     shown = range(used[0], used[-1] + 1)
-    top, width = max(counts), 100 / len(shown)
+    ticks, width = value_ticks(max(counts), lines=3), 100 / len(shown)
+    top = ticks[-1]
     step = -(-len(shown) // 6)
     columns = Markup("").join(
         _column(bucket, counts[bucket], top, number * width, width) for number, bucket in enumerate(shown)
@@ -95,9 +112,19 @@ def histogram(counts: Sequence[int], *, label: str, colour: Colour = "c1") -> Ma
         if number % step == 0
     )
     return Markup(
-        '<figure class="chart flush"><svg class="histogram" width="100%" height="{}" role="img"'
-        ' aria-label="{}"><g class="fill {}">{}</g><g class="axis">{}</g></svg>{}</figure>'
-    ).format(COLUMNS + AXIS, label, colour, columns, edges, _table(counts, shown))
+        '<figure class="chart"><svg class="histogram" width="100%" height="{}" role="img"'
+        ' aria-label="{}">{}<g class="fill {}">{}</g><g class="axis">{}</g></svg>{}</figure>'
+    ).format(COLUMNS + AXIS, label, _lines(ticks), colour, columns, edges, _table(counts, shown))
+
+
+def _lines(ticks: Sequence[float]) -> Markup:
+    return Markup("").join(
+        Markup(
+            '<line class="grid" x1="0" x2="100%" y1="{0:.1f}" y2="{0:.1f}"/>'
+            '<text class="axis-text" x="-8" y="{1:.1f}" text-anchor="end">{2}</text>'
+        ).format(COLUMNS * (1 - tick / ticks[-1]), COLUMNS * (1 - tick / ticks[-1]) + 8, number(tick))
+        for tick in ticks
+    )
 
 
 def edge(bucket: int) -> str:
@@ -105,7 +132,7 @@ def edge(bucket: int) -> str:
     return duration(limits_of(bucket)[0], units=1)
 
 
-def _column(bucket: int, count: int, top: int, x: float, width: float) -> Markup:
+def _column(bucket: int, count: int, top: float, x: float, width: float) -> Markup:
     height = max(count / top * COLUMNS, 1.0) if count else 0.0
     return Markup(
         '<rect x="{:.2f}%" y="{:.1f}" width="{:.2f}%" height="{:.1f}" rx="2"><title>{}</title></rect>'

@@ -1,9 +1,10 @@
-"""A chart over time: stacked areas or lines, with axes, markers and a table of the values."""
+"""A chart over time: stacked areas, lines or bars, with axes, markers and a table of the values."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta, tzinfo
+from itertools import groupby
 from math import ceil, floor, isfinite, log10
 
 from markupsafe import Markup
@@ -29,24 +30,28 @@ def time_chart(
     zone: tzinfo = UTC,
     stacked: bool = True,
     is_duration: bool = False,
+    is_bars: bool = False,
     markers: Sequence[ChartMarker] = (),
     height: int = 220,
 ) -> Markup:
     """Values every `step` seconds since `start`, all series equally long.
 
     `label` says in a sentence what the chart shows, for those who do not see it. `unit` follows values, such
-    as `/min`. `is_duration`: values are seconds.
+    as `/min`. `is_duration`: values are seconds. `is_bars`: a bar as wide as its step for each value, which
+    suits counts.
     """
     count = max((len(each.values) for each in series), default=0)
-    period = max(count - 1, 1) * step
+    period = max(count if is_bars else count - 1, 1) * step
     placed = place(markers, start.timestamp(), period)
     rows = max((each.row + 1 for each in placed if each.label), default=0)
     above = TOP + (rows * ROW + 4 if placed else 0)
     inside = height - above - AXIS
     ticks = value_ticks(_largest(series, stacked), is_duration=is_duration)
     write = duration if is_duration else number
-    frame = _Frame(start, step, count, zone, above, inside, ticks[-1], write)
-    drawn = _stack(series, frame) if stacked else _lines(series, frame)
+    end = start + timedelta(seconds=period)
+    frame = _Frame(start, end, step, count, zone, above, inside, ticks[-1], write)
+    draw = _bars if is_bars else _stack if stacked else _lines
+    drawn = draw(series, frame)
     return Markup(
         '<figure class="chart" data-start="{}" data-step="{:g}" data-count="{}" data-zone="{}" data-unit="{}"'
         ' data-kind="{}"><svg width="100%" height="{}" role="img" aria-label="{}">{}'
@@ -65,6 +70,7 @@ class _Frame:
     def __init__(
         self,
         start: datetime,
+        end: datetime,
         step: float,
         count: int,
         zone: tzinfo,
@@ -73,12 +79,8 @@ class _Frame:
         top: float,
         write: Format,
     ) -> None:
-        self.start, self.step, self.count, self.zone = start, step, count, zone
+        self.start, self.end, self.step, self.count, self.zone = start, end, step, count, zone
         self.above, self.inside, self.top, self.write = above, inside, top, write
-
-    @property
-    def end(self) -> datetime:
-        return self.at(max(self.count - 1, 1))
 
     def at(self, number: int) -> datetime:
         return self.start + timedelta(seconds=number * self.step)
@@ -115,20 +117,40 @@ def _stack(series: Sequence[ChartSeries], frame: _Frame) -> Markup:
     drawn = []
     for each in series:
         upper = [base + _known(value) for base, value in zip(lower, each.values, strict=True)]
+        known = [None if value is None else height for value, height in zip(each.values, upper, strict=True)]
         drawn.append(
             Markup('<path class="area {}" d="{}"/>').format(
-                each.colour, area(lower, upper, frame.top, frame.inside) if frame.count else ""
+                each.colour, area(lower, known, frame.top, frame.inside)
             )
         )
-        drawn.append(_line(each, upper if each is series[0] else _where_it_is(each.values, upper), frame))
+        drawn.append(_line(each, known if each is series[0] else _where_it_is(each.values, known), frame))
         lower = upper
     return Markup("").join(drawn)
 
 
-def _where_it_is(values: Sequence[float | None], upper: Sequence[float]) -> list[float | None]:
+def _where_it_is(values: Sequence[float | None], upper: Sequence[float | None]) -> list[float | None]:
     """A line on top of others, left out where its own values are zero."""
     around = [0.0, *map(_known, values), 0.0]
     return [height if any(around[number : number + 3]) else None for number, height in enumerate(upper)]
+
+
+def _bars(series: Sequence[ChartSeries], frame: _Frame) -> Markup:
+    """A bar for each value that is not zero, those of several series one on the other."""
+    width = WIDTH / max(frame.count, 1)
+    lower = [0.0] * frame.count
+    drawn = []
+    for each in series:
+        heights = [_known(value) / frame.top * frame.inside for value in each.values]
+        drawn += [
+            Markup('<rect class="fill {}" x="{:.1f}" y="{:.1f}" width="{:.1f}" height="{:.1f}"/>').format(
+                each.colour, number * width, frame.inside - lower[number] - height, width * 0.8, height
+            )
+            for number, height in enumerate(heights)
+            if height
+        ]
+        drawn.append(_line(each, [None] * frame.count, frame))
+        lower = [below + height for below, height in zip(lower, heights, strict=True)]
+    return Markup("").join(drawn)
 
 
 def _lines(series: Sequence[ChartSeries], frame: _Frame) -> Markup:
@@ -243,7 +265,7 @@ def _table(series: Sequence[ChartSeries], frame: _Frame, unit: str) -> Markup:
 
 def _mean(values: Sequence[float | None], write: Format) -> str:
     known = [value for value in values if value is not None]
-    return write(sum(known) / len(known)) if known else "–"
+    return write(sum(known) / len(known)) if known else "—"
 
 
 # -- paths --------------------------------------------------------------------------------------------------
@@ -266,14 +288,19 @@ def line(values: Sequence[float | None], top: float, height: float) -> str:
     return " ".join(pieces)
 
 
-def area(lower: Sequence[float], upper: Sequence[float], top: float, height: float) -> str:
-    """The area between two lines."""
+def area(lower: Sequence[float], upper: Sequence[float | None], top: float, height: float) -> str:
+    """The area between two lines, with gaps where the upper one is unknown."""
     count = len(upper)
     if count == 1:
         lower, upper, count = [*lower, *lower], [*upper, *upper], 2
-    forward = " L".join(_point(number, count, value, top, height) for number, value in enumerate(upper))
-    back = " L".join(_point(number, count, lower[number], top, height) for number in reversed(range(count)))
-    return f"M{forward} L{back} Z"
+    pieces: list[str] = []
+    for is_known, run in groupby(enumerate(upper), key=lambda pair: pair[1] is not None):
+        if is_known:
+            points = [(number, value or 0.0) for number, value in run]
+            points += [(number, lower[number]) for number, _ in reversed(points)]
+            outline = " L".join(_point(number, count, value, top, height) for number, value in points)
+            pieces.append(f"M{outline} Z")
+    return " ".join(pieces)
 
 
 def _point(number: int, count: int, value: float, top: float, height: float) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Literal
@@ -83,8 +84,31 @@ class EditForm(msgspec.Struct, kw_only=True):
     anyway: Literal["", "yes"] = ""
 
 
+class RevealGrant(msgspec.Struct, frozen=True):
+    """What the address of a job's page says after a reveal: who may see the payload as it is, until when."""
+
+    who: str
+    job_id: int
+    database: str
+    until: float
+
+
+REVEALED_FOR = 300.0
+"""Seconds for which a page that was revealed can be loaded again, and refreshes itself."""
+
+
 async def get_job(call: Call) -> Page | JobView:
-    return await _view(call) if call.is_api else await _page(call)
+    if call.is_api:
+        return await _view(call)
+    job_id = job_id_of(call)
+    text = call.request.query_params.get("revealed", "")
+    found = call.app.signer.read("revealed", text, RevealGrant) if text else None
+    asked = (call.identity.name, job_id, call.database.name)
+    if found is None or (found.who, found.job_id, found.database) != asked or found.until < time.time():
+        return await _page(call)
+    call.require("payload.read")
+    raw, _ = await job.payload_of(call.database, job_id)
+    return await _page(call, revealed=raw)
 
 
 async def _view(call: Call) -> JobView:
@@ -99,20 +123,18 @@ async def get_explanation(call: Call) -> Explanation:
     return await job.explanation_of(call.database, (await _view(call)).id)
 
 
-async def reveal(call: Call) -> Page | Revealed:
-    """The payload as it is; recorded."""
+async def reveal(call: Call) -> Redirect | Revealed:
+    """The payload as it is; recorded. A page leads to itself, with a grant to load it again for a while."""
     job_id = job_id_of(call)
     raw, task = await job.payload_of(call.database, job_id)
     await recording.record_alone(
         call.database, actor_of(call), "reveal_payload", target=f"job {job_id}, {task}",
         details={"job": job_id},
     )  # fmt: skip
-    return job.revealed(job_id, raw) if call.is_api else await _page(call, revealed=raw)
-
-
-async def after_reveal(call: Call) -> Redirect:
-    """Who loads the page of a revealed payload again gets the job, redacted."""
-    return Redirect(f"/jobs/{job_id_of(call)}")
+    if call.is_api:
+        return job.revealed(job_id, raw)
+    grant = RevealGrant(call.identity.name, job_id, call.database.name, time.time() + REVEALED_FOR)
+    return Redirect(f"/jobs/{job_id}?revealed={call.app.signer.sign('revealed', grant)}")
 
 
 async def download(call: Call) -> Download:
@@ -477,10 +499,6 @@ ROUTES = [
         method="POST", path=f"{ONE}/reveal", api=f"{ONE}/reveal", handler=reveal, permission="payload.read",
         answer=Revealed, changes_nothing=True,
         summary="The payload of a job without redaction; recorded in the audit",
-    ),
-    Route(
-        method="GET", path=f"{ONE}/reveal", handler=after_reveal, permission="jobs.read",
-        summary="Back to the job",
     ),
     Route(
         method="GET", path=f"{ONE}/payload", handler=download, permission="jobs.read",

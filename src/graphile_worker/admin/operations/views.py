@@ -100,7 +100,7 @@ async def list_operations(call: Call) -> Page:
     next_page = call.url("/operations", after=items[-1].id) if has_more else ""
     values = {"found": found, "items": items, "next": next_page, "words_for": title_of}
     answer = Listing(items, next=str(items[-1].id) if has_more else None)
-    return Page("operations.html", "Operations", here="audit", values=values, answer=answer)
+    return Page("operations.html", "Operations", here="operations", values=values, answer=answer)
 
 
 async def get_operation(call: Call) -> Page:
@@ -113,7 +113,7 @@ async def get_operation(call: Call) -> Page:
         "filter_url": _jobs_url(call, found),
     }  # fmt: skip
     title = f"{title_of(found)}: operation {found.id}"
-    return Page("operation.html", title, here="audit", values=values, answer=found)
+    return Page("operation.html", title, here="operations", values=values, answer=found)
 
 
 async def stop(call: Call) -> Redirect:

@@ -59,10 +59,10 @@ class Range:
     def has_samples(self) -> bool:
         return self.seconds <= SAMPLES_KEPT
 
-    def start(self, now: datetime) -> datetime:
-        """The first step. The last one is the current one, or of minutes the one before, which is whole."""
-        moment = now.timestamp()
-        last = (moment - WRITTEN_WITHIN) // self.step - 1 if self.step == MINUTE else moment // self.step
+    def start(self, now: datetime, *, is_whole: bool = True) -> datetime:
+        """The first step. The last one is over, and written; unless `is_whole`, it may be going on."""
+        moment = now.timestamp() - WRITTEN_WITHIN
+        last = moment // self.step - 1 if is_whole else now.timestamp() // self.step
         return datetime.fromtimestamp((last - self.count + 1) * self.step, UTC)
 
 
@@ -134,16 +134,19 @@ class Timeline:
         return self._sum([each.busy for each in self.tasks.values()])
 
     @property
-    def others(self) -> list[float] | None:
+    def others(self) -> Points | None:
         """Jobs per minute that other runtimes completed, or that were removed; None if there were hardly any.
 
-        Samples and statistics are not taken at the same moment, so a small difference says nothing.
+        Samples and statistics are not taken at the same moment, so a job may be in one step of the one and
+        in the step beside it of the other: only what is missing in all of them together counts.
         """
         if self.backlog is None or self.backlog.is_empty:
             return None
-        known = [value or 0.0 for value in self.backlog.deleted]
-        found = [max(all - own, 0.0) for all, own in zip(known, self.completed, strict=True)]
-        return found if sum(found) > max(sum(known) * 0.15, 5.0) else None
+        pairs = list(zip(self.backlog.deleted, self.completed, strict=True))
+        deleted, own = sum(all or 0.0 for all, _ in pairs), sum(self.completed)
+        if deleted - own <= max(deleted * 0.15, 5.0):
+            return None
+        return [None if all is None else max(all - own, 0.0) for all, own in pairs]
 
     def jobs(self, rates: Sequence[float], since: datetime) -> int:
         """How many jobs these rates are, from the step of a moment on."""
@@ -169,9 +172,14 @@ async def read_timeline(
     tables: frozenset[str],
     task_identifier: str | None = None,
     samples: Sequence[Sample] = (),
+    is_whole: bool = True,
 ) -> Timeline:
-    """Values of a range that ends now; `samples` stand in where no worker takes any."""
-    found = Timeline(wanted, wanted.start(now), now, is_recorded=tables >= STATISTICS)
+    """Values of a range that ends now; `samples` stand in where no worker takes any.
+
+    The last step is over, so that a chart does not fall at its end; unless `is_whole`, for sums up to now.
+    """
+    start = wanted.start(now, is_whole=is_whole)
+    found = Timeline(wanted, start, now, is_recorded=tables >= STATISTICS)
     if found.is_recorded:
         found.tasks = await _read_tasks(connection, schema, found, tables, task_identifier)
     if wanted.has_samples and task_identifier is None:

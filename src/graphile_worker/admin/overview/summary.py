@@ -32,8 +32,9 @@ async def summary(hub: Hub, *, hours: int, zone: str = "", may_audit: bool = Tru
     wanted = RANGES["6h" if hours <= 6 else "48h"]
     async with hub.database.read() as connection:
         timeline = await read_timeline(
-            connection, hub.database.schema, wanted, now, tables=tables, samples=hub.sampler.samples
-        )
+            connection, hub.database.schema, wanted, now, tables=tables, samples=hub.sampler.samples,
+            is_whole=False,
+        )  # fmt: skip
         groups: list[ErrorGroup] = []
         if tables >= ERRORS:
             groups = await list_error_groups(connection, hub.database.schema, since=since, limit=MOST_GROUPS)

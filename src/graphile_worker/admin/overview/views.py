@@ -124,7 +124,7 @@ def tiles(page: OverviewPage) -> list[Tile]:
 def rate(value: float | None) -> str:
     """`264 /min`; small rates by the hour."""
     if value is None:
-        return "–"
+        return "—"
     if value >= 10:
         return f"{value:,.0f} /min"
     if value >= 1 or not value:
@@ -203,7 +203,7 @@ def _sum(parts: Sequence[Sequence[float]]) -> list[float]:
 def share(value: float | None) -> str:
     """A share in per cent; small ones are not rounded to nothing."""
     if value is None:
-        return "–"
+        return "—"
     return f"{value:.0%}" if value == 0 or value >= 0.01 else "< 1%"
 
 

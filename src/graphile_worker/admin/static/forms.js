@@ -1,14 +1,15 @@
 // Actions without leaving the page: questions come as dialogs. Every form works without this, too.
 import { $, $$, closeDialogs, make, notify, on, openDialog, say, texts } from "./dom.js";
 import { adopt, load } from "./fragments.js";
-import { clock } from "./times.js";
+import { inBothZones, typed } from "./times.js";
 
 /** Show what a request led to: a question in a dialog, an error, or the page it ends on. */
 function show({ page, status, url }) {
   const sheet = $("form[data-sheet]", page);
   const heading = $("h1", page)?.textContent.trim() ?? "";
   if (sheet) {
-    const dialog = openDialog(heading, document.importNode(sheet, true));
+    const dialog = openDialog(heading, ownIds(document.importNode(sheet, true)));
+    sayTimes(dialog);
     $("input:not([type=hidden]), textarea, select, button:not([data-close])", dialog)?.focus();
     return;
   }
@@ -22,8 +23,33 @@ function show({ page, status, url }) {
   } else location.assign(url);
 }
 
-async function send(form, submitter) {
+/** Give the fields of a dialog ids of their own: the page below may have fields of the same names. */
+function ownIds(sheet) {
+  for (const element of $$("[id], [for], [list], [aria-describedby]", sheet)) {
+    for (const name of ["id", "for", "list", "aria-describedby"]) {
+      if (element.hasAttribute(name)) element.setAttribute(name, `dialog-${element.getAttribute(name)}`);
+    }
+  }
+  return sheet;
+}
+
+/** Ask before a button is pressed by a key; what follows is sent as confirmed. */
+export function ask(button) {
+  const label = button.textContent.trim();
+  const about = button.closest("[data-bulk]") ? $("[data-selected]").textContent : $("main h1")?.firstChild.textContent.trim();
+  const yes = make("button", { class: "btn primary", type: "button" }, label);
+  const no = make("button", { class: "btn", type: "button", "data-close": true }, texts.cancel);
+  yes.addEventListener("click", () => {
+    closeDialogs();
+    send(button.form, button, { confirmed: "yes" });
+  });
+  openDialog(`${label}?`, make("p", { class: "body" }, about), make("div", { class: "foot" }, yes, no));
+  yes.focus();
+}
+
+async function send(form, submitter, more = {}) {
   const fields = new URLSearchParams(new FormData(form, submitter));
+  for (const [name, value] of Object.entries(more)) fields.set(name, value);
   submitter?.setAttribute("aria-disabled", "true");
   try {
     show(await load(form.getAttribute("action"), { method: "POST", body: fields }));
@@ -126,13 +152,26 @@ function keysOfBox(event, input) {
   event.preventDefault();
 }
 
-/** Say what a time in UTC is in the viewer's zone. */
-function inZone(input) {
+/** Say which moment a time is that was typed in the viewer's zone, as the server reads it. */
+function sayTime(input) {
   const hint = document.getElementById(input.getAttribute("aria-describedby"));
-  const at = new Date(`${input.value}Z`);
   if (!hint) return;
   hint.plain ??= hint.textContent;
-  hint.textContent = isNaN(at) ? hint.plain : `${hint.plain} ${say("in_zone", { time: clock(at) })}`;
+  const at = typed(input.value);
+  hint.textContent = at ? `${hint.plain} ${say("typed_time", { time: inBothZones(at) })}` : hint.plain;
+}
+
+function sayTimes(within = document) {
+  for (const input of $$("input[type=datetime-local]", within)) sayTime(input);
+}
+
+/** A hint of the server names the zone; another one was chosen since. */
+function renameZone({ detail: { before, now } }) {
+  for (const input of $$("input[type=datetime-local]")) {
+    const hint = document.getElementById(input.getAttribute("aria-describedby"));
+    if (hint) hint.plain = (hint.plain ?? hint.textContent).replace(before, now);
+  }
+  sayTimes();
 }
 
 export function start() {
@@ -162,7 +201,10 @@ export function start() {
     for (const menu of $$("details.menu[open]")) if (!menu.contains(event.target)) menu.open = false;
   });
   addEventListener("popstate", () => location.reload());
-  on("input", "input[type=datetime-local]", (_, input) => inZone(input));
+  on("input", "input[type=datetime-local]", (_, input) => sayTime(input));
+  document.addEventListener("gw:zone", renameZone);
+  document.addEventListener("gw:page", () => sayTimes());
+  sayTimes();
   document.addEventListener("gw:refreshed", selected);
   document.addEventListener("gw:page", selected);
   selected();

@@ -3,8 +3,10 @@
 import { $, $$, make, say } from "./dom.js";
 import { localise } from "./times.js";
 
-const OWN = new Set(["open", "value", "checked", "disabled", "data-off", "tabindex"]);
+const OWN = new Set(["open", "value", "checked", "disabled", "data-off", "tabindex", "data-exact"]);
 const waiting = new WeakMap(); // table body -> rows that wait behind "n new"
+
+const noAnswer = (cause) => Object.assign(new Error("no answer", { cause }), { status: 0 });
 
 /** The page at an address as a document; an error has `status`, which is 0 if nothing answered. */
 export async function load(address, options = {}) {
@@ -12,15 +14,16 @@ export async function load(address, options = {}) {
   try {
     answer = await fetch(address, { ...options, headers: { Accept: "text/html", ...options.headers } });
   } catch (error) {
-    throw Object.assign(error, { status: 0 });
+    throw noAnswer(error);
   }
-  const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+  const text = await answer.text().catch((error) => Promise.reject(noAnswer(error)));
+  const page = new DOMParser().parseFromString(text, "text/html");
   return { page, status: answer.status, url: answer.url };
 }
 
-/** Fetch this page again and take over what has changed. */
-export async function refresh() {
-  const { page, status } = await load(location.href);
+/** Fetch this page again and take over what has changed; `signal` ends the attempt. */
+export async function refresh(signal) {
+  const { page, status } = await load(location.href, { signal });
   if (status === 401 || !$("main", page)) return location.reload();
   if (status >= 500) throw Object.assign(new Error("down"), { status });
   for (const region of $$("[data-region]")) {

@@ -1,10 +1,9 @@
 // The keyboard: keys for pages and lists, the list of commands, and the help. Letters can be switched off.
 import { $, $$, make, memory, on, openDialog, root, say, texts } from "./dom.js";
-import { moveChoice, select } from "./forms.js";
-import { toggle } from "./live.js";
+import { ask, moveChoice, select } from "./forms.js";
 import { switchZone } from "./times.js";
 
-const GO_WITHIN = 1500;
+const GO_WITHIN = 1500, RESCHEDULE = "e";
 let goUntil = 0;
 const isOff = () => memory.get("keys") === "off";
 const isShown = (element) => element.checkVisibility?.() ?? element.offsetParent !== null;
@@ -40,11 +39,12 @@ function tickRow(isRange) {
   select(tick, isRange);
 }
 
+// A letter changes nothing by itself: it opens what would be opened, and asks where a click would act at once.
 function press(key) {
   const within = [$("tr.at"), ...$$("[data-bulk]:not([hidden])"), $("main")].filter(Boolean);
   const found = within.flatMap((place) => $$(`[data-key-press="${key}"]`, place)).find(isShown);
-  found?.click();
-  return Boolean(found);
+  if (found?.matches("form[data-act] button") && key !== RESCHEDULE) ask(found);
+  else found?.click();
 }
 
 // Commands
@@ -108,7 +108,6 @@ const LETTERS = {
   "/": () => $("[data-search]").focus(),
   "?": help,
   t: switchZone,
-  " ": toggle,
   g: () => (goUntil = Date.now() + GO_WITHIN),
   j: () => move(1),
   k: () => move(-1),
@@ -117,7 +116,7 @@ const LETTERS = {
   n: () => $("main a[rel=next]")?.click(),
   p: () => $("main a[rel=prev]")?.click(),
   r: () => press("r"),
-  e: () => press("e"),
+  [RESCHEDULE]: () => press(RESCHEDULE),
   ".": () => press("."),
 };
 
@@ -132,7 +131,6 @@ function pressed(event) {
   }
   if (event.key === "Escape" && event.target.matches?.("[data-search]")) return event.target.blur();
   if (event.ctrlKey || event.metaKey || event.altKey || isTyping(event.target) || $("dialog[open]") || isOff()) return;
-  if (event.key === " " && event.target.closest?.("button, summary, input, a, pre")) return;
   if (Date.now() < goUntil) {
     goUntil = 0;
     const link = $(`nav.pages [data-go="${CSS.escape(event.key)}"]`);

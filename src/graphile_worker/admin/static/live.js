@@ -1,13 +1,25 @@
 // Live updates: one event stream while the tab is visible, or a refresh every 5 s where no stream comes through.
+// The server sends an event at least every 5 s; without any for some time, the page says that it is old.
 import { $, $$, on, root, say, texts } from "./dom.js";
 import { refresh } from "./fragments.js";
 import { clock } from "./times.js";
 
 const HELLO_WITHIN = 3000, POLL_EVERY = 5000, LEAST_PAUSE = 3000;
-let source, helloTimer, pollTimer, isConnected = false, isStopped = false, isStale = false;
+let source, helloTimer, pollTimer, silenceTimer, isConnected = false, isStopped = false, isStale = false;
 let lastGood = new Date(), took = 0, isBusy = false, next = Infinity, timer;
 
 const hasTopics = () => Boolean(document.body.dataset.topics);
+const patience = () => 1000 * Number(document.body.dataset.staleAfter);
+
+/** The server was heard: it counts as gone if nothing follows. */
+function heard() {
+  clearTimeout(silenceTimer);
+  silenceTimer = setTimeout(() => {
+    close();
+    stale("unreachable");
+    refreshSoon(0);
+  }, patience());
+}
 
 /** Show how the page is kept up to date, and poll if the stream does not do it. */
 function settle() {
@@ -58,7 +70,7 @@ async function run() {
   isBusy = true;
   const began = Date.now();
   try {
-    await refresh();
+    await refresh(AbortSignal.timeout(patience()));
     took = Math.min(Date.now() - began, 1500);
     lastGood = new Date();
     const isBack = isStale;
@@ -76,6 +88,8 @@ function open() {
   const address = `${root}/api/v1/events?topics=${encodeURIComponent(document.body.dataset.topics)}`;
   source = new EventSource(address);
   helloTimer = setTimeout(close, HELLO_WITHIN);
+  heard();
+  for (const name of ["hello", "overview", "changed", "down", "up", "alive"]) source.addEventListener(name, heard);
   source.addEventListener("hello", () => {
     clearTimeout(helloTimer);
     isConnected = true;
@@ -97,6 +111,7 @@ function open() {
 
 function close() {
   clearTimeout(helloTimer);
+  clearTimeout(silenceTimer);
   source?.close();
   source = undefined;
   isConnected = false;
@@ -104,7 +119,7 @@ function close() {
 }
 
 /** Stop or continue. */
-export function toggle() {
+function toggle() {
   isStopped = !isStopped;
   if (isStopped) close();
   else proceed();

@@ -2,8 +2,7 @@
 import { $, $$, memory, on, say, setCookie } from "./dom.js";
 
 const local = Intl.DateTimeFormat().resolvedOptions().timeZone || "UTC";
-let zone;
-
+let zone = document.body.dataset.zone;
 
 const short = (value) => (value < 9.95 ? value.toFixed(1).replace(".0", "") : value.toFixed(0));
 
@@ -36,6 +35,30 @@ function parts(at, timeZone) {
 
 const exact = (p) => `${p.year}-${p.month}-${p.day} ${p.hour}:${p.minute}:${p.second} ${p.timeZoneName}`;
 
+/** The exact time in the zone of the viewer, and in UTC if that is another one. */
+export function inBothZones(at) {
+  const here = exact(parts(at, zone)), universal = exact(parts(at, "UTC"));
+  return zone === "UTC" ? universal : `${here} · ${universal}`;
+}
+
+const HOUR = 3600000;
+
+/** How far the clocks of the viewer's zone are ahead of UTC, in milliseconds. */
+function ahead(at) {
+  const p = parts(at, zone);
+  return Date.UTC(p.year, p.month - 1, p.day, p.hour, p.minute, p.second) - Math.floor(at / 1000) * 1000;
+}
+
+/** The moment of a time that was typed in the viewer's zone; undefined if it is not complete.
+ *  As Python reads it: of a time that occurs twice the first one, and one that is skipped as before the change. */
+export function typed(text) {
+  const wall = Date.parse(`${text}Z`);
+  if (isNaN(wall)) return undefined;
+  const before = ahead(wall - 24 * HOUR), after = ahead(wall + 24 * HOUR);
+  const isLater = ahead(wall - before) !== before && ahead(wall - after) === after;
+  return new Date(wall - (isLater ? after : before));
+}
+
 /** 03:14:07 today, 15 Nov 03:14 in this year, else 2025-11-15 03:14. */
 export function clock(at, now = new Date()) {
   const p = parts(at, zone), today = parts(now, zone);
@@ -51,7 +74,10 @@ function put(element, text) {
 
 function tick() {
   const now = new Date();
-  for (const element of $$("time[data-ago]")) put(element, relative(new Date(element.dateTime), now));
+  for (const element of $$("time[data-ago]")) {
+    const at = new Date(element.dateTime);
+    put(element, element.hasAttribute("data-exact") ? exact(parts(at, zone)) : relative(at, now));
+  }
 }
 
 /** Write all exact times of an element in the zone of the viewer. */
@@ -60,8 +86,7 @@ export function localise(within = document) {
   for (const element of $$("time[datetime]", within)) {
     const at = new Date(element.dateTime);
     if (isNaN(at)) continue;
-    const here = exact(parts(at, zone)), universal = exact(parts(at, "UTC"));
-    element.title = zone === "UTC" ? universal : `${here} · ${universal}`;
+    element.title = inBothZones(at);
     if (element.hasAttribute("data-clock")) put(element, clock(at, now));
   }
 }
@@ -77,14 +102,21 @@ function choose(name) {
 
 /** Switch between UTC and the viewer's zone. */
 export function switchZone() {
-  choose(zone === "UTC" ? local : "UTC");
-  document.dispatchEvent(new Event("gw:zone"));
+  change(zone === "UTC" ? local : "UTC");
+}
+
+function change(name) {
+  const before = zone;
+  choose(name);
+  if (name !== before) document.dispatchEvent(new CustomEvent("gw:zone", { detail: { before, now: name } }));
 }
 
 export function start() {
-  zone = document.body.dataset.zone;
-  choose(memory.get("zone") === "UTC" ? "UTC" : local);
-  if (zone !== document.body.dataset.zone) document.dispatchEvent(new Event("gw:zone"));
+  change(memory.get("zone") === "UTC" ? "UTC" : local);
   on("click", "[data-zone-switch]", switchZone);
+  on("click", "time[data-ago]", (_, element) => {
+    element.toggleAttribute("data-exact");
+    tick();
+  });
   setInterval(() => document.hidden || tick(), 1000);
 }

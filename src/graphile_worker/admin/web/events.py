@@ -1,7 +1,8 @@
 """`/api/v1/events`: live updates as server-sent events.
 
 Events: `hello` at once, with the topics; `overview` with a sample; `changed` with the topics that changed,
-which the reader then fetches; `down` and `up` for the database.
+which the reader then fetches; `down` and `up` for the database; `alive` when there was nothing else for some
+seconds, so that a reader knows that the server is there, and proxies do not take the stream for a dead one.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ from ..live.hub import RETRY, Stream, hubs_of
 from .call import Call
 from .routes import API, Route
 
-COMMENT_EVERY = 15.0
-"""Seconds, so that proxies do not take a quiet stream for a dead one."""
+ALIVE_EVERY = 5.0
+"""Seconds."""
 MAX_TOPICS = 20
 HEADERS = {
     "Cache-Control": "no-store, no-transform",
@@ -79,19 +80,19 @@ async def _lines(call: Call, stream: Stream) -> AsyncIterator[bytes]:
     """Everything that the stream gets, until it, the session or the reader ends."""
     yield f"retry: {RETRY}\n\n".encode()
     while (left := _time_left(call)) > 0 and await call.app.still_knows(call):
-        found = await stream.next(min(COMMENT_EVERY, left))
+        found = await stream.next(min(ALIVE_EVERY, left))
         for event in found:
             yield event.encoded()
         if stream.is_closed:
             return
         if not found:
-            yield b": still here\n\n"
+            yield b"event: alive\ndata: {}\n\n"
 
 
 def _time_left(call: Call) -> float:
     """Seconds until the session ends."""
     end = call.identity.expires_at
-    return COMMENT_EVERY if end is None else end.timestamp() - time.time()
+    return ALIVE_EVERY if end is None else end.timestamp() - time.time()
 
 
 ROUTES = [

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Literal
 from urllib.parse import urlencode
 
+from ...database.connections.connection import Row
 from ...database.connections.errors import explained
 from ...database.sql import load
 from ...diagnostics.explanation.values import title, words
@@ -29,16 +30,19 @@ RECENT = timedelta(hours=1)
 """Error groups that occurred since then are counted beside Failures."""
 MOST_GROUPS = 99
 MOST_BANNERS = 3
+OPERATIONS = frozenset({"_private_py_operations", "_private_py_audit"})
 QUEUES: Permission = "queues.pause"
 TASKS: Permission = "tasks.pause"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Banner:
-    """A line above the page: something is paused, no worker is alive, the database does not answer."""
+    """A line above the page: something is paused or under way, no worker is alive, the database is down."""
 
     text: str
-    tone: Literal["warn", "bad"] = "warn"
+    tone: Literal["info", "warn", "bad"] = "warn"
+    here: str = ""
+    """The entry of the navigation whose pages say the same by themselves."""
     until: datetime | None = None
     """Follows the text, as a time of the viewer's zone."""
     rest: str = ""
@@ -100,12 +104,20 @@ async def _gather(database: Database) -> LayoutContext:
             if tables >= ERRORS
             else None
         )
+        operations = (
+            await connection.fetch(load("admin/active_operations", database.schema))
+            if tables >= OPERATIONS
+            else []
+        )
         pools = (
             await connection.fetch(load("admin/hosts_of_pools", database.schema)) if WORKERS in tables else []
         )
     return LayoutContext(
         failures=_counted(len(groups)) if groups else None,
-        banners=tuple(_paused(pause) for pause in redacted_pauses(pauses[:MOST_BANNERS])),
+        banners=(
+            *_under_way(operations),
+            *(_paused(each) for each in redacted_pauses(pauses[:MOST_BANNERS])),
+        ),
         worker_names={pool["id"]: f"{pool['host']} · {pool['pid']}" for pool in pools if pool["host"]},
     )
 
@@ -129,6 +141,19 @@ def _alarms(hub: Hub) -> Iterator[Banner]:
         yield Banner(text=text, tone="bad", action="Workers", path="/workers")
 
 
+def _under_way(operations: Sequence[Row]) -> Iterator[Banner]:
+    """A line about the changes to many jobs that have not ended."""
+    if len(operations) > 1:
+        text = f"{len(operations)} operations are under way."
+        yield Banner(text=text, tone="info", here="operations", action="Operations", path="/operations")
+    for row in operations if len(operations) == 1 else ():
+        done, of = row["changed"] + row["skipped"], Count(row["expected"], row["expected_kind"])
+        action = row["action"].replace("_", " ")
+        text = f"Operation {row['id']} is under way: {action}, {done:,} of {of} jobs."
+        path = f"/operations/{row['id']}"
+        yield Banner(text=text, tone="info", here="operations", action="Open", path=path)
+
+
 def _paused(pause: Pause) -> Banner:
     what = pause.what[0].upper() + pause.what[1:]
     because = f": {pause.reason}" if pause.reason else ""
@@ -138,6 +163,6 @@ def _paused(pause: Pause) -> Banner:
     else:
         path, post, permission = f"/task?{query}" if pause.name else "/tasks", "/tasks/resume", TASKS
     return Banner(
-        text=f"{what} is paused", until=pause.until, rest=because, action="Show", path=path, post=post,
+        text=f"{what} is paused", until=pause.until, rest=because, action="Details", path=path, post=post,
         permission=permission, name=pause.name or "",
     )  # fmt: skip

@@ -56,6 +56,7 @@ def environment() -> Environment:
     )  # fmt: skip
     found.globals.update(
         url=_url, may=_may, offers=_offers, now=_now, state_of=state_of, time_parts=_time_parts,
+        times_in=times.times_in,
         worker_name=_worker_name, texts=texts,
     )  # fmt: skip
     found.globals["ui"] = found.get_template("parts/ui.html").module
@@ -91,6 +92,7 @@ def frame(call: Call, page: Page) -> dict[str, Any]:
         "layout": layout,
         "counts": {"failures": layout.failures, "doctor": layout.findings},
         "zone": times.zone_name(call.zone),
+        "zone_info": call.zone,
         "theme": theme_of(call),
         "environment_tone": environment_tone(call.app.environment),
     }

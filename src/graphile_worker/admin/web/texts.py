@@ -12,12 +12,17 @@ NAVIGATION: Final = (
     ("queues", "Queues", "/queues", "q"),
     ("workers", "Workers", "/workers", "w"),
     ("schedules", "Schedules", "/schedules", "s"),
+    ("operations", "Operations", "/operations", "p"),
     ("doctor", "Doctor", "/doctor", "d"),
     ("audit", "Audit", "/audit", "a"),
 )
 """Name, label, path, and the key after `g`."""
 NAVIGATION_BREAK: Final = "doctor"
 """A line separates this entry and those after it from the rest."""
+ON_PHONES: Final = ("overview", "jobs", "failures", "workers")
+"""Entries in the bar of a phone; the others are behind More."""
+STALE_AFTER: Final = 20
+"""Seconds without an event after which a page says that the dashboard does not answer."""
 
 STATES: Final = {
     # jobs
@@ -64,8 +69,7 @@ KEYS: Final = (
         (
             ("/", "Search"),
             ("Ctrl K", "Commands: go to a page, task, queue or job; run an action of this page"),
-            ("g, then o j f t q w s d a", "Go to a page by its first letter; o is Overview"),
-            ("Space", "Stop or continue live updates"),
+            ("g, then o j f t q w s p d a", "Go to a page by its first letter; o is Overview, p Operations"),
             ("t", "Times in UTC or in your time zone"),
             ("?", "This help"),
             ("Esc", "Close"),
@@ -83,7 +87,7 @@ KEYS: Final = (
     (
         "On a job or a selection",
         (
-            ("r", "Retry or run now"),
+            ("r", "Retry or run now, after a question"),
             ("e", "Reschedule"),
             (".", "More actions"),
         ),
@@ -100,10 +104,10 @@ SCRIPT: Final = {
     "live": "live",
     "polling": "every 5 s",
     "stopped": "stopped",
-    "offline": "no connection",
+    "offline": "no answer",
     "connecting": "connecting",
-    "down": "The database does not answer. Values as of {time}; trying again.",
-    "unreachable": "The dashboard does not answer. Values as of {time}; trying again.",
+    "down": "The database does not answer. The page shows the state of {time}.",
+    "unreachable": "The dashboard does not answer. The page shows the state of {time}.",
     "new_rows": "{n} new – show",
     "copied": "Copied",
     "copy_failed": "Copying is not possible here: select the text instead",
@@ -119,7 +123,7 @@ SCRIPT: Final = {
     "nothing": "Nothing found",
     "failed": "That did not work: {why}",
     "local": "Times in {zone}",
-    "in_zone": "For you this is {time}.",
+    "typed_time": "That is {time}.",
     "unknown": "unknown",
     "columns": "Columns",
     "saved_filters": "Saved filters",
@@ -128,6 +132,7 @@ SCRIPT: Final = {
     "filter_name": "Name",
     "no_filters": "Filter the list first, then save the filter here.",
     "save": "Save",
+    "cancel": "Cancel",
     "keys": "Keyboard",
     "keys_on": "Keys without Ctrl are on",
     "commands": "Go to a page, task, queue, worker, schedule or job, or run an action",

@@ -6,6 +6,8 @@ The browser tells its time zone in a cookie (`times.js` sets it); without one, t
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta, tzinfo
 from functools import lru_cache
 from zoneinfo import ZoneInfo
@@ -89,6 +91,20 @@ def is_never(at: datetime, now: datetime) -> bool:
 
 def _aware(at: datetime) -> datetime:
     return at if at.tzinfo is not None else at.replace(tzinfo=UTC)
+
+
+_UTC = re.compile(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) UTC")
+
+
+def times_in(text: str) -> Iterator[tuple[str, datetime | None]]:
+    """Parts of a text, each with the time in UTC that follows it; None after the last."""
+    *parts, rest = _UTC.split(text)
+    for part, at in zip(parts[::2], parts[1::2], strict=True):
+        try:
+            yield part, datetime.fromisoformat(at).replace(tzinfo=UTC)
+        except ValueError:
+            yield f"{part}{at} UTC", None
+    yield rest, None
 
 
 # -- times that were typed ----------------------------------------------------------------------------------

@@ -171,7 +171,7 @@ def _without_worker(facts: ReadyFacts) -> Iterator[Explanation]:
     known = {name for pool in alive for name in pool.tasks or ()}
     evidence = [f"{count(len(alive), 'worker')} running, with {count(len(known), 'task')}."]
     evidence += [
-        f"{where(pool)} had it until {pool.last_seen_at:%H:%M:%S} UTC."
+        f"{where(pool)} had it until {pool.last_seen_at:%Y-%m-%d %H:%M:%S} UTC."
         for pool in workers
         if not pool.is_alive and facts.task in (pool.tasks or ()) and pool.last_seen_at
     ]
