@@ -34,6 +34,9 @@ JOBS = int(os.environ.get("SCALE_JOBS", "40000"))
 MILLION = 1_000_000
 PAGE_BUFFERS = 1000
 LIST_BUFFERS = 200
+COUNTING_BUFFERS = 1500
+COUNTING = ("", "/", "/overview", "/summary", "/failures")
+"""Pages that count the jobs of error groups, and what is below them."""
 SAMPLE_BUFFERS = 500
 MILLISECONDS = 50.0
 LISTS = ("/jobs", "/queues", "/audit", "/operations")
@@ -267,4 +270,6 @@ def _complaints(address: str, reading: Reading, allowed: int) -> list[str]:
 
 def _allowed(path: str) -> int:
     page = path.removeprefix("/api/v1")
+    if page in COUNTING or page.startswith("/failures/"):
+        return COUNTING_BUFFERS
     return LIST_BUFFERS if page in LISTS else PAGE_BUFFERS
