@@ -41,6 +41,8 @@ from .plain_groups import plain_groups, shared_members
 READ_ERRORS = 1_000
 """Errors of a list that are looked at, the latest ones."""
 READ_OF_GROUP = 200
+READ_JOBS = 2_000
+"""Jobs that are read for examples."""
 LOOK_UP = 100
 """Jobs of a group whose states are looked up, for examples."""
 BARS = 24
@@ -249,7 +251,7 @@ async def _jobs(
     if not jobs:
         start = queries.Position(0, 2**63 - 1)
         chosen = Chosen(fingerprint=group.fingerprint)
-        found = await queries.choose(connection, schema, chosen, "retry", start, LOOK_UP)
+        found = await queries.choose(connection, schema, chosen, "retry", start, LOOK_UP, read=READ_JOBS)
         jobs = list(await connection.fetch(load("admin/current_states", schema), found.ids))
     jobs.sort(key=lambda row: (row["id"] in times, times.get(row["id"], row["run_at"])), reverse=True)
     return jobs, times
@@ -323,7 +325,13 @@ async def dry_run(
         group = await _error_group(connection, database.schema, fingerprint)
         jobs = (await count_errors(hub, connection, max_age=0)).of(group)
         choice = await queries.choose(
-            connection, database.schema, Chosen(fingerprint=fingerprint), action, start, queries.EXAMPLES
+            connection,
+            database.schema,
+            Chosen(fingerprint=fingerprint),
+            action,
+            start,
+            queries.EXAMPLES,
+            read=READ_JOBS,
         )
         rows = await connection.fetch(load("admin/current_states", database.schema), choice.ids)
     return DryRun(

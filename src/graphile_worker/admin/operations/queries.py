@@ -82,11 +82,13 @@ async def choose(
     action: ActionName,
     position: Position,
     size: int,
+    *,
+    read: int = READ,
 ) -> Choice:
-    """The next jobs, `size` at most."""
+    """The next jobs, `size` at most; of an error group, read no more than `read` jobs."""
     await connection.fetchrow(load("manage/read_by_indexes", schema))
     if chosen.fingerprint is not None:
-        return await _choose_of_group(connection, schema, chosen.fingerprint, position, size)
+        return await _choose_of_group(connection, schema, chosen.fingerprint, position, size, read)
     return await _choose_by_filter(connection, schema, chosen, action, position, size)
 
 
@@ -123,7 +125,7 @@ async def _choose_by_filter(
 
 
 async def _choose_of_group(
-    connection: Connection, schema: SchemaName, fingerprint: str, position: Position, size: int
+    connection: Connection, schema: SchemaName, fingerprint: str, position: Position, size: int, read: int
 ) -> Choice:
     """By the last errors of jobs: workers keep only some errors of a kind. Where these tell nothing, because
     those of two groups look alike, by the errors that were kept."""
@@ -137,7 +139,7 @@ async def _choose_of_group(
     matcher = ErrorMatcher([*groups, *others], [(task, fingerprint, row["error"] or "") for row in kept])
     rows = await connection.fetch(
         load("admin/next_with_error", schema),
-        task, position.last_id, position.up_to, max(size, CANDIDATES), READ,
+        task, position.last_id, position.up_to, max(size, CANDIDATES), read,
     )  # fmt: skip
     found = [(row, matcher.groups_of(task, row["error"] or "")) for row in rows if row["id"] is not None]
     unclear = [row["id"] for row, marks in found if len(marks) > 1 and fingerprint in marks]
