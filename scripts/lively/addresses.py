@@ -33,6 +33,7 @@ FOUND = {
     "/schedules/pause": ("identifier", _SCHEDULES),
     "/schedules/{identifier}": ("identifier", _SCHEDULES),
     "/worker": ("id", _WORKERS),
+    "/workers/concurrency": ("id", _WORKERS),
     "/workers/{id}": ("id", _WORKERS),
     "/failures/{fingerprint}": ("fingerprint", _GROUPS),
     "/jobs/{id}": ("id", _JOBS),

@@ -181,5 +181,5 @@ def test_few_attempts_make_no_rate() -> None:
     assert rate_or_number(0.6, [0.0] * 57 + [1.0] * 3) == "3 in 1 h"
     assert rate_or_number(0.0, [0.0] * 60) == "0 in 1 h"
     assert rate_or_number(40.0, [40.0] * 60) == "40 /min"
-    assert rate_or_number(None, []) == "–"
+    assert rate_or_number(None, []) == "—"
     assert (before(0.6), before(0.0), before(12.0)) == ("", "0 /min an hour ago", "12 /min an hour ago")

@@ -236,12 +236,3 @@ async def test_the_search_box_finds_queues_schedules_and_jobs_that_are_gone(
     assert "No job matches" not in gone
     assert 'href="/jobs/4711"' in gone
     assert "No job matches" in (await http.get("/jobs", params={"q": "4712"})).text
-
-
-async def test_a_revealed_payload_can_be_loaded_again(http: httpx.AsyncClient, jobs: Jobs) -> None:
-    job = await jobs.add("a", {"password": "hunter2"})
-    revealed = await http.post(f"/jobs/{job}/reveal")
-    assert "hunter2" in revealed.text
-    assert 'data-topics=""' in revealed.text  # nothing fetches this address again
-    again = await http.get(f"/jobs/{job}/reveal")
-    assert (again.status_code, again.headers["location"]) == (303, f"/jobs/{job}")

@@ -138,7 +138,7 @@ async def test_streams_end_when_the_host_ends_the_session(
 ) -> None:
     from graphile_worker.admin.web import events
 
-    monkeypatch.setattr(events, "COMMENT_EVERY", 0.05)
+    monkeypatch.setattr(events, "ALIVE_EVERY", 0.05)
     sessions = {"ada"}
 
     async def who(request: object) -> Identity | None:

@@ -118,7 +118,7 @@ async def test_the_concurrency_of_a_worker_and_of_a_lane_is_changed(
     assert done["done"] == "It runs up to 2 jobs of the lane slow at once (before: 1)."
     await gate.until_inside(2)
     worker = (await http.get(f"{API}/worker", params={"id": runner.pool_id})).json()
-    assert (worker["slots"], [lane["slots"] for lane in worker["lanes"]]) == (5, [3, 2])
+    assert (worker["concurrency"], [lane["slots"] for lane in worker["lanes"]]) == (5, [3, 2])
 
     page = (await http.get("/worker", params={"id": runner.pool_id})).text
     assert "/workers/concurrency?id=" in page
@@ -336,7 +336,7 @@ async def test_schedules_that_run_next_come_first(
 
 # -- one JSON ------------------------------------------------------------------------------------------------
 
-CHANGING = {"last_seen_at", "seconds", "clock", "silent_for", "dead_in"}
+CHANGING = {"last_seen_at", "load", "seconds", "clock", "silent_for", "dead_in"}
 
 
 def assert_has(mine: Any, theirs: Any, where: str = "") -> None:

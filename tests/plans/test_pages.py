@@ -44,7 +44,6 @@ COUNT_BUFFERS = 22_000
 COLD_SECONDS = 0.5
 """Until the overview of a dashboard that has just been started, beside a million jobs."""
 MILLISECONDS = 50.0
-COUNTING = ("/failures/", "/operations/new")
 LISTS = ("/jobs", "/queues", "/audit", "/operations")
 COMMENTS = re.compile(r"\A(?:\s|--[^\n]*\n|/\*.*?\*/)*", re.DOTALL)
 FILL_NAMES = """

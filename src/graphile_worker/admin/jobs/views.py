@@ -12,7 +12,6 @@ from ...database.statements.job_filter import JobFilter
 from ...history.records import FINISHED_STATES
 from ..answers import Count, Page, Problem
 from ..audit.queries import of_job
-from ..live.hub import INTERVAL
 from ..security.identity import Permission
 from ..web.call import Call
 from ..web.routes import API, Route
@@ -32,6 +31,8 @@ ACTIONS: tuple[tuple[str, str, Permission, str], ...] = (
 """Actions on a selection: name, label, permission and key."""
 NAMES_LAST = 60.0
 """Seconds for which the names beside the fields of the filter are kept."""
+COUNTS_LAST = 20.0
+"""Seconds for which the numbers of scheduled, retrying and finished jobs are shown again."""
 Text = Annotated[str, msgspec.Meta(max_length=200)]
 
 
@@ -168,12 +169,11 @@ async def _names(call: Call) -> tuple[list[str], list[str]]:
 
 
 async def _counts(call: Call) -> dict[str, Count]:
-    """By state, at most a few seconds old."""
+    """By state; those that the sample does not have may be some seconds old."""
     sample = await call.hub.current()
     further = await call.hub.shared(
-        "jobs.counts", lambda: listing.count_states(call.database, sample.scheduled),
-        max_age=INTERVAL, topic="jobs",
-    )  # fmt: skip
+        "jobs.counts", lambda: listing.count_states(call.database, sample.scheduled), max_age=COUNTS_LAST
+    )
     found = {"ready": sample.ready, "running": sample.running, "failed": sample.failed, **further}
     parts = [found[state] for state in ("ready", "scheduled", "running", "failed")]
     is_exact = all(part.kind == "exact" for part in parts)

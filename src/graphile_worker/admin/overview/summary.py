@@ -129,7 +129,7 @@ def _tasks(found: Overview) -> list[str]:
         return ["No task has jobs."]
     rows = [
         f"| {code(task.name).replace('|', chr(0x2502))} | {task.waiting} | {task.completed_per_minute:,.1f} "
-        f"| {'–' if task.failure_share is None else f'{task.failure_share:.0%}'} "
+        f"| {'—' if task.failure_share is None else f'{task.failure_share:.0%}'} "
         f"| {duration(task.run_time.p95)} |"
         for task in found.tasks
     ]

@@ -187,7 +187,7 @@ def _busiest(row: TaskRow) -> tuple[object, ...]:
 async def _workers(connection: Connection, schema: SchemaName, tables: frozenset[str]) -> WorkerList:
     if WORKERS not in tables:
         return WorkerList([], is_complete=False)
-    return await list_workers(connection, schema)
+    return await list_workers(connection, schema, heartbeats=False)
 
 
 async def _known_tasks(connection: Connection, hub: Hub, workers: WorkerList) -> RunningTasks:

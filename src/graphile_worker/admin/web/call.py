@@ -160,13 +160,15 @@ def _url(root: str, path: str, query: dict[str, object]) -> str:
 
 
 def _converted(pairs: Iterable[tuple[str, str]], type: type[S], zone: tzinfo) -> S:
-    lists, times = _fields_with(type, _LISTS), _fields_with(type, (datetime,))
+    lists, times, ticks = (_fields_with(type, kinds) for kinds in (_LISTS, (datetime,), (bool,)))
     values: dict[str, Any] = {}
     for name, value in pairs:
         if "\0" in value or "\0" in name:
             raise Problem(400, "A value is not valid", "It contains a NUL character.")
         if name in times:
             values[name] = typed_time(value, zone)
+        elif name in ticks and value in ("yes", "on"):
+            values[name] = True
         elif name in lists:
             values.setdefault(name, []).append(value)
         else:

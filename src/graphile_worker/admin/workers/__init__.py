@@ -11,6 +11,7 @@ from ...recovery.registry.load import Load
 from ...recovery.registry.pool_state import ExecutorPlace
 from ...recovery.registry.workers import Runtime
 from ...values.concurrency import MAIN, MOST_ASKED_SLOTS
+from ...values.flags import FlagDescription
 from ...values.text import duration
 
 WorkerState = Literal["alive", "paused", "stopping", "late", "dead", "unknown"]
@@ -78,7 +79,8 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True):
     """The longest-running first."""
     job_ids: list[int] = []
     lanes: list[WorkerLane] | None = None
-    forbidden_flags: list[str] | None = None
+    flag_rules: FlagDescription | None = None
+    """Which jobs it takes by their flags; None if it does not say."""
     per_minute: float | None = None
     """Attempts that ended, in the last minutes; None without statistics."""
     failed_per_minute: float | None = None

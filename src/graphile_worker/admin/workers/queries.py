@@ -251,6 +251,7 @@ def _worker(
             "lanes": _lanes(worker, running),
             "executors": worker.executors,
             "load": worker.load,
+            "flag_rules": worker.flag_rules,
             "blocked": None if worker.blocked is None else Blocked(
                 task_identifier=worker.blocked.task_identifier, job_id=worker.blocked.job_id,
                 since=worker.blocked.since, seconds=worker.blocked.seconds, culprit=worker.blocked.culprit,

@@ -290,18 +290,20 @@ async def mark_unreachable_workers(
     ]
 
 
-async def list_workers(connection: Connection, schema: SchemaName, *, scan: bool = False) -> WorkerList:
+async def list_workers(
+    connection: Connection, schema: SchemaName, *, scan: bool = False, heartbeats: bool = True
+) -> WorkerList:
     """Registered worker pools, with the jobs that each reported.
 
     A small jobs table is scanned for locked jobs, which finds pools of other runtimes and exact job ids;
-    `scan` does that whatever its size.
+    `scan` does that whatever its size. `heartbeats`: also those in the Rust port's table of workers.
     """
     teach_arrays(connection)
     statement = sql("recovery/list_workers", schema)
     rows = await connection.fetch(statement, schema.name, scan, SCANNED_PAGES)
     is_complete = bool(rows and rows[0]["is_scanned"])
     summaries = {row["id"]: _summary(row, is_complete) for row in rows if row["id"] is not None}
-    if rows and rows[0]["has_rust_register"]:
+    if heartbeats and rows and rows[0]["has_rust_register"]:
         for row in await connection.fetch(sql("recovery/rust_workers", schema), LISTED_FOREIGN):
             summaries[row["id"]] = _foreign(row, summaries.get(row["id"]), is_complete)
     return WorkerList(list(summaries.values()), is_complete=is_complete)
