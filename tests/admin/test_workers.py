@@ -336,6 +336,7 @@ async def test_schedules_that_run_next_come_first(
 
 # -- one JSON ------------------------------------------------------------------------------------------------
 
+RUST = "graphile_worker_c0ffee"
 CHANGING = {"last_seen_at", "load", "seconds", "clock", "silent_for", "dead_in"}
 
 
@@ -449,3 +450,25 @@ async def test_rows_of_another_version_break_no_page(
             if answer.status_code not in (200, 404):
                 complaints.append(f"{address} beside {shape}: {answer.status_code}")
     assert not complaints, "\n".join(complaints)
+
+
+async def test_the_jobs_of_a_worker_of_another_runtime_are_recovered(
+    http: httpx.AsyncClient, utils: WorkerUtils, jobs: Jobs
+) -> None:
+    job = await utils.add_job("hold", queue_name="q")
+    await jobs.connection.execute(
+        "update graphile_worker._private_jobs set locked_by = $1, locked_at = now(), attempts = 3", RUST
+    )
+    await jobs.connection.execute(
+        "update graphile_worker._private_job_queues set locked_by = $1, locked_at = now()", RUST
+    )
+    page = (await http.get("/worker", params={"id": RUST})).text
+    assert "Recover its jobs" in page
+    asked = await http.post("/workers/unlock", data={"id": RUST})
+    assert "1 job of it returns to the queue, the attempt does not count" in asked.text
+    assert (await http.post(f"{API}/workers/unlock", json={"id": RUST})).status_code == 409
+    done = await post(http, "/workers/unlock", {"id": RUST, "typed": RUST})
+    assert done["done"] == "1 job returned to the queue."
+    row = await jobs.one()
+    assert (row["id"], row["locked_by"], row["attempts"]) == (job.id, None, 2)
+    assert [queue["locked_by"] for queue in await jobs.queues()] == [None]

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import pytest
 
 from peers.directions import of_three, of_two
-from peers.protocol import NODE, RUNTIMES, RUST, Peers
+from peers.protocol import NODE, PYTHON, RUNTIMES, RUST, Peers
 from peers.shared import Shared
 from support.working import until
 
@@ -17,7 +17,7 @@ Two = tuple[str, str]
 
 EARLIER = datetime(2020, 1, 1, tzinfo=UTC)
 LATER = datetime(2100, 1, 1, tzinfo=UTC)
-SELECTIVE = [RUST]  # the runtimes that have these rules
+SELECTIVE = [PYTHON, RUST]  # the runtimes that have these rules
 IS_LISTENING = """
     SELECT EXISTS (
         SELECT FROM pg_stat_activity WHERE datname = current_database() AND query ILIKE 'listen%'

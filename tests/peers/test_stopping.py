@@ -154,7 +154,7 @@ async def test_recovery_by_hand_of_another_runtime(peers: Peers, shared: Shared,
     async with peers.worker(PYTHON, recovery=True) as other:
         assert worker.worker_id in await shared.locks()
         async with make_worker_utils(connection_string=peers.url) as utils:
-            await utils.force_unlock_workers([worker.worker_id])
+            await utils.workers.recover(worker.worker_id)
         await shared.until_gone(job_id)
-    assert [run.process for run in await shared.runs()] == [worker.pid, other.pid]
+    assert [(run.process, run.attempt) for run in await shared.runs()] == [(worker.pid, 1), (other.pid, 1)]
     assert await shared.overlaps() == []

@@ -149,7 +149,10 @@ async def set_concurrency(
 
 
 async def unlock(database: Database, actor: Actor, worker_id: str, typed: str = "") -> WorkerAnswer:
-    """Free every lock of a worker. One that may be alive must be typed: its jobs would run twice."""
+    """Free every lock of a worker. One that may be alive must be typed: its jobs would run twice.
+
+    Jobs of another runtime's worker are recovered: no one else does that, and their attempt does not count.
+    """
     async with database.read() as connection:
         known = await read_workers(database, connection, only=worker_id)
     worker = next((each for each in known.items if each.id == worker_id), None)
@@ -162,17 +165,34 @@ async def unlock(database: Database, actor: Actor, worker_id: str, typed: str = 
             "that it is dead, type its id.",
             typed=worker_id,
         )
+    if worker is not None and worker.is_alive is None:
+        report = await database.utils.workers.recover(worker_id, force=True)
+        async with database.write() as connection:
+            await _record(database, connection, actor, "unlock_worker", worker_id, "")
+        returned = sum(len(each.returned) for each in report.recovered)
+        return WorkerAnswer(id=worker_id, done=f"{count(returned, 'job')} returned to the queue.")
     async with database.write() as connection:
         await database.utils.force_unlock_workers([worker_id], connection=connection)
         await _record(database, connection, actor, "unlock_worker", worker_id, "")
     return WorkerAnswer(id=worker_id, done="Its jobs and queues were unlocked.")
 
 
-async def is_dead(database: Database, worker_id: str) -> bool:
-    """Whether a worker is certainly dead."""
+async def what_unlocking_does(database: Database, worker_id: str) -> tuple[str, bool]:
+    """In words, and whether the worker is certainly dead."""
     async with database.read() as connection:
         known = await read_workers(database, connection, only=worker_id)
-    return any(each.id == worker_id and each.state == "dead" for each in known.items)
+    worker = next((each for each in known.items if each.id == worker_id), None)
+    if worker is not None and worker.state == "dead":
+        return "Its jobs and queues become free for other workers.", True
+    alive = "It may be alive, and then its jobs run twice. Stop it first, or be certain."
+    if worker is None or worker.is_alive is not None:
+        return alive, False
+    held = "Its jobs return" if worker.jobs_held is None else f"{count(worker.jobs_held, 'job')} of it return"
+    verb = "s" if worker.jobs_held == 1 else ""
+    return (
+        f"{held}{verb} to the queue, the attempt does not count, and its queues become free. {alive}",
+        False,
+    )
 
 
 async def _record(

@@ -67,12 +67,9 @@ async def resume(call: Call) -> Redirect:
 async def unlock(call: Call) -> Page | Redirect:
     wanted = await call.body(WorkerRequest)
     if not await call.is_confirmed():
-        is_dead = await queries.is_dead(call.database, wanted.id)
+        text, is_dead = await queries.what_unlocking_does(call.database, wanted.id)
         return confirmation(
-            f"Free the locks of {wanted.id[:80]}?",
-            "Its jobs and queues become free for other workers."
-            if is_dead
-            else "It may be alive, and then its jobs run twice. Stop it first, or be certain.",
+            f"Free the locks of {wanted.id[:80]}?", text,
             path="/workers/unlock", fields={"id": wanted.id}, submit="Free the locks", back="/workers",
             typed="" if is_dead else wanted.id, here="workers",
         )  # fmt: skip
