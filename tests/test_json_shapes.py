@@ -27,7 +27,7 @@ def _made(cls: Any) -> Any:
     if cls is WorkerSummary:
         values["running"] = [RunningJob(id=1, started_at=datetime.now(UTC))]
         values["blocked"] = BlockedLoop("work", 1, datetime.now(UTC), 16.0)
-        values["lanes"] = values["executors"] = values["load"] = None
+        values["lanes"] = values["executors"] = values["load"] = values["flag_rules"] = None
     if cls is QueueSummary:
         values["pause"] = None
     return cls(**values)

@@ -40,7 +40,8 @@ async def test_the_list_shows_memory_and_load(gw: Call, workers: Workers) -> Non
 
     await until(is_there)
     header, line = (await asyncio.to_thread(gw, "workers")).check().out.splitlines()[:2]
-    assert header.split()[:9] == ["WORKER", "POOL", "STATE", "HOST", "PID", "SLOTS", "JOBS", "MEMORY", "CPU"]
+    assert header.split()[:6] == ["WORKER", "POOL", "RUNTIME", "STATE", "HOST", "PID"]
+    assert header.split()[6:10] == ["SLOTS", "JOBS", "MEMORY", "CPU"]
     assert " MB " in line
     assert "% " in line
 

@@ -256,7 +256,7 @@ async def test_list_queues_returns_size_and_holder(
 @looped(
     ("conditions", "message"),
     [
-        ({"state": "done"}, "state: expected one of ready, scheduled, running, failed; got 'done'"),
+        ({"state": "done"}, "state: expected one of ready, scheduled, retrying, running, failed; got 'done'"),
         ({"order": "random"}, "order: expected one of oldest, newest, run_order; got 'random'"),
         ({"limit": 0}, "limit: must be 1 or more, got 0"),
         ({"limit": "5"}, "limit: expected a whole number, got '5'"),

@@ -96,7 +96,7 @@ SUMMARIES = {
     "stats": "Count jobs by state and task, or show what workers did.",
     "stop": "Ask workers of this package to shut down gracefully, as SIGTERM does.",
     "sweep": "Recover the jobs of dead workers now.",
-    "workers": "Show workers, whether they are alive, the jobs they have, and what is paused.",
+    "workers": "Show workers and what is paused, or change how many jobs one runs at once.",
 }
 """What each does, for `--help`, which imports none of them; a test compares it with their own help."""
 

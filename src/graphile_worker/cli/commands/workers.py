@@ -73,7 +73,7 @@ async def workers_command(
     lane: str | None,
     scan: bool,
 ) -> Output:
-    """Show workers, their jobs and their load, and what is paused; or let one run more or fewer jobs at once.
+    """Show workers and what is paused, or change how many jobs one runs at once.
 
     Rust workers with recovery send heartbeats; other workers of other runtimes are listed while they have
     jobs. Only workers of this package can be changed. Running jobs go on, and the number lasts until the
