@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from . import sign_in_views as login_pages
 from .audit import views as audit_pages
 from .doctor import health as health_pages
 from .doctor import views as doctor_pages
@@ -16,7 +17,6 @@ from .schedules import views as schedules_pages
 from .tasks import views as tasks_pages
 from .web import events as events_api
 from .web import openapi as openapi_api
-from .web import sign_in_views as login_pages
 from .web.routes import Route, with_api
 from .workers import views as workers_pages
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 import msgspec
 from starlette.responses import RedirectResponse, Response
 
-from ...history.audit import Actor
-from ...values import __version__
-from ..answers import Page, Problem
-from ..audit.recording import record_sign_out
-from ..security.sessions import set_cookie
-from ..security.sign_in import LONGEST_NAME, Credential, SignIn, check_link, check_password, safe_path
-from .call import Call
-from .respond import page_response
-from .routes import API, Route
+from ..history.audit import Actor
+from ..values import __version__
+from .answers import Page, Problem
+from .audit.recording import record_sign_out
+from .security.sessions import set_cookie
+from .security.sign_in import LONGEST_NAME, Credential, SignIn, check_link, check_password, safe_path
+from .web.call import Call
+from .web.respond import page_response
+from .web.routes import API, Route
 
 
 class LoginQuery(msgspec.Struct, frozen=True):
