@@ -25,8 +25,9 @@ PUBLIC = {
     """,
     "graphile_worker.results": """
         AttemptError AwaitableContext BacklogSample BlockedLoop BulkReport CancelReport CleanupReport
-        Deploy ErrorGroup ExecutorPlace FinishedJob FinishedState JobCounts JobDetails JobRecord
-        JobReference JobStack JobState JobStatus LaneDescription LimitSummary MigrationReport
+        ConcurrencyChange Deploy ErrorGroup ExecutorPlace FinishedJob FinishedState FlagDescription
+        JobCounts JobDetails JobRecord JobReference JobStack JobState JobStatus LaneDescription
+        LimitSummary Load MigrationReport
         ParsedCronItem ParsedCronOptions Pause Progress QueueSummary RecoveredWorker RegisteredSchedule
         RunningJob Schedule ScheduleRun Statistics StatisticsGroup StatisticsList SweepReport
         SyncConnection SyncJobReference TaskStatistics WorkerList WorkerSummary

@@ -39,8 +39,8 @@ PAGES = {
     ),
     "utils-queues.md": "QueuesClient QueueSummary",
     "utils-workers.md": (
-        "WorkersClient WorkerList WorkerSummary RunningJob BlockedLoop LaneDescription ExecutorPlace "
-        "SweepReport RecoveredWorker Deploy"
+        "WorkersClient WorkerList WorkerSummary RunningJob Load BlockedLoop LaneDescription ExecutorPlace "
+        "FlagDescription ConcurrencyChange SweepReport RecoveredWorker Deploy"
     ),
     "utils-limits.md": "LimitsClient LimitSummary",
     "utils-schedules.md": "SchedulesClient Schedule RegisteredSchedule ScheduleRun",

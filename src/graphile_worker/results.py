@@ -10,6 +10,7 @@ from .values.imports import export_lazily
 if TYPE_CHECKING:
     from .client.background import SyncConnection as SyncConnection
     from .client.handle import JobReference as JobReference
+    from .client.job_status import ConcurrencyChange as ConcurrencyChange
     from .client.job_status import JobRecord as JobRecord
     from .client.job_status import JobStack as JobStack
     from .client.job_status import JobStatus as JobStatus
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from .history.statistics import StatisticsList as StatisticsList
     from .history.statistics import TaskStatistics as TaskStatistics
     from .history.task_reports import Progress as Progress
+    from .recovery.registry.load import Load as Load
     from .recovery.registry.pool_state import BlockedLoop as BlockedLoop
     from .recovery.registry.pool_state import ExecutorPlace as ExecutorPlace
     from .recovery.registry.pool_state import LaneDescription as LaneDescription
@@ -48,6 +50,7 @@ if TYPE_CHECKING:
     from .recovery.registry.workers import WorkerSummary as WorkerSummary
     from .recovery.sweep import RecoveredWorker as RecoveredWorker
     from .recovery.sweep import SweepReport as SweepReport
+    from .values.flags import FlagDescription as FlagDescription
     from .values.job import Pause as Pause
 
 export_lazily(
@@ -55,7 +58,7 @@ export_lazily(
     {
         "client.background": "SyncConnection",
         "client.handle": "JobReference",
-        "client.job_status": "JobRecord JobStack JobStatus",
+        "client.job_status": "ConcurrencyChange JobRecord JobStack JobStatus",
         "client.sync_handle": "SyncJobReference",
         "config.calls": "AwaitableContext",
         "cron": "ParsedCronItem",
@@ -72,9 +75,11 @@ export_lazily(
         "history.records": "AttemptError FinishedJob FinishedState",
         "history.statistics": "BacklogSample StatisticsGroup StatisticsList TaskStatistics",
         "history.task_reports": "Progress",
+        "recovery.registry.load": "Load",
         "recovery.registry.pool_state": "BlockedLoop ExecutorPlace LaneDescription",
         "recovery.registry.workers": "RunningJob WorkerList WorkerSummary",
         "recovery.sweep": "RecoveredWorker SweepReport",
+        "values.flags": "FlagDescription",
         "values.job": "Pause",
     },
 )

@@ -62,7 +62,7 @@ NOT_OURS = {
 DRIVER = {"AnyPool", "BlockingConnection", "Connection", "Row", "UserConnection"}
 UNNAMED = {
     "AddedTask", "AnyTask", "CronItemKeywords", "CronJobKeyMode", "Handler", "HasIdentifier", "JobLogger",
-    "Liveness", "Matcher", "PipeHandler", "Prepare", "SchemaName", "SyncAddedTask", "TaskArguments",
+    "Liveness", "Runtime", "Matcher", "PipeHandler", "Prepare", "SchemaName", "SyncAddedTask", "TaskArguments",
     "TaskDecorator", "TaskLike", "TaskRules", "TimestampDigest",
 }  # fmt: skip
 """Types that programs use without naming them."""
