@@ -61,9 +61,9 @@ NOT_OURS = {
 # Of asyncpg and others; imported from there.
 DRIVER = {"AnyPool", "BlockingConnection", "Connection", "Row", "UserConnection"}
 UNNAMED = {
-    "AddedTask", "AnyTask", "CronItemKeywords", "CronJobKeyMode", "Handler", "HasIdentifier", "JobLogger",
-    "Liveness", "Runtime", "Matcher", "PipeHandler", "Prepare", "SchemaName", "SyncAddedTask", "TaskArguments",
-    "TaskDecorator", "TaskLike", "TaskRules", "TimestampDigest",
+    "AddedTask", "AnyTask", "CronItemKeywords", "CronJobKeyMode", "FilterState", "Handler", "HasIdentifier",
+    "JobLogger", "Liveness", "Matcher", "PipeHandler", "Prepare", "Runtime", "SchemaName", "SyncAddedTask",
+    "TaskArguments", "TaskDecorator", "TaskLike", "TaskRules", "TimestampDigest",
 }  # fmt: skip
 """Types that programs use without naming them."""
 PARAMETERS = {"Injected", "Arguments", "Result", "Returned"}
