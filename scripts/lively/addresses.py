@@ -38,7 +38,7 @@ FOUND = {
     "/failures/{fingerprint}": ("fingerprint", _GROUPS),
     "/jobs/{id}": ("id", _JOBS),
     "/operations/{id}": ("id", "select id from _private_py_operations order by id desc"),
-    "/audit/{id}": ("id", "select id from _private_py_audit order by id desc"),
+    "/audit/{id}": ("id", "select id from _private_py_audit order by action = 'pause_queue' desc, id desc"),
     "/jobs/actions": ("ids", _JOBS),
     "/operations/new": ("q", "select 'task:' || to_json(identifier)::text from _private_tasks order by id"),
     "/tasks/pause": ("name", _TASKS),

@@ -153,8 +153,8 @@ async def test_workers_are_listed_without_a_scan_of_a_large_table(
     monkeypatch.setattr(workers, "SCANNED_PAGES", min(workers.SCANNED_PAGES, SIZE // 1000))
     found = await workers.list_workers(desk.explaining, desk.schema)
     assert (list(found), found.is_complete) == ([], False)
-    (plan,) = desk.explaining.plans
-    assert plan.touched == 0, plan.describe()
+    plan, register = desk.explaining.plans
+    assert plan.touched == register.touched == 0, plan.describe()
     assert plan.all_pages <= PAGES, plan.describe()
 
 
@@ -171,7 +171,7 @@ async def test_on_request_workers_take_one_pass_over_the_table(desk: Desk) -> No
     """No index leads to locked jobs: every plain job would pay for it."""
     (worker,) = await workers.list_workers(desk.explaining, desk.schema, scan=True)
     assert worker.job_ids == [100, 101, 102]
-    (plan,) = desk.explaining.plans
+    plan, _ = desk.explaining.plans
     (scan,) = (scan for scan in plan.job_scans if scan["Node Type"] == "Seq Scan")
     assert scan["Actual Rows"] * scan["Actual Loops"] == LOCKED
 
