@@ -90,7 +90,9 @@ OPTIONS: dict[str, Any] = {
     "executables_inherit_database": False, "history": "all", "history_retention": 86400.0,
     "error_retention": 172800.0, "failed_retention": 259200.0, "app_version": "2026.11", "recovery": False,
     "heartbeat_interval": 3.0, "recovery_grace": 20.0, "sweep_interval": 8.0, "recovery_delay": 1.0,
-    "max_recoveries": 9, "statistics": False, "plugins": ["suite.plugins:PrintOptions"],
+    "max_recoveries": 9, "resilient_flag": "patient", "forbidden_flags": ["a"],
+    "accepted_flags": ["b"], "flag_allowlist": ["b", "c"],
+    "statistics": False, "plugins": ["suite.plugins:PrintOptions"],
     "plugin_options": {"other.level": 3}, "wait_for_database": 9.0,
 }  # fmt: skip
 """Every option of a worker, with another value than the default."""
