@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -34,3 +35,14 @@ def test_nothing_stays_imported(
     assert NAME not in sys.modules
     with pytest.raises(ModuleNotFoundError):
         importlib.import_module(NAME)
+
+
+def test_what_is_installed_stays_imported_if_the_checkout_is_in_a_temporary_folder(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Some modules of libraries cannot be imported twice."""
+    monkeypatch.setattr("support.process_state.TEMPORARY", (os.sep,))
+    monkeypatch.delitem(sys.modules, "colorsys", raising=False)
+    with restored_process():
+        module = importlib.import_module("colorsys")
+    assert sys.modules.get("colorsys") is module

@@ -14,6 +14,7 @@ import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from graphile_worker.runner.signals import SignalHandling
 
@@ -22,6 +23,10 @@ TEMPORARY = tuple(
     os.path.realpath(root) + os.sep
     for root in (tempfile.gettempdir(), os.environ.get("PYTEST_DEBUG_TEMPROOT"))
     if root
+)
+# A checkout may be in a temporary folder itself.
+KEPT = tuple(
+    os.path.realpath(root) + os.sep for root in (sys.prefix, sys.base_prefix, Path(__file__).parents[2])
 )
 SIGNALS = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
 
@@ -50,10 +55,13 @@ def restored_process() -> Iterator[None]:
 def _is_temporary(module: object) -> bool:
     """Whether a module was imported from a folder of a test: another test has files of the same names."""
     file = getattr(module, "__file__", None)
-    if file is not None:
-        return str(file).startswith(TEMPORARY)
-    places = getattr(module, "__path__", None)
-    return places is not None and all(str(place).startswith(TEMPORARY) for place in places)
+    places = [file] if file is not None else [*getattr(module, "__path__", ())]
+    return bool(places) and all(_is_in_temporary_folder(str(place)) for place in places)
+
+
+def _is_in_temporary_folder(place: str) -> bool:
+    place = os.path.realpath(place)
+    return place.startswith(TEMPORARY) and not place.startswith(KEPT)
 
 
 @contextmanager
