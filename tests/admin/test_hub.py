@@ -313,7 +313,13 @@ async def test_an_open_tab_costs_little(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     gate = Gate()
-    await workers.start({"hold": gate}, connection_string=database_url, crontab="0 4 * * * hold ?id=nightly")
+    await workers.start(
+        {"hold": gate},
+        connection_string=database_url,
+        crontab="0 4 * * * hold ?id=nightly",
+        recovery_grace=600,
+        heartbeat_interval=60,  # while the clock of the hub stands, nothing else happens
+    )
     await utils.add_job("hold", queue_name="q", job_key="k")
     await gate.until_inside(1)
     await jobs.connection.execute("set search_path = graphile_worker")

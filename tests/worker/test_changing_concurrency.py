@@ -27,8 +27,11 @@ async def set_concurrency(utils: WorkerUtils, runner: Runner, concurrency: int, 
 
 
 async def registered(utils: WorkerUtils) -> tuple[int | None, dict[str, int]]:
-    """What the row of the only worker says: all slots, and those of each lane."""
-    (worker,) = await utils.workers.list()
+    """What the row of the only worker says: all slots, and those of each lane. It may be missing."""
+    workers = await utils.workers.list()
+    if not workers:
+        return None, {}
+    (worker,) = workers
     return worker.concurrency, {lane.name: lane.slots for lane in worker.lanes or ()}
 
 
