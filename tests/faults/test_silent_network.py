@@ -21,7 +21,7 @@ from graphile_worker.hooks.events import PoolListenError, PoolListenSuccess, Wor
 from graphile_worker.recovery.lease import Lease
 from graphile_worker.runner import services
 from graphile_worker.testing.results import EventRecorder
-from graphile_worker.worker.fetch.listener import Listener
+from graphile_worker.worker.control.listener import Listener
 from graphile_worker.worker.session import session
 from graphile_worker.worker.session.session import Sessions
 from support.pool_parts import pool_context

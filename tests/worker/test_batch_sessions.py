@@ -57,7 +57,8 @@ class Scene:
 
     def held_batches(self) -> HeldBatches:
         context = pool_context(POOL_ID, owner=self.owner, hold=MOST_HOLD)
-        held_batches = HeldBatches(context, self.sessions, self.connection_budget, self, (), self)
+        parts: Any = self
+        held_batches = HeldBatches(context, self.sessions, self.connection_budget, parts, (), self)
         held_batches.allow(0.0)
         return held_batches
 

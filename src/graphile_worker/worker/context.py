@@ -1,73 +1,63 @@
 """What the parts of a pool share.
 
-PoolContext: what each of them knows of the pool. Owner: what they report to it. BackgroundTasks: their
-asyncio tasks that run until the pool ends; none of them dies unnoticed.
+PoolContext: what each of them knows of the pool. Owner and JobTakers: the pool and its lanes, for the rooms
+below them. BackgroundTasks: asyncio tasks that run until the pool ends; none of them dies unnoticed.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from datetime import datetime
 from typing import Any, Protocol
 
 import msgspec
 
+from ..database.statements.write_plan import Continuation
 from ..hooks import Events
 from ..hooks.faults import Supervised, Work, logged
 from ..values.clock import Clock
 from ..values.job import Job
 from ..values.options import WorkerOptions
+from ..values.outcome import Finished
 from ..values.schema_name import SchemaName
 
 REFRESH_TASKS = 60.0  # seconds; another process may have deleted a task's row and added it again
 
 
 class Owner(Protocol):
-    """The pool, as its parts see it: they report what concerns more than themselves."""
+    """`WorkerPool`, as its parts see it: they report what concerns more than themselves."""
 
     @property
-    def is_stopping(self) -> bool:
-        """Whether it is shutting down or has ended."""
-        ...
+    def is_stopping(self) -> bool: ...
+    @property
+    def sees_cancelled_jobs(self) -> bool: ...
+    @property
+    def is_listening(self) -> bool: ...
+    def begin_shutdown(self, message: str) -> None: ...
+    def set_concurrency(self, lane: str, concurrency: int) -> None: ...
+    def die(self, error: BaseException, action: str) -> None: ...
+    def fetch_failed(self, error: BaseException) -> None: ...
+    def write_failed(self, error: BaseException) -> None: ...
+    def jobs_taken(self, jobs: list[Job]) -> None: ...
+    def schema_changed(self) -> None: ...
+
+
+class JobTakers(Protocol):
+    """`Lanes`, as the rooms below see them: they take jobs for the slots."""
 
     @property
-    def sees_cancelled_jobs(self) -> bool:
-        """Whether it can read which jobs operators have cancelled."""
-        ...
-
-    @property
-    def is_listening(self) -> bool:
-        """Whether notifications arrive."""
-        ...
-
-    def begin_shutdown(self, message: str) -> None:
-        """Shut down gracefully."""
-        ...
-
-    def set_concurrency(self, lane: str, concurrency: int) -> None:
-        """Give a lane this many slots."""
-        ...
-
-    def die(self, error: BaseException, action: str) -> None:
-        """Shut down with this error: it cannot go on."""
-        ...
-
-    def fetch_failed(self, error: BaseException) -> None:
-        """A fetch has failed and is tried again."""
-        ...
-
-    def write_failed(self, error: BaseException) -> None:
-        """A write has failed; its outcomes are kept and written again."""
-        ...
-
-    def jobs_taken(self, jobs: list[Job]) -> None:
-        """Other workers have taken these jobs, which run here."""
-        ...
-
-    def schema_changed(self) -> None:
-        """What was read from the schema may be stale: task ids, and that locked jobs exist."""
-        ...
+    def running(self) -> list[Job]: ...
+    def drop(self, is_dropped: Callable[[Job], bool]) -> list[Job]: ...
+    def pulse(self) -> None: ...
+    def jobs_freed(self) -> None: ...
+    def jobs_written(self, finished: Sequence[Finished]) -> None: ...
+    def pause(self) -> None: ...
+    def resume(self) -> None: ...
+    def terms(self) -> Continuation | None: ...
+    def adopt(self, jobs: Sequence[Job]) -> None: ...
+    def cap_priority(self, above: int) -> None: ...
+    def queues_freed(self, above: int) -> None: ...
 
 
 class PoolContext(msgspec.Struct, frozen=True, kw_only=True):

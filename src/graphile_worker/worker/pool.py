@@ -31,8 +31,8 @@ from ..values.clock import Clock
 from ..values.job import Job
 from .context import BackgroundTasks, PoolContext, poll, refresh_tasks
 from .control.commands import Cancellations, OperatorCommands, PauseWatch
+from .control.listener import Listener
 from .control.watch import Announcements, ControlWatch, SchemaWatch
-from .fetch.listener import Listener
 from .fetch.wide_queues import WideQueues
 from .held.batches import HeldBatches
 from .held.sessions import SpareConnections
@@ -157,7 +157,8 @@ class WorkerPool:
     async def _die_with_slots(self) -> None:
         await self._lanes.ended()
         if not self.is_stopping:
-            self.die(self._lanes.error or WorkerStoppedError("every slot of the worker has ended"), "run")
+            errors = (lane.slots.error for lane in self._lanes if lane.slots.error is not None)
+            self.die(next(errors, WorkerStoppedError("every slot of the worker has ended")), "run")
 
     # -- its tasks -----------------------------------------------------------------------------------------
 
@@ -321,7 +322,8 @@ class WorkerPool:
 
     def schema_changed(self) -> None:
         """Forget what was read from the schema: task ids, and that locked jobs exist."""
-        self._lanes.forget()
+        for lane in self._lanes:
+            lane.fetcher.forget()
         self.lease.doubt()
 
     def jobs_taken(self, jobs: list[Job]) -> None:

@@ -18,14 +18,14 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from ...database.connections.retry import Backoff
-from ...hooks.events import PoolJobsReturned
 from ...hooks.faults import as_exception, is_our_end
 from ...values.job import Job
 from ..context import PoolContext
 from ..held.policy import Workload
+from ..run.slots import Slots
 from ..session.watermarks import LOWEST, NO_CEILING
 from .fetcher import Fetcher
-from .source import RETRY_DELAYS, BufferedSource, IdleSlots
+from .source import RETRY_DELAYS, JobSource
 
 MAX_FETCH = 2000  # jobs; larger fetches gain nothing
 MAX_PREFETCH = 2 * MAX_FETCH  # so that one fetch is in flight while the jobs of the last one run
@@ -115,7 +115,7 @@ class PendingWrites(Protocol):
         ...
 
 
-class AdaptiveSource(BufferedSource):
+class AdaptiveSource(JobSource):
     """Fetches on demand, with a prefetch measured in time."""
 
     def __init__(
@@ -248,7 +248,7 @@ class AdaptiveSource(BufferedSource):
 
     # -- the loop ------------------------------------------------------------------------------------------
 
-    def start(self, slots: IdleSlots) -> None:
+    def start(self, slots: Slots) -> None:
         self._start_loop(self._run, slots, "source")
 
     async def release(self) -> None:
@@ -258,7 +258,8 @@ class AdaptiveSource(BufferedSource):
                 timer.cancel()
         await self._end_loop()
         await asyncio.gather(*self._returning, self._return_all())
-        await self._fetcher.end_batches()
+        if self._fetcher.held_batches is not None:
+            await self._fetcher.held_batches.end_batches()
 
     async def _run(self) -> None:
         backoff = Backoff(RETRY_DELAYS)
@@ -299,11 +300,11 @@ class AdaptiveSource(BufferedSource):
             self._idle.clear()
             announced, self._is_requested, self._is_announced = self._is_announced, False, False
             try:
-                may_hold = False
-                if self._fetcher.may_hold:
-                    limit, may_hold = self._fetcher.plan_fetch(self._workload(limit))
-                if may_hold:
-                    await self._fetcher.free_session(self._is_idle)
+                held_batches, may_hold = self._fetcher.held_batches, False
+                if held_batches is not None:
+                    limit, may_hold = held_batches.plan_fetch(self._workload(limit))
+                    if may_hold:
+                        await held_batches.free_session(self._fetcher.tasks, self._is_idle)
                 jobs = await self._fetcher.fetch(limit, announced=announced, may_hold=may_hold)
             except BaseException as error:
                 self._is_requested = True
@@ -484,7 +485,7 @@ class AdaptiveSource(BufferedSource):
     async def _return_all(self) -> None:
         self._unpack()
         self._pace.received -= len(self._prefetched)
-        await self._return_prefetched(PoolJobsReturned)
+        await self._return_prefetched()
 
     async def _pause(self, seconds: float) -> None:
         """Wait after an error; a release ends it early."""

@@ -76,11 +76,6 @@ class LimitedFetcher(Fetcher):
         self.knows_more = False
         """Whether jobs are probably ready that it could not lock: it fetches without asking."""
 
-    @property
-    def tasks(self) -> Mapping[int, str]:
-        """Ids and identifiers of the tasks that may run."""
-        return self._tasks
-
     def made_room(self) -> bool:
         """Jobs of this lane have ended; if they are counted, a fetch must follow: it may tell other pools."""
         self._has_made_room = self._has_made_room or self._is_counted

@@ -27,7 +27,6 @@ from ...database.sql import load
 from ...errors import WorkerStoppedError
 from ...recovery.lease import Lease
 from ...recovery.orphaned_jobs import end_lost_sessions, reclaim_jobs
-from ...values.clock import Clock
 from ...values.job import Job
 from ...values.schema_name import SchemaName
 from ...values.text import duration
@@ -168,6 +167,8 @@ class Session:
         self._pool = pool
         self._schema = schema
         self._group = group
+        self.locked_jobs = group.locked_jobs
+        self.lease = group.lease
         # Behind a pooler in transaction mode, settings would stay with a session that others use.
         self._is_tuned = prepared_statements
         self._connection: Connection | None = None
@@ -175,11 +176,6 @@ class Session:
         self._deadline = Deadline()
         self._is_over = False
         self.lock = asyncio.Lock()
-
-    @property
-    def locked_jobs(self) -> LockedJobs:
-        """The jobs that the pool has locked."""
-        return self._group.locked_jobs
 
     @property
     def is_connected(self) -> bool:
@@ -191,11 +187,6 @@ class Session:
         """The backend's; may be read from any thread."""
         connection = self._connection
         return None if connection is None or is_gone(connection) else connection.get_server_pid()
-
-    @property
-    def lease(self) -> Lease:
-        """The pool's right to touch its jobs."""
-        return self._group.lease
 
     async def run(self, statement: Statement[T]) -> T:
         """Run one statement without retries. After a lost connection the next call opens a new one."""
@@ -209,7 +200,7 @@ class Session:
         Waits while the pool has no lease. If the lease ended before the answer arrived, other workers may
         have recovered the jobs, and those that are still ours are returned to the queue.
         """
-        lease, locked_jobs = self._group.lease, self._group.locked_jobs
+        lease, locked_jobs = self.lease, self.locked_jobs
         while True:
             # There is nearly always nothing to wait for, and each call delays an announced job.
             if not lease.is_open:
@@ -248,7 +239,7 @@ class Session:
                 self._patience = min(self._patience * 2, LONGEST_WAIT)
             # A cancelled statement leaves an unread answer on the connection.
             if is_gone(connection) or isinstance(error, asyncio.CancelledError) or _is_lost(error):
-                self._group.locked_jobs.doubt()
+                self.locked_jobs.doubt()
                 await self._drop(may_be_open=not is_gone(connection))
             if was_missed:
                 raise TimeoutError from error
@@ -387,22 +378,26 @@ class FailureLog:
 
     def __init__(
         self,
-        clock: Clock,
-        schema: SchemaName,
+        context: PoolContext,
         failing: str,
         recovered: str,
         *,
         level: int = logging.WARNING,
     ) -> None:
         """`failing`: the line for a failure, with `%s` for the error; `recovered`: the one for success."""
-        self._clock = clock
-        self._schema = schema
+        self._clock = context.clock
+        self._schema = context.schema
         self._failing = failing
         self._recovered = recovered
         self._level = level
         self._since: float | None = None
         self._attempts = 0
         self._remind_after = REMIND_AFTER
+
+    @property
+    def is_failing(self) -> bool:
+        """Whether the last attempt failed."""
+        return self._since is not None
 
     def failed(self, error: BaseException) -> None:
         """Record a failed attempt."""

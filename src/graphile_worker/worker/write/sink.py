@@ -14,7 +14,6 @@ import asyncio
 import logging
 import math
 from collections.abc import Callable, Collection, Sequence
-from typing import Protocol
 
 from ...database.connections.retry import Backoff, Delays
 from ...errors import JobError
@@ -22,11 +21,11 @@ from ...hooks.faults import is_our_end
 from ...hooks.interceptors import Redactor
 from ...metrics.minutes import StatisticsCounter
 from ...values.outcome import Finished, queues_of
-from ..context import PoolContext
+from ..context import JobTakers, PoolContext
 from ..held.batches import HeldBatches
 from ..session.session import FailureLog, Session
 from ..session.watermarks import NO_CEILING
-from .outcome_writer import OutcomeWriter, PendingWrite, QueueContinuation
+from .outcome_writer import OutcomeWriter, PendingWrite
 from .recorder import HistoryRecorder
 from .unwritten import ROW_GOES, Unwritten
 
@@ -36,22 +35,6 @@ LATE = 0.2  # seconds after which a write seems to wait, for a lock for instance
 MAX_RESTARTS = 3  # of the writing task without a write in between, before the worker gives up
 
 logger = logging.getLogger("graphile_worker.worker")
-
-
-class JobTakers(QueueContinuation, Protocol):
-    """What takes jobs for the slots: the lanes of a pool, as the sink sees them."""
-
-    def pause(self) -> None:
-        """Take no more jobs for now: too much is unwritten."""
-        ...
-
-    def resume(self) -> None:
-        """Take jobs again."""
-        ...
-
-    def jobs_written(self, finished: Sequence[Finished]) -> None:
-        """The outcomes of these jobs are written: there may be room in their limits."""
-        ...
 
 
 class Sink:
@@ -88,8 +71,7 @@ class Sink:
         node = options.node
         self._delays = (node.complete_job_batch_delay or 0.0, node.fail_job_batch_delay or 0.0)
         self._failures = FailureLog(
-            context.clock,
-            context.schema,
+            context,
             "outcomes could not be written and are kept: %s",
             "outcomes are written again",
             level=logging.ERROR,

@@ -13,10 +13,10 @@ import asyncio
 import logging
 import math
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
@@ -35,6 +35,8 @@ from ...hooks.events import (
 )
 from ...hooks.faults import Supervised, is_our_end
 from ..context import PoolContext
+from ..session.session import Session
+from .watch import Announcements
 
 JOBS_INSERT = "jobs:insert"
 WORKER_MIGRATE = "worker:migrate"
@@ -57,36 +59,6 @@ class ListenUnavailableError(Exception):
     """A ping that the worker sent to itself did not arrive on a connection that never worked."""
 
 
-class PingSession(Protocol):
-    """Runs a statement."""
-
-    async def run(self, statement: Callable[[Connection], Awaitable[None]]) -> None: ...
-
-
-class NotificationHandler(Protocol):
-    """What a pool does about notifications."""
-
-    def listening(self) -> None:
-        """Notifications arrive from now on; those that were sent before were missed."""
-        ...
-
-    def jobs_added(self, count: int) -> None: ...
-
-    def jobs_freed(self) -> None:
-        """Jobs were returned, unlocked or rescheduled, and may have been due for long."""
-        ...
-
-    def limits_changed(self) -> None:
-        """Another pool has left room in a limit, or its bounds have changed."""
-        ...
-
-    def control_changed(self) -> None:
-        """An operator asks for something."""
-        ...
-
-    def migration_announced(self, number: int, breaking: bool) -> None: ...
-
-
 class Listener:
     """Keeps one connection listening until stopped."""
 
@@ -94,8 +66,8 @@ class Listener:
         self,
         context: PoolContext,
         pool: Pool,
-        session: PingSession,
-        notifications: NotificationHandler,
+        session: Session,
+        notifications: Announcements,
         *,
         watch_interval: float = WATCH_INTERVAL,
         answer_within: float = ANSWER_WITHIN,
