@@ -12,7 +12,7 @@ import pytest
 from faults.scene import Log
 from graphile_worker.database.connections.errors import explained
 from graphile_worker.testing.fake_clock import FakeClock
-from graphile_worker.worker.session.session import FailureLog
+from graphile_worker.worker.context import FailureLog
 from support.pool_parts import pool_context
 
 PAGE = Path(__file__).parents[2] / "docs" / "reliability.md"

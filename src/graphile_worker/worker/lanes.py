@@ -19,7 +19,7 @@ from ..database.statements.write_plan import Continuation
 from ..values.concurrency import FAIR
 from ..values.job import Job
 from ..values.outcome import Finished
-from .context import PoolContext
+from .context import FailureLog, PoolContext
 from .fetch.adaptive import AdaptiveSource
 from .fetch.fetcher import Fetcher
 from .fetch.local_queue import LocalQueue
@@ -30,7 +30,7 @@ from .run.execute import Executor
 from .run.outcomes import EndReason
 from .run.slots import Slots
 from .run.termination import LeakedTasks, Slot
-from .session.session import FailureLog, Sessions
+from .session.session import Sessions
 from .write.sink import Sink
 
 if TYPE_CHECKING:

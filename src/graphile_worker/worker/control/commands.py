@@ -41,12 +41,12 @@ from ...values.job import Job, Pause
 from ...values.outcome import Cancelled, Failed, Finished, Outcome
 from ...values.retention import RetentionPolicy
 from ...values.text import count
-from ..context import BackgroundTasks, PoolContext
+from ..context import BackgroundTasks, FailureLog, PoolContext
 from ..lanes import Lanes
 from ..run.execute import Executor
 from ..run.outcomes import EndReason
 from ..run.termination import Slot
-from ..session.session import FailureLog, Sessions
+from ..session.session import Sessions
 from ..write.sink import Sink
 
 RETRY_DELAYS = Delays(0.2, 5.0)

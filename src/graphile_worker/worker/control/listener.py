@@ -195,18 +195,12 @@ class Listener:
         return True
 
     async def _echo_arrives(self) -> bool:
-        echo = asyncio.ensure_future(self._echo.wait())
-        ended = asyncio.ensure_future(self._ended.wait())
-        try:
-            await asyncio.wait(
-                (echo, ended), timeout=self._answer_within, return_when=asyncio.FIRST_COMPLETED
-            )
-            if not echo.done():
-                self._check_ended()
-            return echo.done()
-        finally:
-            echo.cancel()
-            ended.cancel()
+        self._check_ended()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._answer_within):
+                await self._echo.wait()
+        self._check_ended()
+        return self._echo.is_set()
 
     def _check_ended(self) -> None:
         if self._ended.is_set():
@@ -214,6 +208,7 @@ class Listener:
 
     def _on_end(self, *_: object) -> None:
         self._ended.set()
+        self._echo.set()  # there is nothing to wait for
 
     async def _release(self, connection: Connection) -> None:
         """Unlisten and release the connection to the database pool; throw it away if it is broken."""

@@ -25,10 +25,10 @@ from ...database.migrations.state import SchemaState, read_state
 from ...database.statements.control import NOTHING_ASKED, ControlState
 from ...errors import SchemaTooNewError
 from ...errors.text import message_of
-from ..context import BackgroundTasks, PoolContext
+from ..context import BackgroundTasks, FailureLog, PoolContext
 from ..fetch.wide_queues import WideQueues
 from ..lanes import Lanes
-from ..session.session import FailureLog, Sessions
+from ..session.session import Sessions
 from .commands import Cancellations, OperatorCommands, PauseWatch
 
 LOOK_INTERVAL = 5.0  # seconds

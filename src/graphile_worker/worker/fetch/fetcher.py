@@ -33,9 +33,9 @@ from ...hooks.faults import report
 from ...hooks.interceptors import call
 from ...values.flags import NO_RULES, FlagRules, FlagSources, flag_rules
 from ...values.job import Job
-from ..context import PoolContext
+from ..context import FailureLog, PoolContext
 from ..held.batches import HeldBatches
-from ..session.session import FailureLog, Session, Statement
+from ..session.session import Session, Statement
 from .plan import (
     ANNOUNCED,
     HELD,
@@ -297,6 +297,8 @@ class Fetcher:
             return found
         if demand.may_hold and any(job.key is not None for job in found):
             self.held_batches.hold_less()  # a batch would have had to end before these
+        if not (self.held_batches.open or self.held_batches.unsettled):
+            return found
         jobs = self.held_batches.exclude_running(found)
         self._has_dropped = len(jobs) < len(found)
         return jobs

@@ -49,7 +49,7 @@ from ...values.outcome import Finished
 from ..context import JobTakers, PoolContext
 from ..session.session import Session, Sessions
 from .cursor import IdCursor
-from .policy import FEWEST, HoldPolicy, Workload
+from .policy import HoldPolicy, Workload
 from .reconcile import BatchReconciler, HeldOutcomes
 from .sessions import BatchSession, BatchSessions, HeldBatch, SpareConnections
 
@@ -106,6 +106,8 @@ class HeldBatches:
         """The batch of each held job that has not ended."""
         self.unsettled = self._lost.jobs
         """The jobs of lost batches."""
+        self.open = self._batch_sessions.batches
+        """The batches that have not ended."""
 
     # -- whether to hold -----------------------------------------------------------------------------------
 
@@ -115,8 +117,6 @@ class HeldBatches:
         Starts to open sessions if there are none. The fetches before the first batch are short, so that it
         need not wait for them.
         """
-        if workload.wanted < FEWEST:
-            return workload.wanted, False
         policy, sessions = self._policy, self._batch_sessions
         may_hold = (
             policy.is_worth_it(workload, is_warming=sessions.are_warming)
@@ -159,7 +159,7 @@ class HeldBatches:
 
     def _end_slow(self, tasks: Mapping[int, str]) -> bool:
         """End the batch of these tasks with the fewest jobs left, unless one ends; False if there is none."""
-        batches = [batch for batch in self._batch_sessions.batches if batch.tasks is tasks]
+        batches = [batch for batch in self.open if batch.tasks is tasks]
         if batches and not any(batch.ending or batch.is_locking for batch in batches):
             self._end_soon(min(batches, key=attrgetter("left")))
         return bool(batches)
@@ -226,7 +226,7 @@ class HeldBatches:
             async with batch_session.session.lock:
                 batch, rows, may_be_more = await batch_session.session.run_exclusive(statement)
             if rows:
-                batch_session.batch = batch  # before the session could be taken for a free one
+                self._batch_sessions.begun(batch)  # before the session could be taken for a free one
         finally:
             batch_session.is_fetching = False
             self._batch_sessions.lost_if_gone(batch_session)
@@ -265,7 +265,7 @@ class HeldBatches:
         own: set[int] = set()
         if self._lost.jobs:
             own.update(self._lost.jobs.keys() & ids)
-        for batch in self._batch_sessions.batches:
+        for batch in self.open:
             own.update(batch.ids.intersection(ids))
         return own
 
@@ -334,10 +334,10 @@ class HeldBatches:
     def exclude_running(self, jobs: Sequence[Job]) -> Sequence[Job]:
         """Jobs that an ordinary fetch has locked, without those that run here already.
 
+        It need not be called while there are neither open batches nor unsettled jobs.
+
         The batch of such a job was lost, and the job is ours again: its first run goes on.
         """
-        if not self._lost.jobs and all(each.batch is None for each in self._batch_sessions.all):
-            return jobs
         own = self._own([job.id for job in jobs])
         return [job for job in jobs if job.id not in own] if own else jobs
 
@@ -373,7 +373,7 @@ class HeldBatches:
 
     def _kept(self, batch: HeldBatch) -> None:
         batch.is_being_kept = False
-        if batch.batch_session.batch is not batch:  # it ended first
+        if batch not in self.open:  # it ended first
             self._check_kept(batch)
 
     # -- the end of a batch --------------------------------------------------------------------------------
@@ -396,7 +396,7 @@ class HeldBatches:
 
     def _ending_over(self, batch: HeldBatch) -> None:
         """A task that was cancelled before its first step has ended nothing."""
-        if batch.batch_session.batch is batch and not self._is_abandoned:
+        if batch in self.open and not self._is_abandoned:
             batch.ending = None
             self._end_soon(batch)
 
@@ -483,9 +483,8 @@ class HeldBatches:
 
     def _over(self, batch: HeldBatch) -> None:
         """The batch has ended, or is lost: its session is free."""
-        batch.batch_session.batch = None
+        self._batch_sessions.over(batch)
         self._check_kept(batch)
-        self._batch_sessions.changed()
 
     def _forget(self, batch: HeldBatch, running: Sequence[Job]) -> None:
         """The jobs that still run are locked in the ordinary way now."""
@@ -545,10 +544,10 @@ class HeldBatches:
 
     async def flush(self) -> None:
         """End all present batches, and settle those that were lost."""
-        batches = self._batch_sessions.batches
+        batches = list(self.open)
         for batch in batches:
             self._end_soon(batch)
-        while any(batch.batch_session.batch is batch for batch in batches):
+        while not self.open.isdisjoint(batches):
             await self._batch_sessions.change()
         await self._lost.settled()
 
@@ -566,7 +565,7 @@ class HeldBatches:
         self._is_closing = self._is_abandoned = True
         self._lost.abandon()
         self._batch_sessions.abandon()
-        for batch in self._batch_sessions.batches:
+        for batch in self.open:
             if batch.timer is not None:
                 batch.timer.cancel()
             if batch.ending is not None:

@@ -152,6 +152,8 @@ class BatchSessions:
         self._flags = flags
         self._on_short = on_short
         self.all = [BatchSession(sessions.open(hold=True)) for _ in range(SESSIONS)]
+        self.batches: set[HeldBatch] = set()
+        """Those that have not ended."""
         self._warming: asyncio.Task[None] | None = None
         self._cooling: dict[BatchSession, asyncio.Task[None]] = {}
         self._changed = asyncio.Event()
@@ -169,11 +171,6 @@ class BatchSessions:
         self._waits = 0
         self._start_to_warm_up(FEWEST_SESSIONS)
         return False
-
-    @property
-    def batches(self) -> list[HeldBatch]:
-        """Those that have not ended."""
-        return [each.batch for each in self.all if each.batch is not None]
 
     @property
     def are_busy(self) -> bool:
@@ -228,6 +225,17 @@ class BatchSessions:
         """Call it when a batch has ended, or could not begin."""
         self._make_room()
         self._changed.set()
+
+    def begun(self, batch: HeldBatch) -> None:
+        """A batch has begun in its session."""
+        batch.batch_session.batch = batch
+        self.batches.add(batch)
+
+    def over(self, batch: HeldBatch) -> None:
+        """A batch has ended, or is lost: its session is free."""
+        batch.batch_session.batch = None
+        self.batches.discard(batch)
+        self.changed()
 
     def used(self) -> None:
         """Call it for each batch: sessions that are not used are closed after a while."""

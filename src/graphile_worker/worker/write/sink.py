@@ -21,9 +21,9 @@ from ...hooks.faults import is_our_end
 from ...hooks.interceptors import Redactor
 from ...metrics.minutes import StatisticsCounter
 from ...values.outcome import Finished, queues_of
-from ..context import JobTakers, PoolContext
+from ..context import FailureLog, JobTakers, PoolContext, sleep_unless
 from ..held.batches import HeldBatches
-from ..session.session import FailureLog, Session
+from ..session.session import Session
 from ..session.watermarks import NO_CEILING
 from .outcome_writer import OutcomeWriter, PendingWrite
 from .recorder import HistoryRecorder
@@ -277,7 +277,7 @@ class Sink:
                 await self._clock.sleep(min(left, FLUSH_PAUSE))
                 return
             self._wakeup.clear()
-            await self._sleep_or_wake(left)
+            await sleep_unless(self._wakeup, self._clock, left)
 
     async def _wait_for_batch_delay(self) -> None:
         """Wait for the configured delay, unless a job ended early, a full sink or a flush cuts it short."""
@@ -293,16 +293,7 @@ class Sink:
                 return
             self._wakeup.clear()
             self._is_awake = False
-            await self._sleep_or_wake(left)
-
-    async def _sleep_or_wake(self, seconds: float) -> None:
-        timer = asyncio.ensure_future(self._clock.sleep(seconds))
-        wakeup = asyncio.ensure_future(self._wakeup.wait())
-        try:
-            await asyncio.wait((timer, wakeup), return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            timer.cancel()
-            wakeup.cancel()
+            await sleep_unless(self._wakeup, self._clock, left)
 
     async def _write(self, batch: list[Finished]) -> bool:
         """Write the batch and requeue what could not be written; False if part of it must wait."""
