@@ -13,7 +13,7 @@ from graphile_worker.recovery.lease import Lease
 from graphile_worker.testing.results import EventRecorder
 from graphile_worker.values.job import Job
 from graphile_worker.values.schema_name import SchemaName
-from graphile_worker.worker.session.session import LockedJobs, Sessions
+from graphile_worker.worker.session import LockedJobs, Sessions
 from graphile_worker.worker.shutdown import EvictionCheck, lost_jobs
 from support.finished import a_job
 from support.pool_parts import pool_context

@@ -6,6 +6,7 @@ the method that makes it.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Mapping, Sequence
 from functools import cached_property
@@ -20,7 +21,7 @@ from ..database.connections.open import close_pool, open_pool, resolve_connectio
 from ..database.connections.single import SingleConnection, is_connection
 from ..database.connections.wait import when_ready
 from ..database.migrations.run import migrate
-from ..database.statements.fetch import is_anything_waiting
+from ..database.statements.fetch import get_queue_names, is_anything_waiting
 from ..errors import ConfigError
 from ..hooks import Events, Plugin, WorkerContext
 from ..hooks.faults import GuardedClock
@@ -28,7 +29,7 @@ from ..logging.log_plugin import LogPlugin
 from ..tasks.executables import dismiss_guard
 from ..tasks.injection import check_extensions
 from ..tasks.registry import TaskRegistry, build_registry
-from ..tasks.services import Extensions, Overrides, overrides_of
+from ..tasks.services import Extensions, Overrides, QueueNames, WorkerServices, overrides_of
 from ..values import __version__
 from ..values.clock import Clock, SystemClock, is_led
 from ..values.component_options import executors_of
@@ -350,18 +351,7 @@ class WorkerBuilder:
 
     def make_pool(self) -> WorkerPool:
         from ..worker.pool import WorkerPool
-        from .services import make_services
 
-        services = make_services(
-            self.options,
-            self.client,
-            self._connection_budget,
-            self.hooks,
-            extensions=self._extensions(),
-            overrides=self._overrides,
-            logger=self._log.job_logger,
-            clock=self._clock,
-        )
         if (contradiction := self._flags.description.contradiction) is not None:
             logger.warning("%s", contradiction)
         tasks: Mapping[str, AnyTask] = self.tasks
@@ -384,7 +374,7 @@ class WorkerBuilder:
         pool = WorkerPool(
             plan,
             budget.database,
-            services,
+            self._make_services(),
             self.hooks,
             self._clock,
             spare=budget if has.has_keyed_index else None,
@@ -392,6 +382,28 @@ class WorkerBuilder:
         if self.executors is not None:
             pool.on_concurrency(self.executors.resize)
         return pool
+
+    def _make_services(self) -> WorkerServices:
+        """What tasks get through their helpers."""
+        budget, options = self._connection_budget, self.options
+
+        async def queue_names(ids: Sequence[int]) -> list[str | None]:
+            async with budget.database.acquire() as connection:
+                return await get_queue_names(connection, options.schema_name, ids)
+
+        return WorkerServices(
+            client=self.client,
+            acquire=budget.to_task,
+            queue_names=QueueNames(
+                queue_names, delay=options.node.get_queue_name_batch_delay, clock=self._clock
+            ),
+            loop=asyncio.get_running_loop(),
+            extensions=self._extensions(),
+            overrides=self._overrides,
+            executables_inherit_database=options.executables_inherit_database,
+            environments=self.hooks.table.environments,
+            logger=self._log.job_logger,
+        )
 
     def _extensions(self) -> Extensions:
         """The objects of the app, and those of the call in their place."""

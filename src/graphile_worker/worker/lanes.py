@@ -30,7 +30,7 @@ from .run.execute import Executor
 from .run.outcomes import EndReason
 from .run.slots import Slots
 from .run.termination import LeakedTasks, Slot
-from .session.session import Sessions
+from .session import Sessions
 from .write.sink import Sink
 
 if TYPE_CHECKING:

@@ -42,7 +42,7 @@ from ..values.job import Job
 from .context import BackgroundTasks, PoolContext
 from .control.listener import Listener
 from .lanes import Lanes
-from .session.session import LockedJobs, Sessions, Statement
+from .session import LockedJobs, Sessions, Statement
 from .write.sink import Sink
 
 FORCED_WAIT = 5.0  # seconds that cancelled tasks have to clean up

@@ -46,7 +46,7 @@ from ..lanes import Lanes
 from ..run.execute import Executor
 from ..run.outcomes import EndReason
 from ..run.termination import Slot
-from ..session.session import Sessions
+from ..session import Sessions
 from ..write.sink import Sink
 
 RETRY_DELAYS = Delays(0.2, 5.0)

@@ -35,7 +35,7 @@ from ...hooks.events import (
 )
 from ...hooks.faults import Supervised, is_our_end
 from ..context import PoolContext
-from ..session.session import Session
+from ..session import Session
 from .watch import Announcements
 
 JOBS_INSERT = "jobs:insert"

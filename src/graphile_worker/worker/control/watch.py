@@ -28,7 +28,7 @@ from ...errors.text import message_of
 from ..context import BackgroundTasks, FailureLog, PoolContext
 from ..fetch.wide_queues import WideQueues
 from ..lanes import Lanes
-from ..session.session import Sessions
+from ..session import Sessions
 from .commands import Cancellations, OperatorCommands, PauseWatch
 
 LOOK_INTERVAL = 5.0  # seconds

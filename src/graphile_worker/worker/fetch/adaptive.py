@@ -18,12 +18,12 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from ...database.connections.retry import Backoff
+from ...database.statements.fetch import LOWEST, NO_CEILING
 from ...hooks.faults import as_exception, is_our_end
 from ...values.job import Job
 from ..context import PoolContext, sleep_unless
 from ..held.policy import FEWEST, Workload
 from ..run.slots import Slots
-from ..session.watermarks import LOWEST, NO_CEILING
 from .fetcher import Fetcher
 from .source import RETRY_DELAYS, JobSource
 

@@ -35,7 +35,7 @@ from ...values.flags import NO_RULES, FlagRules, FlagSources, flag_rules
 from ...values.job import Job
 from ..context import FailureLog, PoolContext
 from ..held.batches import HeldBatches
-from ..session.session import Session, Statement
+from ..session import Session, Statement
 from .plan import (
     ANNOUNCED,
     HELD,

@@ -19,7 +19,7 @@ from ...errors.text import message_of
 from ...tasks.task import AnyTask
 from ...values.job import Job
 from ..context import BackgroundTasks, JobTakers, PoolContext
-from ..session.session import Sessions
+from ..session import Sessions
 
 LOOK_AGAIN_AFTER = 30.0  # seconds
 AT_ONCE = 1000  # queues per statement

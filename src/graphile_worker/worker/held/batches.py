@@ -47,7 +47,7 @@ from ...values.flags import NO_RULES, FlagRules
 from ...values.job import Job
 from ...values.outcome import Finished
 from ..context import JobTakers, PoolContext
-from ..session.session import Session, Sessions
+from ..session import Session, Sessions
 from .cursor import IdCursor
 from .policy import HoldPolicy, Workload
 from .reconcile import BatchReconciler, HeldOutcomes

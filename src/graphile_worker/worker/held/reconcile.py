@@ -20,7 +20,7 @@ from ...hooks.faults import report
 from ...values.job import Job
 from ...values.outcome import Completed, Finished
 from ..context import PoolContext
-from ..session.session import Session
+from ..session import Session
 
 RETRY_DELAYS = Delays(0.05, 1.0)
 

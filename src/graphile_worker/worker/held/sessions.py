@@ -20,7 +20,7 @@ from ...values.flags import NO_RULES, FlagRules
 from ...values.job import Job
 from ...values.outcome import Completed, Finished
 from ...values.schema_name import SchemaName
-from ..session.session import Session, Sessions
+from ..session import Session, Sessions
 
 SESSIONS = 3  # one batch runs, one is fetched, one is committed
 FEWEST_SESSIONS = 2

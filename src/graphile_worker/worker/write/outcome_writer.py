@@ -31,7 +31,7 @@ from ...values.job import Job
 from ...values.outcome import Expired, Failed, Finished, Interrupted, Snoozed, failed
 from ..context import JobTakers, PoolContext
 from ..run.outcomes import TAKEN_AWAY
-from ..session.session import Session
+from ..session import Session
 from .events import LOST_ROW, OutcomeEvents
 from .recorder import HistoryRecorder, with_redacted_errors
 

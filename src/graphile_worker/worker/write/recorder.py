@@ -30,7 +30,7 @@ from ...values.job import Job
 from ...values.outcome import Failed, Finished, Snoozed, retention_of
 from ...values.retention import Retention, RetentionPolicy, is_awaited
 from ..context import FailureLog, JobTakers, PoolContext
-from ..session.session import Sessions
+from ..session import Sessions
 
 MAX_ERRORS = 100
 """Errors of one fingerprint that a pool keeps per minute; the rest are only counted."""

@@ -16,6 +16,7 @@ import math
 from collections.abc import Callable, Collection, Sequence
 
 from ...database.connections.retry import Backoff, Delays
+from ...database.statements.fetch import NO_CEILING
 from ...errors import JobError
 from ...hooks.faults import is_our_end
 from ...hooks.interceptors import Redactor
@@ -23,8 +24,7 @@ from ...metrics.minutes import StatisticsCounter
 from ...values.outcome import Finished, queues_of
 from ..context import FailureLog, JobTakers, PoolContext, sleep_unless
 from ..held.batches import HeldBatches
-from ..session.session import Session
-from ..session.watermarks import NO_CEILING
+from ..session import Session
 from .outcome_writer import OutcomeWriter, PendingWrite
 from .recorder import HistoryRecorder
 from .unwritten import ROW_GOES, Unwritten

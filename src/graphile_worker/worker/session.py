@@ -17,19 +17,19 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from typing import TypeVar
 
-from ...database.connections import sqlstates
-from ...database.connections.bound import give_back, is_gone, throw_away
-from ...database.connections.connection import Connection, Pool
-from ...database.connections.encoding import teach_arrays
-from ...database.connections.errors import sqlstate_of
-from ...database.connections.retry import BROKEN_CONNECTION, UNREACHABLE, delays_for
-from ...database.sql import load
-from ...errors import WorkerStoppedError
-from ...recovery.lease import Lease
-from ...recovery.orphaned_jobs import end_lost_sessions, reclaim_jobs
-from ...values.job import Job
-from ...values.schema_name import SchemaName
-from ..context import PoolContext
+from ..database.connections import sqlstates
+from ..database.connections.bound import give_back, is_gone, throw_away
+from ..database.connections.connection import Connection, Pool
+from ..database.connections.encoding import teach_arrays
+from ..database.connections.errors import sqlstate_of
+from ..database.connections.retry import BROKEN_CONNECTION, UNREACHABLE, delays_for
+from ..database.sql import load
+from ..errors import WorkerStoppedError
+from ..recovery.lease import Lease
+from ..recovery.orphaned_jobs import end_lost_sessions, reclaim_jobs
+from ..values.job import Job
+from ..values.schema_name import SchemaName
+from .context import PoolContext
 
 SESSIONS_WITH_LISTENER = 3
 ANSWER_WITHIN = 30.0  # seconds for the answer to a statement; doubled after each timeout
