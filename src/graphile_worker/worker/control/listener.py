@@ -237,7 +237,7 @@ class Listener:
         self._echo.set()
         if self._stopping or channel == WORKER_PING:
             return
-        if self._events.wants(PoolListenNotification):
+        if PoolListenNotification in self._events.observed:
             self._events.emit(PoolListenNotification(pool_id=self._pool_id, channel=channel, payload=payload))
         notifications = self._notifications
         if channel == JOBS_INSERT:

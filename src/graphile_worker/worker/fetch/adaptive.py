@@ -22,7 +22,7 @@ from ...database.statements.fetch import LOWEST, NO_CEILING
 from ...hooks.faults import as_exception, is_our_end
 from ...values.job import Job
 from ..context import PoolContext, sleep_unless
-from ..held.policy import FEWEST, Workload
+from ..held.policy import Workload
 from ..run.slots import Slots
 from .fetcher import Fetcher
 from .source import RETRY_DELAYS, JobSource
@@ -305,7 +305,7 @@ class AdaptiveSource(JobSource):
         announced, self._is_requested, self._is_announced = self._is_announced, False, False
         try:
             held_batches, may_hold = self._fetcher.held_batches, False
-            if held_batches is not None and limit >= FEWEST:
+            if held_batches is not None:
                 limit, may_hold = held_batches.plan_fetch(self._workload(limit))
                 if may_hold:
                     await held_batches.free_session(self._fetcher.tasks, self._is_idle)
@@ -417,7 +417,7 @@ class AdaptiveSource(JobSource):
 
     def _limit(self) -> int:
         """How many jobs to fetch: for free slots, and to prefetch if jobs are short."""
-        free = self._slots.free if self._slots is not None else 0
+        free = self._free
         if self._fetcher.one_at_a_time:
             return min(1, free - self._count)
         ahead = 0
@@ -435,7 +435,7 @@ class AdaptiveSource(JobSource):
 
     def _is_idle(self) -> bool:
         """Whether slots are free and there is no job for them."""
-        return self._slots is not None and self._slots.free > 0 and not self._count
+        return self._free > 0 and not self._count
 
     def _workload(self, limit: int) -> Workload:
         pace = self._pace

@@ -297,8 +297,6 @@ class Fetcher:
             return found
         if demand.may_hold and any(job.key is not None for job in found):
             self.held_batches.hold_less()  # a batch would have had to end before these
-        if not (self.held_batches.open or self.held_batches.unsettled):
-            return found
         jobs = self.held_batches.exclude_running(found)
         self._has_dropped = len(jobs) < len(found)
         return jobs

@@ -190,8 +190,7 @@ class LocalQueue(JobSource):
 
     def _wait_if_all_are_busy(self) -> bool:
         """Switch to WAITING and start the time to live if more jobs are prefetched than slots are free."""
-        free = self._slots.free if self._slots is not None else 0
-        if self._mode != POLLING or len(self._prefetched) <= free:
+        if self._mode != POLLING or len(self._prefetched) <= self._free:
             return False
         self._set_mode(WAITING)
         self._after("ttl", self._options.ttl, self._expire)

@@ -153,8 +153,13 @@ class JobSource:
 
     def _want(self) -> None:
         """Note that a free slot wants a job; the loop forgets it when it has fetched, or need not."""
-        if self._wanted_since is None and self._slots is not None and self._slots.free > 0:
+        if self._wanted_since is None and self._free > 0:
             self._wanted_since = time.monotonic()
+
+    @property
+    def _free(self) -> int:
+        """How many slots could run a job now."""
+        return 0 if self._slots is None else self._slots.free
 
     async def quiet(self) -> None:
         """Wait until no fetch is in flight or due."""

@@ -334,10 +334,10 @@ class HeldBatches:
     def exclude_running(self, jobs: Sequence[Job]) -> Sequence[Job]:
         """Jobs that an ordinary fetch has locked, without those that run here already.
 
-        It need not be called while there are neither open batches nor unsettled jobs.
-
         The batch of such a job was lost, and the job is ours again: its first run goes on.
         """
+        if not self.open and not self._lost.jobs:
+            return jobs
         own = self._own([job.id for job in jobs])
         return [job for job in jobs if job.id not in own] if own else jobs
 

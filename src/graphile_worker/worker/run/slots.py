@@ -413,7 +413,7 @@ class Slots:
         return slot.is_abandoned
 
     async def _rest(self, slot: Slot) -> None:
-        if self._events.wants(WorkerGetJobEmpty):
+        if WorkerGetJobEmpty in self._events.observed:
             self._events.emit(WorkerGetJobEmpty(worker_id=slot.id))
         slot.idle = asyncio.get_running_loop().create_future()
         self._idle.append(slot)

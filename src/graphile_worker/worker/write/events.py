@@ -51,7 +51,7 @@ class OutcomeEvents:
         if seconds is not None:
             completed = sum(isinstance(finished.outcome, Completed) for finished in batch)
             self._write(seconds, completed=completed, failed=len(batch) - completed, finished=batch)
-        emit_success, emit_complete = events.wants(JobSucceeded), events.wants(JobCompleted)
+        emit_success, emit_complete = JobSucceeded in events.observed, JobCompleted in events.observed
         if not emit_success and not emit_complete:
             batch = [finished for finished in batch if not isinstance(finished.outcome, Completed)]
         for finished in batch:
@@ -150,13 +150,13 @@ class OutcomeEvents:
             "batch_job_errors": outcome.batch_errors,
             "traceback": outcome.traceback,
         }
-        if events.wants(JobErrored):
+        if JobErrored in events.observed:
             retry_in = None
             if not is_final:
                 wait = seconds_left(outcome, self._clock.now())
                 retry_in = back_off(job.attempts) if wait is None else wait
             events.emit(JobErrored(**about, will_retry=not is_final, retry_in=retry_in))
-        if is_final and events.wants(JobFailed):
+        if is_final and JobFailed in events.observed:
             given_up = outcome.given_up if job.attempts < job.max_attempts else None
             is_cut_off = outcome.given_up is None and job.attempts < job.max_attempts
             events.emit(JobFailed(**about, is_cut_off=is_cut_off, given_up=given_up))

@@ -83,8 +83,7 @@ class HistoryRecorder:
         A snooze is no error. But a snoozed job that cannot run again, because its key was used again, has
         ended.
         """
-        job = finished.job
-        retention = self._retention_policy.for_failed(job.task_identifier, job.raw_flags)
+        job, retention = finished.job, self._of_failed(finished.job)
         error_type = mark = ""
         is_kept = False
         if isinstance(outcome, Failed):
@@ -108,9 +107,7 @@ class HistoryRecorder:
     def keep_cancelled(self, finished: Finished) -> tuple[Retention | None, str | None]:
         """How to keep a cancelled job, like a failure, and its payload if that is redacted."""
         job = finished.job
-        retention = (
-            self._retention_policy.for_failed(job.task_identifier, job.raw_flags) if self.is_on else None
-        )
+        retention = self._of_failed(job) if self.is_on else None
         return retention, self._redacted_payload(job, None, retention)
 
     def _redacted_payload(self, job: Job, remaining: str | None, retention: Retention | None) -> str | None:
@@ -181,10 +178,11 @@ class HistoryRecorder:
             )
 
     def _retention_of(self, finished: Finished) -> Retention | None:
-        job = finished.job
-        return retention_of(finished.outcome) or self._retention_policy.for_failed(
-            job.task_identifier, job.raw_flags
-        )
+        return retention_of(finished.outcome) or self._of_failed(finished.job)
+
+    def _of_failed(self, job: Job) -> Retention | None:
+        """How long this job is kept if it fails."""
+        return self._retention_policy.for_failed(job.task_identifier, job.raw_flags)
 
     async def _guarded(self, work: Callable[[], Awaitable[object]]) -> None:
         """Keep nothing if this role may not."""
