@@ -12,7 +12,7 @@ import pytest
 from graphile_worker import JobHelpers, JobSpec, make_worker_utils
 from graphile_worker.hooks.events import PoolListenConnecting, PoolListenError
 from graphile_worker.testing.results import EventRecorder
-from graphile_worker.worker.fetch.listener import ListenUnavailableError
+from graphile_worker.worker.control.listener import ListenUnavailableError
 from support.pgbouncer import pgbouncer_to
 from support.worker_process import Start, recorded
 from support.working import Jobs, Workers, until
@@ -128,7 +128,7 @@ async def test_that_listen_does_not_work_is_said_once_and_polling_goes_on(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     from graphile_worker.worker import pool
-    from graphile_worker.worker.fetch import listener
+    from graphile_worker.worker.control import listener
 
     class Impatient(listener.Listener):
         def __init__(self, *args: Any, **options: Any) -> None:

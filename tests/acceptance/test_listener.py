@@ -23,7 +23,7 @@ from graphile_worker.hooks.events import (
 )
 from graphile_worker.testing.fake_clock import FakeClock
 from graphile_worker.testing.results import EventRecorder
-from graphile_worker.worker.fetch.listener import (
+from graphile_worker.worker.control.listener import (
     Listener,
     ListenUnavailableError,
     announced_jobs,
@@ -282,7 +282,7 @@ async def listening(
 ) -> AsyncIterator[list[str]]:
     """A listener that connects through `url` and is pinged from elsewhere; gives what it reported."""
     pinging = await asyncpg.connect(database_url)
-    pool_parts = Heard(pinging, ping)
+    pool_parts: Any = Heard(pinging, ping)
     try:
         async with asyncpg.create_pool(url, min_size=0, max_size=2) as pool:
             listener = Listener(
@@ -402,7 +402,7 @@ async def test_a_server_that_cannot_be_reached_is_tried_again_and_every_failure_
 
     clock = FakeClock(datetime(2030, 1, 1, tzinfo=UTC))
     pool: Any = NoPool()
-    pool_parts = Heard(None)
+    pool_parts: Any = Heard(None)
     listener = Listener(pool_context(events=recorder.events, clock=clock), pool, pool_parts, pool_parts)
     listener.start()
     for failures in range(1, 6):

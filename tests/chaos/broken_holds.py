@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 
 from chaos.plan import CUTS, Action
+from graphile_worker.worker.fetch.plan import Watermarks
 from graphile_worker.worker.held.batches import HeldBatches
 from graphile_worker.worker.held.reconcile import BatchReconciler
-from graphile_worker.worker.session.watermarks import Watermarks
 
 CUT_BEFORE = tuple(Action(at=3.0 + 1.5 * n, kind="cut", how=CUTS[0], slot=n % 2) for n in range(6))
 CUT_AFTER = tuple(Action(at=3.0 + 1.5 * n, kind="cut", how=CUTS[1], slot=n % 2) for n in range(4))

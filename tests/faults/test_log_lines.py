@@ -12,15 +12,15 @@ import pytest
 from faults.scene import Log
 from graphile_worker.database.connections.errors import explained
 from graphile_worker.testing.fake_clock import FakeClock
-from graphile_worker.values.schema_name import SchemaName
-from graphile_worker.worker.session.session import FailureLog
+from graphile_worker.worker.context import FailureLog
+from support.pool_parts import pool_context
 
 PAGE = Path(__file__).parents[2] / "docs" / "reliability.md"
 
 
 async def test_a_night_of_failures_takes_few_lines(log: Log) -> None:
     clock = FakeClock(datetime(2030, 1, 1, tzinfo=UTC))
-    trouble = FailureLog(clock, SchemaName(), "it fails: %s; trying again", "it works again")
+    trouble = FailureLog(pool_context(clock=clock), "it fails: %s; trying again", "it works again")
     for _ in range(8 * 3600 // 5):
         trouble.failed(ConnectionRefusedError(111, "Connection refused"))
         await clock.advance(5.0)

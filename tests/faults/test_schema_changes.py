@@ -78,9 +78,7 @@ async def test_a_schema_that_is_replaced_at_one_stroke_does_not_mix_up_tasks_or_
 
     Nor does one wait for the change: that one would see the new tables before it is heard of.
     """
-    monkeypatch.setattr(
-        "graphile_worker.worker.session.watermarks.SLOW", SELDOM
-    )  # else another fetch comes later
+    monkeypatch.setattr("graphile_worker.worker.fetch.plan.SLOW", SELDOM)  # else another fetch comes later
     monkeypatch.setattr("graphile_worker.worker.control.watch.IDLE_INTERVAL", SELDOM)
     monkeypatch.setattr("graphile_worker.recovery.service.MAINTENANCE_AFTER", SELDOM)
     monkeypatch.setattr("graphile_worker.recovery.maintenance.unknown_tasks.FIRST_DELAY", SELDOM)

@@ -21,9 +21,9 @@ from graphile_worker.hooks.events import PoolListenError, PoolListenSuccess, Wor
 from graphile_worker.recovery.lease import Lease
 from graphile_worker.runner import services
 from graphile_worker.testing.results import EventRecorder
-from graphile_worker.worker.fetch.listener import Listener
-from graphile_worker.worker.session import session
-from graphile_worker.worker.session.session import Sessions
+from graphile_worker.worker import session
+from graphile_worker.worker.control.listener import Listener
+from graphile_worker.worker.session import Sessions
 from support.pool_parts import pool_context
 from support.proxy import proxy_to
 from support.working import SCHEMA, Gate, Jobs, Workers, until, workers_of

@@ -15,7 +15,7 @@ from fuzz.cases import fuzzed, tried
 from fuzz.desk import Desk
 from fuzz.values import JSON_VALUES, PG_TEXT
 from graphile_worker import Runner, run
-from graphile_worker.worker.fetch.listener import announced_jobs, announced_migration
+from graphile_worker.worker.control.listener import announced_jobs, announced_migration
 from support.working import SCHEMA
 
 MODES: dict[str, dict[str, Any]] = {

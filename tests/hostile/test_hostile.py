@@ -11,7 +11,7 @@ import pytest
 from graphile_worker.database.sql import load
 from graphile_worker.recovery.lease import Lease
 from graphile_worker.values.schema_name import SchemaName
-from graphile_worker.worker.session.session import Sessions
+from graphile_worker.worker.session import Sessions
 from hostile.invaders import (
     CANNOT_BE_PREPARED,
     MOST_ARGUMENTS,

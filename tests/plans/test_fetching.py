@@ -25,6 +25,7 @@ from graphile_worker.database.statements.fetch import (
     get_wide_jobs,
     list_priorities,
     may_queues_be_next,
+    ranges,
 )
 from graphile_worker.database.statements.held_batches import ID, end_batch, get_held_jobs
 from graphile_worker.database.statements.write import Written, return_jobs, write
@@ -32,8 +33,7 @@ from graphile_worker.database.statements.write_plan import Continuation, Failure
 from graphile_worker.values.flags import FlagRules
 from graphile_worker.values.job import Job
 from graphile_worker.values.spec import JobSpec
-from graphile_worker.worker.session import watermarks
-from graphile_worker.worker.session.watermarks import Watermarks, reach_of
+from graphile_worker.worker.fetch.plan import Watermarks, reach_of
 from plans.backlogs import (
     BACKLOGS,
     BETTER,
@@ -491,7 +491,7 @@ async def test_among_very_many_priorities_the_index_is_read_from_end_to_end(
         priorities = (await list_priorities(desk.connection, desk.schema, tasks=desk.tasks)).priorities
         assert len(priorities) == MANY_PRIORITIES
         await desk.connection.execute(jobs(1, priority=7))
-        everything = watermarks.ranges(dict.fromkeys(priorities, float("-inf")))
+        everything = ranges(dict.fromkeys(priorities, float("-inf")))
         assert len(await fetch_plain(desk, 1, ranges=everything)) == 1
         at_once = desk.explaining.plans[-1]
         assert at_once.pages < one_by_one.pages / 10, at_once.describe()

@@ -8,6 +8,7 @@ from typing import Any
 import asyncpg
 import pytest
 
+from graphile_worker.database.statements.fetch import FROM_START, ranges
 from graphile_worker.database.statements.held_batches import (
     ID,
     KEYED_SHARE,
@@ -20,7 +21,6 @@ from graphile_worker.database.statements.held_batches import (
     last_place,
 )
 from graphile_worker.values.flags import FlagRules
-from graphile_worker.worker.session.watermarks import FROM_START, ranges
 from plans.backlogs import FOREIGN, LATER, OURS, SIZE, jobs
 from plans.desks import STATISTICS, Desk, desk_in, filled_databases
 from plans.explaining import tune

@@ -8,7 +8,7 @@ from typing import Any
 import asyncpg
 import pytest
 
-from graphile_worker.database.statements.fetch import Ranges
+from graphile_worker.database.statements.fetch import Ranges, ranges, ranges_up_to
 from graphile_worker.database.statements.held_batches import (
     ID,
     RUN_AT,
@@ -17,7 +17,6 @@ from graphile_worker.database.statements.held_batches import (
     get_tied_jobs,
     ties_of,
 )
-from graphile_worker.worker.session.watermarks import ranges, ranges_up_to
 from plans.explaining import ExplainingConnection, tune
 from queries.statements import Statements, statements_on
 from support.working import SCHEMA, Jobs

@@ -24,7 +24,7 @@ from graphile_worker.values.schema_name import SchemaName
 from graphile_worker.worker import shutdown
 from graphile_worker.worker.fetch.adaptive import AdaptiveSource
 from graphile_worker.worker.fetch.fetcher import Fetcher
-from graphile_worker.worker.session.session import Sessions
+from graphile_worker.worker.session import Sessions
 from recovery.dead import QUICK, QUICK_ENVIRONMENT, Graveyard
 from recovery.history import History
 from support.pool_parts import pool_context

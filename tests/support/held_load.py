@@ -56,7 +56,7 @@ def never_slow(monkeypatch: pytest.MonkeyPatch) -> None:
     Fetches are small too, so that a test needs fewer jobs until it has a batch. Those of the usual size are
     in tests with several workers, with killed processes and in `tests.chaos`.
     """
-    monkeypatch.setattr("graphile_worker.worker.session.watermarks.SLOW", SELDOM)
+    monkeypatch.setattr("graphile_worker.worker.fetch.plan.SLOW", SELDOM)
     monkeypatch.setattr("graphile_worker.worker.held.sessions.PATIENCE", SELDOM)
     monkeypatch.setattr("graphile_worker.database.statements.held_batches.LOOK", "600000")
     monkeypatch.setattr("graphile_worker.worker.fetch.adaptive.MAX_FETCH", MAX_FETCH)

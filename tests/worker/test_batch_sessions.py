@@ -21,7 +21,7 @@ from graphile_worker.values.schema_name import SchemaName
 from graphile_worker.worker.held.batches import HeldBatches
 from graphile_worker.worker.held.policy import Workload
 from graphile_worker.worker.held.sessions import FEWEST_SESSIONS, SESSIONS, BatchSessions
-from graphile_worker.worker.session.session import SessionClosedError, Sessions
+from graphile_worker.worker.session import SessionClosedError, Sessions
 from support.held_load import FREE_ROWS
 from support.pool_parts import RecordingOwner, pool_context
 from support.working import PATIENCE, SCHEMA, Jobs, until
@@ -57,7 +57,8 @@ class Scene:
 
     def held_batches(self) -> HeldBatches:
         context = pool_context(POOL_ID, owner=self.owner, hold=MOST_HOLD)
-        held_batches = HeldBatches(context, self.sessions, self.connection_budget, self, (), self)
+        parts: Any = self
+        held_batches = HeldBatches(context, self.sessions, self.connection_budget, parts, (), self)
         held_batches.allow(0.0)
         return held_batches
 

@@ -12,9 +12,9 @@ from graphile_worker.hooks.events import JobSucceeded
 from graphile_worker.recovery.lease import Lease
 from graphile_worker.tasks.registry import build_registry
 from graphile_worker.testing.results import EventRecorder
+from graphile_worker.worker.fetch import plan as watermarks
 from graphile_worker.worker.fetch.fetcher import Fetcher
-from graphile_worker.worker.session import watermarks
-from graphile_worker.worker.session.session import Sessions
+from graphile_worker.worker.session import Sessions
 from support.pool_parts import pool_context
 from support.working import Gate, Jobs, Workers, until_listening
 

@@ -8,8 +8,8 @@ from typing import Literal
 
 import pytest
 
-from graphile_worker.worker.session import session as module
-from graphile_worker.worker.session.session import Deadline
+from graphile_worker.worker import session as module
+from graphile_worker.worker.session import Deadline
 from support.working import PATIENCE
 
 SOON, NEVER = 0.01, 600.0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 import asyncpg
@@ -13,8 +13,7 @@ from graphile_worker.recovery.lease import Lease
 from graphile_worker.testing.results import EventRecorder
 from graphile_worker.values.job import Job
 from graphile_worker.values.schema_name import SchemaName
-from graphile_worker.worker.session.locked_jobs import LockedJobs
-from graphile_worker.worker.session.session import Sessions
+from graphile_worker.worker.session import LockedJobs, Sessions
 from graphile_worker.worker.shutdown import EvictionCheck, lost_jobs
 from support.finished import a_job
 from support.pool_parts import pool_context
@@ -41,9 +40,14 @@ class Parts:
     """The lanes and the sink of a pool that runs nothing, as the check sees them."""
 
     running: Collection[Job] = ()
+    slots: Any
 
     def __init__(self, maybe_deleted: int) -> None:
         self._maybe_deleted = maybe_deleted
+
+    def __iter__(self) -> Iterator[Parts]:
+        self.slots = self
+        return iter((self,))
 
     def maybe_deleted(self) -> set[int]:
         return {self._maybe_deleted}
@@ -67,7 +71,8 @@ async def test_what_a_write_without_an_answer_has_deleted_is_ours_beside_what_is
     await connection.execute(
         f"update {SCHEMA}._private_jobs set locked_by = 'another' where id = $1", taken.id
     )
-    context, parts = pool_context(events=recorder.events), Parts(deleted.id)
+    context = pool_context(events=recorder.events)
+    parts: Any = Parts(deleted.id)
     async with asyncpg.create_pool(database_url, min_size=0, max_size=2) as pool:
         sessions = Sessions(context, pool, Lease())
         sessions.locked_jobs.add(fetched)

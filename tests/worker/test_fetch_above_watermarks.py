@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from graphile_worker.database.statements.fetch import MANY_PRIORITIES
+from graphile_worker.database.statements.fetch import HIGHEST, LOWEST, MANY_PRIORITIES
 from graphile_worker.hooks.events import JobSucceeded
 from graphile_worker.testing.results import EventRecorder
-from graphile_worker.worker.session import watermarks
-from graphile_worker.worker.session.watermarks import Watermarks, reach_of
+from graphile_worker.worker.fetch import plan as watermarks
+from graphile_worker.worker.fetch.plan import Watermarks, reach_of
 from support.working import SCHEMA, Gate, Jobs, Workers, until, until_listening
 
 
@@ -139,7 +139,7 @@ def test_dead_rows_where_no_job_waits_are_not_read_again_and_again() -> None:
     found.set([], reach_of([], full=False), now=1000.0, cost=0.3)
     assert not found.is_full_due(11.0)
     low, high, since = found.ranges()
-    assert (low, high) == ([watermarks.LOWEST, 0, 1], [-1, 0, watermarks.HIGHEST])
+    assert (low, high) == ([LOWEST, 0, 1], [-1, 0, HIGHEST])
     assert since == [float("-inf"), 1000.0 - watermarks.SLACK, float("-inf")]
     assert found.is_full_due(12.0)
 

@@ -9,10 +9,21 @@ from typing import Any
 import pytest
 
 from graphile_worker import Job
-from graphile_worker.database.statements.fetch import MANY_PRIORITIES, PriorityListing, Ranges
+from graphile_worker.database.statements.fetch import (
+    FROM_START,
+    HIGHEST,
+    LOWEST,
+    MANY_PRIORITIES,
+    PriorityListing,
+    Ranges,
+)
 from graphile_worker.worker.fetch.plan import (
     ANNOUNCED,
     EXAMINE_AGAIN_AFTER,
+    FEWEST_COSTS,
+    FULL_FETCH_AFTER,
+    FULL_FETCH_AFTER_AWAITED,
+    FULL_FETCH_WITHIN,
     HELD,
     LIST_AGAIN_AFTER,
     MAY_QUEUES_BE_NEXT,
@@ -20,22 +31,13 @@ from graphile_worker.worker.fetch.plan import (
     PLAIN,
     POLL_INTERVAL,
     SKIPPED,
+    SLACK,
     URGENT,
     WHOLE,
     Demand,
     Fetch,
     FetchPlan,
     ListPriorities,
-)
-from graphile_worker.worker.session.watermarks import (
-    FEWEST_COSTS,
-    FROM_START,
-    FULL_FETCH_AFTER,
-    FULL_FETCH_AFTER_AWAITED,
-    FULL_FETCH_WITHIN,
-    HIGHEST,
-    LOWEST,
-    SLACK,
 )
 
 LIMIT = 5

@@ -31,8 +31,8 @@ from graphile_worker.testing.fake_clock import FakeClock
 from graphile_worker.testing.results import EventRecorder
 from graphile_worker.values.schema_name import SchemaName
 from graphile_worker.worker.fetch import fetcher
+from graphile_worker.worker.fetch import plan as watermarks
 from graphile_worker.worker.held import cursor
-from graphile_worker.worker.session import watermarks
 from support.held_load import ROUNDS, Holding
 from support.working import PATIENCE, SCHEMA, SELDOM, Gate, Jobs, Workers, headline, until
 

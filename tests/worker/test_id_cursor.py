@@ -9,10 +9,10 @@ import asyncpg
 import pytest
 
 from graphile_worker.database.sql import load
+from graphile_worker.database.statements.fetch import FROM_START, HIGHEST, LOWEST, ranges, ranges_up_to
 from graphile_worker.database.statements.held_batches import ID
 from graphile_worker.worker.held import cursor
 from graphile_worker.worker.held.cursor import IdCursor
-from graphile_worker.worker.session.watermarks import FROM_START, HIGHEST, LOWEST, ranges, ranges_up_to
 from queries.statements import Statements, statements_on
 from support.working import SCHEMA
 

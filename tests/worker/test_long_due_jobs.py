@@ -27,7 +27,7 @@ from graphile_worker.recovery.orphaned_jobs import reclaim_jobs
 from graphile_worker.testing.results import EventRecorder
 from graphile_worker.values.clock import SystemClock
 from graphile_worker.values.schema_name import SchemaName
-from graphile_worker.worker.session import watermarks
+from graphile_worker.worker.fetch import plan as watermarks
 from support.command_line import clean_environment
 from support.worker_process import WorkerProcess
 from support.working import SCHEMA, Jobs, Workers, until, until_listening
@@ -42,7 +42,7 @@ WAITING = (
 PROCESS = """
 import asyncio, sys
 from graphile_worker import run
-from graphile_worker.worker.session import watermarks
+from graphile_worker.worker.fetch import plan as watermarks
 
 watermarks.SLOW = 1.0
 

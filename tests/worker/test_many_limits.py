@@ -13,10 +13,9 @@ import asyncpg
 import pytest
 
 from graphile_worker import Limit, Task, task
-from graphile_worker.database.statements.fetch import Ranges, register_tasks
+from graphile_worker.database.statements.fetch import FROM_START, Ranges, ranges, register_tasks
 from graphile_worker.database.statements.limits import ready_tasks
 from graphile_worker.values.schema_name import SchemaName
-from graphile_worker.worker.session.watermarks import FROM_START, ranges
 from support.working import PATIENCE, SCHEMA, SELDOM, Gate, Jobs, Workers, until
 
 FEW, MANY = 5, 60
@@ -224,8 +223,8 @@ async def test_jobs_are_found_while_questions_begin_at_watermarks(
     jobs: Jobs, workers: Workers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Every fetch and every question counts as slow; one limit is full, and another job of it is waiting."""
-    monkeypatch.setattr("graphile_worker.worker.session.watermarks.SLOW", -1.0)
-    monkeypatch.setattr("graphile_worker.worker.session.watermarks.SLOW_PER_JOB", 0.0)
+    monkeypatch.setattr("graphile_worker.worker.fetch.plan.SLOW", -1.0)
+    monkeypatch.setattr("graphile_worker.worker.fetch.plan.SLOW_PER_JOB", 0.0)
     gate = Gate()
     await jobs.add("of others")
     await workers.start(tasks_with_limits(FEW, gate), poll_interval=0.1, concurrency=4)

@@ -372,7 +372,7 @@ async def test_a_return_without_an_answer_leaves_out_jobs_that_were_fetched_agai
     scene: Scene, utils: WorkerUtils, network: tuple[Proxy, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The server has unlocked the job, and the worker does not know."""
-    for module in ("database.connections.retry", "worker.session.session"):
+    for module in ("database.connections.retry", "worker.session"):
         monkeypatch.setattr(f"graphile_worker.{module}.BROKEN_CONNECTION", Delays(1.0, 1.0))
     proxy, url = network
     await scene.start(connection_string=url)

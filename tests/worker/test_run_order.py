@@ -16,10 +16,10 @@ from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from graphile_worker import task
+from graphile_worker.database.statements.fetch import NO_CEILING
 from graphile_worker.hooks.events import JobCompleted, PoolJobsFetched, PoolListenNotification
 from graphile_worker.testing.results import EventRecorder
 from graphile_worker.worker.fetch import adaptive
-from graphile_worker.worker.session.watermarks import NO_CEILING
 from support.properties import examples
 from support.working import SCHEMA, Gate, Jobs, Workers, until, until_listening
 

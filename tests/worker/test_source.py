@@ -18,7 +18,7 @@ from graphile_worker.hooks.events import (
 )
 from graphile_worker.testing.results import EventRecorder
 from graphile_worker.worker.fetch import fetcher
-from graphile_worker.worker.session import watermarks
+from graphile_worker.worker.fetch import plan as watermarks
 from support.working import SCHEMA, Gate, Jobs, Workers, until, until_listening
 
 LOCKED = f"select count(*) from {SCHEMA}._private_jobs where locked_at is not null"

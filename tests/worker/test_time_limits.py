@@ -28,7 +28,8 @@ from graphile_worker.values.job import Job
 from graphile_worker.values.options import WorkerOptions
 from graphile_worker.values.outcome import Failed, Outcome
 from graphile_worker.worker.run import termination
-from graphile_worker.worker.run.slots import Slot, Slots
+from graphile_worker.worker.run.slots import Slots
+from graphile_worker.worker.run.termination import Slot
 from support.working import PATIENCE, Jobs, Workers, headline, until
 
 LONG = 3600.0

@@ -6,6 +6,7 @@ import itertools
 
 import pytest
 
+from graphile_worker.database.statements.fetch import NO_CEILING
 from graphile_worker.errors import JobInterruptedError
 from graphile_worker.testing import make_job
 from graphile_worker.values.outcome import (
@@ -20,7 +21,6 @@ from graphile_worker.values.outcome import (
     failed,
 )
 from graphile_worker.values.retention import Retention
-from graphile_worker.worker.session.watermarks import NO_CEILING
 from graphile_worker.worker.write import unwritten as module
 from graphile_worker.worker.write.unwritten import Unwritten
 

@@ -6,6 +6,7 @@ the method that makes it.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Mapping, Sequence
 from functools import cached_property
@@ -20,7 +21,7 @@ from ..database.connections.open import close_pool, open_pool, resolve_connectio
 from ..database.connections.single import SingleConnection, is_connection
 from ..database.connections.wait import when_ready
 from ..database.migrations.run import migrate
-from ..database.statements.fetch import is_anything_waiting
+from ..database.statements.fetch import get_queue_names, is_anything_waiting
 from ..errors import ConfigError
 from ..hooks import Events, Plugin, WorkerContext
 from ..hooks.faults import GuardedClock
@@ -28,7 +29,7 @@ from ..logging.log_plugin import LogPlugin
 from ..tasks.executables import dismiss_guard
 from ..tasks.injection import check_extensions
 from ..tasks.registry import TaskRegistry, build_registry
-from ..tasks.services import Extensions, Overrides, overrides_of
+from ..tasks.services import Extensions, Overrides, QueueNames, WorkerServices, overrides_of
 from ..values import __version__
 from ..values.clock import Clock, SystemClock, is_led
 from ..values.component_options import executors_of
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from ..app.lifespan import EnteredApp
     from ..client import WorkerUtils
     from ..cron import CronScheduler, ParsedCronItem
+    from ..database.migrations.run import MigrationReport
     from ..database.statements.schedules import ScheduleDefinition
     from ..recovery.maintenance.tasks import MaintenanceTask
     from ..recovery.registry.pool_state import Description
@@ -89,20 +91,8 @@ class WorkerBuilder:
     """Opened and closed here; the parts of the worker use that of `_connection_budget`."""
     dsn: Dsn | None
     """The address of the database; None for a pool of the caller."""
-    has_tables: bool
-    """Whether the Python-only tables and indexes exist."""
-    has_rust_register: bool
-    """Whether the table exists in which Rust workers look for live workers."""
-    has_history: bool
-    """Whether the tables of the history exist."""
-    has_control: bool
-    """Whether the tables for pauses and cancelled jobs exist."""
-    has_schedules: bool
-    """Whether the tables for recurring jobs exist."""
-    has_failure_handlers: bool
-    """Whether the tables for the handlers of permanent failures exist."""
-    has_statistics: bool
-    """Whether statistics are counted. This and the fields above are set by `open`."""
+    schema_found: MigrationReport
+    """Which objects exist in the schema; set by `open`."""
 
     def __init__(self, arguments: RunArguments | RunOnceArguments, *, once: bool = False) -> None:
         _check_conflicts(arguments)
@@ -149,9 +139,8 @@ class WorkerBuilder:
         found = resolve_connection(self._connection_string, self._pg_pool)
         self.dsn = found if isinstance(found, Dsn) else None
         self.hooks._target = target_of(options.schema, found)
-        plugins = self._loaded(
-            self._all_plugins
-        )  # before anything is opened: a mistake is found without a database
+        # Before anything is opened: a mistake is found without a database.
+        plugins = self._loaded(self._all_plugins)
         may_yield_tasks = self._app is not None and self._app.lifespan is not None and not self._app.tasks
         if not may_yield_tasks:
             self._load()
@@ -162,23 +151,11 @@ class WorkerBuilder:
         try:
             async with self.database.acquire() as connection:
                 with translate_errors(options.schema_name):
-                    report = await migrate(connection, options.schema_name)
-            self.has_tables = report.has_tables
-            self.has_rust_register = report.has_rust_register
-            self._has_keyed_index = report.has_keyed_index
-            self.has_history = report.has_history
-            self.has_control = report.has_control
-            self.has_schedules = report.has_schedules
-            self.has_failure_handlers = report.has_failure_handlers
-            self._has_limits = report.has_limits
-            self._has_flag_rules = report.has_flag_rules
-            self.has_statistics = options.statistics and report.has_statistics
+                    self.schema_found = found_objects = await migrate(connection, options.schema_name)
             if self._app is not None and self._app.lifespan is not None:
                 plugins += self._loaded(await self._enter_app(self._app))
-            check_limits(
-                self.lanes,
-                has_limits=self._has_limits and (self._has_flag_rules or not self._flags.may_be_routed),
-            )
+            keeps_flag_rules = found_objects.has_flag_rules or not self._flags.may_be_routed
+            check_limits(self.lanes, has_limits=found_objects.has_limits and keeps_flag_rules)
             check_extensions(self.tasks, self._extensions(), self._overrides)
             self._install_plugins(plugins)
         except BaseException:
@@ -374,47 +351,59 @@ class WorkerBuilder:
 
     def make_pool(self) -> WorkerPool:
         from ..worker.pool import WorkerPool
-        from .services import make_services
 
-        services = make_services(
-            self.options,
-            self.client,
-            self._connection_budget,
-            self.hooks,
-            extensions=self._extensions(),
-            overrides=self._overrides,
-            logger=self._log.job_logger,
-            clock=self._clock,
-        )
         if (contradiction := self._flags.description.contradiction) is not None:
             logger.warning("%s", contradiction)
         tasks: Mapping[str, AnyTask] = self.tasks
         if self.executors is not None:
             tasks = self.executors.bound(tasks, self.hooks.table.carriers)
+        options, has = self.options, self.schema_found
         plan = PoolPlan(
-            options=self.options,
+            options=options,
             tasks=tasks,
             lanes=self.lanes,
             flags=self._flags,
             once=self.once,
             reserved=self._reserved_connections,
-            has_queue_indexes=self.has_tables,
-            retention_policy=self._retention_policy if self.has_history else None,
-            counts_statistics=self.has_statistics,
-            has_control=self.has_control,
+            has_queue_indexes=has.has_tables,
+            retention_policy=self._retention_policy,
+            counts_statistics=options.statistics and has.has_statistics,
+            has_control=has.has_control,
         )
         budget = self._connection_budget
         pool = WorkerPool(
             plan,
             budget.database,
-            services,
+            self._make_services(),
             self.hooks,
             self._clock,
-            spare=budget if self._has_keyed_index else None,
+            spare=budget if has.has_keyed_index else None,
         )
         if self.executors is not None:
             pool.on_concurrency(self.executors.resize)
         return pool
+
+    def _make_services(self) -> WorkerServices:
+        """What tasks get through their helpers."""
+        budget, options = self._connection_budget, self.options
+
+        async def queue_names(ids: Sequence[int]) -> list[str | None]:
+            async with budget.database.acquire() as connection:
+                return await get_queue_names(connection, options.schema_name, ids)
+
+        return WorkerServices(
+            client=self.client,
+            acquire=budget.to_task,
+            queue_names=QueueNames(
+                queue_names, delay=options.node.get_queue_name_batch_delay, clock=self._clock
+            ),
+            loop=asyncio.get_running_loop(),
+            extensions=self._extensions(),
+            overrides=self._overrides,
+            executables_inherit_database=options.executables_inherit_database,
+            environments=self.hooks.table.environments,
+            logger=self._log.job_logger,
+        )
 
     def _extensions(self) -> Extensions:
         """The objects of the app, and those of the call in their place."""
@@ -442,7 +431,10 @@ class WorkerBuilder:
         return FlagSources(*sources.values())
 
     @cached_property
-    def _retention_policy(self) -> RetentionPolicy:
+    def _retention_policy(self) -> RetentionPolicy | None:
+        """Which finished jobs are kept; None if there is no history."""
+        if not self.schema_found.has_history:
+            return None
         retention = self.options.history.retention
         tasks = {
             name: task.rules.keep.resolved(retention) for name, task in self.tasks.items() if task.rules.keep
@@ -470,11 +462,11 @@ class WorkerBuilder:
             pool.task_identifiers,
             self.hooks,
             self._clock,
-            has_tables=self.has_tables,
-            has_rust_register=self.has_rust_register,
+            has_tables=self.schema_found.has_tables,
+            has_rust_register=self.schema_found.has_rust_register,
             statistics=statistics,
             maintenance_tasks=self._maintenance_tasks(pool),
-            retention_policy=self._retention_policy if self.has_history else None,
+            retention_policy=self._retention_policy,
             handlers=self._handlers,
             description=self._description(),
             get_places=None if self.executors is None else self.executors.places,
@@ -523,9 +515,9 @@ class WorkerBuilder:
         maintenance_tasks: list[MaintenanceTask] = []
         if (counter := pool.statistics) is not None:
             maintenance_tasks += statistics_maintenance(options.schema_name, lambda: counter.is_active)
-        if self.has_history:
+        if self._retention_policy is not None:
             maintenance_tasks += history_maintenance(options, self._retention_policy)
-        if self._handlers and self.has_failure_handlers:
+        if self._handlers and self.schema_found.has_failure_handlers:
             from ..recovery.cancelled_jobs import NotifyFailureHandlers
 
             maintenance_tasks.append(NotifyFailureHandlers(options.schema_name, self._handlers))
@@ -542,7 +534,7 @@ class WorkerBuilder:
             clock=self._clock,
             tasks=self.tasks,
             logger=self._log.cron_logger,
-            is_registered=self.has_schedules,
+            is_registered=self.schema_found.has_schedules,
             by_server_time=not self.options.use_local_time and not is_led(self._clock),
         )
 

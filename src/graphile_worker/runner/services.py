@@ -1,9 +1,8 @@
-"""What tasks get through their helpers, their connections, and the context variables of the engine.
+"""The connections of tasks, and the context variables of the engine.
 
 - `ConnectionBudget` lends the worker's connections to tasks and to the cron scheduler. Every part of the
   worker uses `ConnectionBudget.database`, so that each wait for a connection is seen, and held batches leave
   theirs to it.
-- `make_services` makes what tasks get through their helpers.
 - `EngineContext` has the variables of the program that starts the engine, and what plugins set for it.
   asyncio tasks inherit the context in which they are created, so it is enough to create the first ones in it.
 """
@@ -11,23 +10,16 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from contextvars import Context, copy_context
 from typing import Any, TypeVar
 
-from ..client import WorkerUtils
 from ..database.connections.connection import Connection, Pool
 from ..database.connections.open import lend
 from ..database.connections.watched_pool import WatchedPool
 from ..database.statements.cleanup import own_session
-from ..database.statements.fetch import get_queue_names
-from ..hooks import Hooks
-from ..tasks.services import Extensions, Overrides, QueueNames, WorkerServices
-from ..values.clock import Clock
-from ..values.options import WorkerOptions
-from ..worker.session.session import SESSIONS_WITH_LISTENER
+from ..worker.session import SESSIONS_WITH_LISTENER
 
 CRON_TIMEOUT = 120.0  # seconds after which the cron scheduler gives a connection up
 
@@ -113,34 +105,6 @@ class ConnectionBudget:
             ) as connection,
         ):
             yield connection
-
-
-def make_services(
-    options: WorkerOptions,
-    client: WorkerUtils,
-    connection_budget: ConnectionBudget,
-    hooks: Hooks,
-    *,
-    extensions: Extensions,
-    overrides: Overrides | None,
-    logger: logging.Logger,
-    clock: Clock,
-) -> WorkerServices:
-    async def queue_names(ids: Sequence[int]) -> list[str | None]:
-        async with connection_budget.database.acquire() as connection:
-            return await get_queue_names(connection, options.schema_name, ids)
-
-    return WorkerServices(
-        client=client,
-        acquire=connection_budget.to_task,
-        queue_names=QueueNames(queue_names, delay=options.node.get_queue_name_batch_delay, clock=clock),
-        loop=asyncio.get_running_loop(),
-        extensions=extensions,
-        overrides=overrides,
-        executables_inherit_database=options.executables_inherit_database,
-        environments=hooks.table.environments,
-        logger=logger,
-    )
 
 
 T = TypeVar("T")

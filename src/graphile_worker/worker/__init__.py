@@ -8,7 +8,7 @@
 - `run/` calls the task of a job and decides the outcome.
 - `write/` writes outcomes.
 - `control/` follows what operators want: pauses, cancelled jobs, commands.
-- `session/` has the connections of the pool, and the jobs that it has locked.
+- `session` has the connections of the pool, and the jobs that it has locked.
 
 A room imports those below it only: pool, control, lanes, fetch and write, held, session, run. The import
 contract in pyproject.toml has the exact order.

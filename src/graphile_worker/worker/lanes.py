@@ -19,7 +19,7 @@ from ..database.statements.write_plan import Continuation
 from ..values.concurrency import FAIR
 from ..values.job import Job
 from ..values.outcome import Finished
-from .context import PoolContext
+from .context import FailureLog, PoolContext
 from .fetch.adaptive import AdaptiveSource
 from .fetch.fetcher import Fetcher
 from .fetch.local_queue import LocalQueue
@@ -28,9 +28,9 @@ from .fetch.wide_queues import WideQueues
 from .plan import LanePlan, PoolPlan
 from .run.execute import Executor
 from .run.outcomes import EndReason
-from .run.slots import Slot, Slots
-from .run.termination import LeakedTasks
-from .session.session import FailureLog, Sessions
+from .run.slots import Slots
+from .run.termination import LeakedTasks, Slot
+from .session import Sessions
 from .write.sink import Sink
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ class Lanes:
             ready = ReadyTasks(context, self._sessions.fetch)
         for lane in plan.lanes:
             fetcher = self._make_fetcher(plan, lane, sink, wide_queues, ready)
-            source = _make_source(context, lane, fetcher, sink)
+            source = _make_source(context, plan, lane, fetcher, sink)
             slots = Slots(context, lane.concurrency, lane.tasks, source, executor, sink.put, leaked_tasks)
             self._all.append(PoolLane(lane, fetcher, source, slots))
         self._limited = {name: lane for lane in self._all if lane.plan.limits for name in lane.plan.tasks}
@@ -105,8 +105,7 @@ class Lanes:
     ) -> Fetcher:
         which = "jobs" if lane.is_main else f"jobs of the lane {lane.name!r}"
         failures = FailureLog(
-            self._context.clock,
-            self._context.schema,
+            self._context,
             f"{which} cannot be fetched: %s; trying again",
             f"{which} are fetched again",
         )
@@ -173,11 +172,6 @@ class Lanes:
             lane.fetcher.set_tasks([name for name in lane.plan.tasks if name in identifiers])
         self.poll()
 
-    def forget(self) -> None:
-        """Forget everything about the schema: it may have been dropped and installed again."""
-        for lane in self._all:
-            lane.fetcher.forget()
-
     # -- fetching ------------------------------------------------------------------------------------------
 
     def pulse(self, count: int = 1) -> None:
@@ -214,10 +208,6 @@ class Lanes:
         """Remove and return the prefetched jobs for which `is_dropped` is true."""
         return [job for lane in self._all for job in lane.source.drop(is_dropped)]
 
-    async def stop_fetching(self) -> None:
-        """Stop fetching and return the prefetched jobs."""
-        await asyncio.gather(*(lane.source.release() for lane in self._all))
-
     @property
     def wanted_since(self) -> float | None:
         """Since when one has had a free slot without a successful fetch; may be read from any thread."""
@@ -233,10 +223,6 @@ class Lanes:
         """Wait until no fetch is in flight or due."""
         for lane in self._all:
             await lane.source.quiet()
-
-    async def fetch_once(self) -> None:
-        """Make a full fetch in every lane, and wait for all of them."""
-        await asyncio.gather(*(lane.source.fetch_once() for lane in self._all))
 
     # -- the next job of a named queue ---------------------------------------------------------------------
 
@@ -314,25 +300,10 @@ class Lanes:
         """Whether every slot waits for a job."""
         return all(lane.slots.is_idle for lane in self._all)
 
-    async def idle(self) -> None:
-        """Wait for the slots of each lane to be idle or ended; others may have become busy since."""
-        for lane in self._all:
-            await lane.slots.idle()
-
     async def ended(self) -> None:
         """Wait until every slot has ended."""
         for lane in self._all:
             await lane.slots.wait()
-
-    @property
-    def error(self) -> BaseException | None:
-        """The error of which a slot died."""
-        return next((lane.slots.error for lane in self._all if lane.slots.error is not None), None)
-
-    def release_slots(self) -> None:
-        """Let every slot end after the job it runs."""
-        for lane in self._all:
-            lane.slots.release()
 
     def pause(self) -> None:
         """Take no more jobs for now; running ones continue."""
@@ -344,32 +315,20 @@ class Lanes:
         for lane in self._all:
             lane.slots.resume()
 
-    def cancel_running(self, reason: str) -> None:
-        """Cancel every running task."""
-        for lane in self._all:
-            lane.slots.cancel(reason)
-
-    def cancel_lost(self, is_lost: Callable[[Job], bool]) -> None:
-        """Cancel the jobs that other workers have taken over."""
-        for lane in self._all:
-            lane.slots.cancel_lost(is_lost)
-
     def end_job(self, job_id: int, cause: EndReason, grace: float) -> bool:
         """End one running job for this cause; returns whether it runs here. See `Slots.end_job`."""
         return any(lane.slots.end_job(job_id, cause, grace) for lane in self._all)
 
-    def abandon(self, reason: str) -> list[Finished]:
-        """Cancel running jobs without waiting for them, and return them as interrupted."""
-        return [finished for lane in self._all for finished in lane.slots.abandon(reason)]
 
-
-def _make_source(context: PoolContext, plan: LanePlan, fetcher: Fetcher, sink: Sink) -> JobSource:
+def _make_source(
+    context: PoolContext, pool: PoolPlan, plan: LanePlan, fetcher: Fetcher, sink: Sink
+) -> JobSource:
     """Node's local queue for the main lane if the options ask for it, else the adaptive source.
 
     Rules for flags must be read at every fetch, so they bypass the local queue, as in Node.
     """
     local_queue = context.options.local_queue
-    if local_queue is not None and plan.is_main and not fetcher.has_flags:
+    if local_queue is not None and plan.is_main and not pool.flags.is_set:
         if local_queue.size < plan.concurrency:
             logger.warning(
                 "local_queue.size is %d, less than concurrency, %d: some slots will often have no job",
@@ -382,10 +341,10 @@ def _make_source(context: PoolContext, plan: LanePlan, fetcher: Fetcher, sink: S
 
 
 async def drain(context: PoolContext, lanes: Lanes, sink: Sink) -> None:
-    """Fetch and run jobs, named queues to their end, until a fetch finds nothing; or until the pool stops."""
+    """Fetch and run jobs, named queues to their end, until a full fetch finds nothing or the pool stops."""
     while True:
         before = sink.accepted
-        await lanes.fetch_once()
+        await asyncio.gather(*(lane.source.fetch_once() for lane in lanes))
         await _until_settled(context, lanes, sink)
         if sink.accepted == before or context.owner.is_stopping:
             return
@@ -394,7 +353,8 @@ async def drain(context: PoolContext, lanes: Lanes, sink: Sink) -> None:
 async def _until_settled(context: PoolContext, lanes: Lanes, sink: Sink) -> None:
     """Until nothing runs, nothing is prefetched and everything is written."""
     while True:
-        await lanes.idle()
+        for lane in lanes:
+            await lane.slots.idle()
         await lanes.quiet()
         await sink.flush()
         # The last write may have locked the next job of a queue, and that job may be running.

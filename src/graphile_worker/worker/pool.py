@@ -31,8 +31,8 @@ from ..values.clock import Clock
 from ..values.job import Job
 from .context import BackgroundTasks, PoolContext, poll, refresh_tasks
 from .control.commands import Cancellations, OperatorCommands, PauseWatch
+from .control.listener import Listener
 from .control.watch import Announcements, ControlWatch, SchemaWatch
-from .fetch.listener import Listener
 from .fetch.wide_queues import WideQueues
 from .held.batches import HeldBatches
 from .held.sessions import SpareConnections
@@ -41,7 +41,7 @@ from .plan import PoolPlan
 from .run.execute import Executor
 from .run.termination import LeakedTasks
 from .run.watchdog import Blockage, LoopWatchdog, exit_process
-from .session.session import SESSIONS_WITH_LISTENER, Session, Sessions, Statement
+from .session import SESSIONS_WITH_LISTENER, Session, Sessions, Statement
 from .shutdown import EvictionCheck, Shutdown
 from .write.recorder import HistoryRecorder, ProgressReporter
 from .write.sink import Sink
@@ -77,12 +77,11 @@ class WorkerPool:
         self._sessions = sessions = Sessions(context, database, self.lease, reserved=plan.reserved)
         self._lanes = lanes = Lanes(context, sessions)
 
-        retention_policy = plan.retention_policy
-        self._recorder = recorder = (
-            None
-            if retention_policy is None
-            else HistoryRecorder(context, sessions, retention_policy, hooks.table.redactors)
-        )
+        retention_policy, redactors = plan.retention_policy, hooks.table.redactors
+        recorder = None
+        if retention_policy is not None:
+            recorder = HistoryRecorder(context, sessions, retention_policy, redactors)
+        self._recorder = recorder
         self._progress = ProgressReporter(context, sessions, lanes)
         self.statistics = StatisticsCounter(self._tasks) if plan.counts_statistics else None
         """What this pool has done and not yet reported."""
@@ -90,9 +89,7 @@ class WorkerPool:
         if spare is not None and plan.may_hold:
             deciders, flags = hooks.table.on_recovery, plan.flags.description
             hold = partial(HeldBatches, context, sessions, spare, lanes, deciders, flags=flags)
-        self._sink = sink = Sink(
-            context, sessions.write, lanes, hold, recorder, self.statistics, hooks.table.redactors
-        )
+        self._sink = sink = Sink(context, sessions.write, lanes, hold, recorder, self.statistics, redactors)
         self._held_batches = sink.held_batches
 
         self._threads = threads = TaskThreads(plan.concurrency)
@@ -157,7 +154,8 @@ class WorkerPool:
     async def _die_with_slots(self) -> None:
         await self._lanes.ended()
         if not self.is_stopping:
-            self.die(self._lanes.error or WorkerStoppedError("every slot of the worker has ended"), "run")
+            errors = (lane.slots.error for lane in self._lanes if lane.slots.error is not None)
+            self.die(next(errors, WorkerStoppedError("every slot of the worker has ended")), "run")
 
     # -- its tasks -----------------------------------------------------------------------------------------
 
@@ -321,7 +319,8 @@ class WorkerPool:
 
     def schema_changed(self) -> None:
         """Forget what was read from the schema: task ids, and that locked jobs exist."""
-        self._lanes.forget()
+        for lane in self._lanes:
+            lane.fetcher.forget()
         self.lease.doubt()
 
     def jobs_taken(self, jobs: list[Job]) -> None:
@@ -333,12 +332,12 @@ class WorkerPool:
         self._background.keep(self._eviction_check.run, "eviction check")
 
     def loop_blocked(self, blockage: Blockage) -> None:
-        """Called in the watchdog's thread."""
+        """Called in the watchdog's thread whenever it reports a blockage."""
         for function in self._hooks.table.loop_blocked:
             function(blockage.culprit, blockage.since)
 
     def loop_unblocked(self, blockage: Blockage, seconds: float) -> None:
-        """The event loop was blocked for so long."""
+        """Called on the loop, which was blocked for so long."""
         event = PoolLoopBlocked(pool_id=self.id, job=blockage.job, seconds=seconds, stack=blockage.stack)
         self._context.events.emit(event)
 

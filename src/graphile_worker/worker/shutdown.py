@@ -19,7 +19,7 @@ import sys
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable
 from contextlib import suppress
 from contextvars import copy_context
-from typing import Any, Protocol
+from typing import Any
 
 from ..database.connections.retry import Delays, is_refusal, with_retries
 from ..errors import JobInterruptedError, LeakedTasksError, WorkerStoppedError
@@ -40,10 +40,9 @@ from ..recovery.orphaned_jobs import gone_jobs, still_ours
 from ..tasks.services import WorkerServices
 from ..values.job import Job
 from .context import BackgroundTasks, PoolContext
-from .fetch.listener import Listener
+from .control.listener import Listener
 from .lanes import Lanes
-from .session.locked_jobs import LockedJobs
-from .session.session import Sessions, Statement
+from .session import LockedJobs, Sessions, Statement
 from .write.sink import Sink
 
 FORCED_WAIT = 5.0  # seconds that cancelled tasks have to clean up
@@ -158,7 +157,8 @@ class Shutdown:
         error: BaseException | None = self.fatal
         self._grace_ends = self._clock.monotonic() + self._options.grace
         try:
-            self._lanes.release_slots()
+            for lane in self._lanes:
+                lane.slots.release()
             deactivating = asyncio.ensure_future(self._deactivate())  # while tasks end
             leaked_tasks = await self._end_running(message)
             await deactivating
@@ -191,7 +191,7 @@ class Shutdown:
         """Stop fetching and listening, and return prefetched jobs; `_write_rest` retries what fails here."""
         listening = self._listener.stop() if self._listener is not None else asyncio.sleep(0)
         await asyncio.gather(
-            self._within_grace(self._lanes.stop_fetching()),
+            *(self._within_grace(lane.source.release()) for lane in self._lanes),
             asyncio.wait_for(listening, LAST_WRITE),
             return_exceptions=True,
         )
@@ -207,7 +207,8 @@ class Shutdown:
             await self._wait_for_slots(within=options.grace - abort_after)
         reason = self._forced_message or f"Interrupted: {message}"
         cancelled = lanes.running
-        lanes.cancel_running(reason)
+        for lane in lanes:
+            lane.slots.cancel(reason)
         self._services.abort_signal.set(message)
         for job in cancelled:
             self._events.emit(
@@ -217,8 +218,9 @@ class Shutdown:
             )
         if not await self._wait_for_slots(within=FORCED_WAIT, ignore_force=True):
             left = lanes.running
-            for finished in lanes.abandon(reason):
-                self._sink.put(finished)
+            for lane in lanes:
+                for finished in lane.slots.abandon(reason):
+                    self._sink.put(finished)
             return left
         return []
 
@@ -289,33 +291,10 @@ class Shutdown:
 RETRY_DELAYS = Delays(0.1, 1.0)
 
 
-class EvictedLanes(Protocol):
-    """The lanes of the pool."""
-
-    @property
-    def running(self) -> Collection[Job]: ...
-
-    def pulse(self) -> None: ...
-
-    def drop(self, is_dropped: Callable[[Job], bool]) -> list[Job]: ...
-
-    def cancel_lost(self, is_lost: Callable[[Job], bool]) -> None: ...
-
-
-class DoubtfulWrites(Protocol):
-    """The sink of the pool."""
-
-    def maybe_deleted(self) -> Collection[int]:
-        """Ids of jobs that a write without an answer may have deleted."""
-        ...
-
-
 class EvictionCheck:
     """Runs after each lapse of the lease and lets it open again."""
 
-    def __init__(
-        self, context: PoolContext, sessions: Sessions, lanes: EvictedLanes, sink: DoubtfulWrites
-    ) -> None:
+    def __init__(self, context: PoolContext, sessions: Sessions, lanes: Lanes, sink: Sink) -> None:
         self._context = context
         self._sessions = sessions
         self._lanes = lanes
@@ -357,7 +336,8 @@ class EvictionCheck:
         self._context.events.emit(PoolEvicted(pool_id=self._context.pool_id, jobs=lost))
         for job in self._lanes.drop(locked_jobs.is_lost):
             locked_jobs.forget(job)
-        self._lanes.cancel_lost(locked_jobs.is_lost)
+        for lane in self._lanes:
+            lane.slots.cancel_lost(locked_jobs.is_lost)
 
 
 def lost_jobs(locked_jobs: LockedJobs, jobs: Iterable[Job], ours: Collection[int]) -> list[Job]:

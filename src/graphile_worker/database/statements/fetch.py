@@ -20,6 +20,9 @@ MANY = 100  # jobs; creating this many takes as long as a round trip
 MANY_PRIORITIES = 250  # for more it is faster to read the index of waiting jobs from end to end
 Ranges = tuple[list[int], list[int], list[float]]
 """Ranges of priorities in ascending order: the lowest and highest of each, and the run_at to start from."""
+FROM_START = float("-inf")
+LOWEST, HIGHEST = -32768, 32767
+NO_CEILING = HIGHEST + 1  # worse than every priority
 
 _by_priority = attrgetter("priority", "raw_run_at")
 
@@ -211,6 +214,37 @@ async def list_priorities(
         *(most, task_ids(tasks), limit, flag_terms(flags), now),
     )
     return PriorityListing([row[0] for row in rows if row[0] is not None], *rows[0][1:])
+
+
+def ranges(watermarks: Mapping[int, float], highest: int = HIGHEST) -> Ranges:
+    """All priorities up to the highest: each one with a watermark, and the gaps between them."""
+    low: list[int] = []
+    high: list[int] = []
+    since: list[float] = []
+    begin = LOWEST
+    for priority, watermark in sorted(watermarks.items()):
+        _add_gap(low, high, since, begin, priority - 1)
+        low.append(priority)
+        high.append(priority)
+        since.append(watermark)
+        begin = priority + 1
+    _add_gap(low, high, since, begin, highest)
+    return low, high, since
+
+
+def ranges_up_to(priority: int, within: Ranges | None) -> Ranges:
+    """These ranges, or all priorities if None, up to a priority, which is the last range."""
+    if within is None:
+        return ranges({priority: FROM_START}, highest=priority)
+    known = {low: since for low, high, since in zip(*within, strict=True) if low == high <= priority}
+    return ranges({priority: FROM_START, **known}, highest=priority)
+
+
+def _add_gap(low: list[int], high: list[int], since: list[float], begin: int, end: int) -> None:
+    if begin <= end:
+        low.append(begin)
+        high.append(end)
+        since.append(FROM_START)
 
 
 def in_run_order(jobs: list[Job]) -> list[Job]:

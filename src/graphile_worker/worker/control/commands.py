@@ -41,12 +41,12 @@ from ...values.job import Job, Pause
 from ...values.outcome import Cancelled, Failed, Finished, Outcome
 from ...values.retention import RetentionPolicy
 from ...values.text import count
-from ..context import BackgroundTasks, PoolContext
+from ..context import BackgroundTasks, FailureLog, PoolContext
 from ..lanes import Lanes
 from ..run.execute import Executor
 from ..run.outcomes import EndReason
-from ..run.slots import Slot
-from ..session.session import Sessions
+from ..run.termination import Slot
+from ..session import Sessions
 from ..write.sink import Sink
 
 RETRY_DELAYS = Delays(0.2, 5.0)
@@ -309,7 +309,11 @@ class Cancellations:
         self._executor = executor
         self._sink = sink
         self._retention_policy = retention_policy
-        self._is_failing = False
+        self._failures = FailureLog(
+            context,
+            "cancelled jobs that are left over stay: %s; retrying",
+            "cancelled jobs that were left over are ended",
+        )
         self._missed: set[int] = set()
 
     def end(self, cancelled: Mapping[int, str | None]) -> bool:
@@ -327,15 +331,13 @@ class Cancellations:
         return bool(missed - known)
 
     async def end_leftovers(self) -> None:
-        """End what no worker will end by itself. A failure is logged once until it works again."""
+        """End what no worker will end by itself."""
         schema, retention_policy = self._context.schema, self._retention_policy
         try:
             await self._sessions.run(
                 lambda connection: end_leftover_jobs(connection, schema, retention_policy)
             )
         except Exception as error:
-            level = logging.DEBUG if self._is_failing else logging.WARNING
-            logger.log(level, "cancelled jobs that are left over stay: %s; retrying", explained(error))
-            self._is_failing = True
+            self._failures.failed(error)
         else:
-            self._is_failing = False
+            self._failures.succeeded()

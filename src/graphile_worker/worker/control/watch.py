@@ -18,17 +18,17 @@ from contextlib import suppress
 
 from ...database.connections import sqlstates
 from ...database.connections.connection import Connection
-from ...database.connections.errors import explained, sqlstate_of
+from ...database.connections.errors import sqlstate_of
 from ...database.connections.retry import Backoff, is_retryable
 from ...database.migrations.refusals import check_not_newer
 from ...database.migrations.state import SchemaState, read_state
 from ...database.statements.control import NOTHING_ASKED, ControlState
 from ...errors import SchemaTooNewError
 from ...errors.text import message_of
-from ..context import BackgroundTasks, PoolContext
+from ..context import BackgroundTasks, FailureLog, PoolContext
 from ..fetch.wide_queues import WideQueues
 from ..lanes import Lanes
-from ..session.session import Sessions
+from ..session import Sessions
 from .commands import Cancellations, OperatorCommands, PauseWatch
 
 LOOK_INTERVAL = 5.0  # seconds
@@ -59,7 +59,11 @@ class ControlWatch:
         self._wide_queues = wide_queues
         self._state = NOTHING_ASKED
         self._changed = asyncio.Event()
-        self._is_failing = False
+        self._failures = FailureLog(
+            context,
+            "pauses and cancelled jobs cannot be read: %s; retrying",
+            "pauses and cancelled jobs are read again",
+        )
         self.is_on = True
         """False if this role may not read the tables."""
 
@@ -104,7 +108,7 @@ class ControlWatch:
         self._wide_queues.apply(state.has_wide_queues)
 
     async def run(self) -> None:
-        """Look until cancelled. A failure is logged once until it works again."""
+        """Look until cancelled."""
         while self.is_on:
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._wait()):
@@ -113,15 +117,13 @@ class ControlWatch:
             try:
                 await self.look()
             except Exception as error:
-                if not self._is_failing:
-                    logger.warning("pauses and cancelled jobs cannot be read: %s; retrying", explained(error))
-                self._is_failing = True
+                self._failures.failed(error)
             else:
-                self._is_failing = False
+                self._failures.succeeded()
 
     def _wait(self) -> float:
         """Seconds until the next look."""
-        if self._state is NOTHING_ASKED and self._owner.is_listening and not self._is_failing:
+        if self._state is NOTHING_ASKED and self._owner.is_listening and not self._failures.is_failing:
             return IDLE_INTERVAL
         changes_in = self._state.changes_in
         return LOOK_INTERVAL if changes_in is None else min(LOOK_INTERVAL, max(0.0, changes_in))
@@ -200,7 +202,7 @@ class SchemaWatch:
 
 
 class Announcements:
-    """Implements the listener's `NotificationHandler`: tells each part of the pool what concerns it."""
+    """What a pool does about notifications: tells each part what concerns it."""
 
     def __init__(self, lanes: Lanes, schema_watch: SchemaWatch, control: ControlWatch | None) -> None:
         self._lanes = lanes

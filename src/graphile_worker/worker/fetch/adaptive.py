@@ -18,14 +18,14 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from ...database.connections.retry import Backoff
-from ...hooks.events import PoolJobsReturned
+from ...database.statements.fetch import LOWEST, NO_CEILING
 from ...hooks.faults import as_exception, is_our_end
 from ...values.job import Job
-from ..context import PoolContext
+from ..context import PoolContext, sleep_unless
 from ..held.policy import Workload
-from ..session.watermarks import LOWEST, NO_CEILING
+from ..run.slots import Slots
 from .fetcher import Fetcher
-from .source import RETRY_DELAYS, BufferedSource, IdleSlots
+from .source import RETRY_DELAYS, JobSource
 
 MAX_FETCH = 2000  # jobs; larger fetches gain nothing
 MAX_PREFETCH = 2 * MAX_FETCH  # so that one fetch is in flight while the jobs of the last one run
@@ -115,7 +115,7 @@ class PendingWrites(Protocol):
         ...
 
 
-class AdaptiveSource(BufferedSource):
+class AdaptiveSource(JobSource):
     """Fetches on demand, with a prefetch measured in time."""
 
     def __init__(
@@ -140,7 +140,7 @@ class AdaptiveSource(BufferedSource):
         self._may_be_more = True  # whether the last fetch may have left ready jobs
         self._is_requested = False  # whether a fetch was requested since the last one began
         self._is_announced = False  # whether a job was announced since the last fetch began
-        self._released = False
+        self._released = asyncio.Event()
         self._overstay_timer: asyncio.TimerHandle | None = None
         self._full_fetch_timer: asyncio.TimerHandle | None = None
         # Jobs of a worse priority than the ceiling are not started: the next job of a queue comes first.
@@ -228,11 +228,11 @@ class AdaptiveSource(BufferedSource):
 
     @property
     def is_released(self) -> bool:
-        return self._released
+        return self._released.is_set()
 
     @property
     def can_continue_queue(self) -> bool:
-        if self._released:
+        if self._released.is_set():
             return False
         # With enough prefetched, the queue's next job takes its place among them. More come before it is due.
         return 0 < self._refill_at < len(self._prefetched) or not (self._may_be_more or self._is_requested)
@@ -248,24 +248,25 @@ class AdaptiveSource(BufferedSource):
 
     # -- the loop ------------------------------------------------------------------------------------------
 
-    def start(self, slots: IdleSlots) -> None:
+    def start(self, slots: Slots) -> None:
         self._start_loop(self._run, slots, "source")
 
     async def release(self) -> None:
-        self._released = True
+        self._released.set()
         for timer in (self._overstay_timer, self._full_fetch_timer, self._overtaking.urgent_timer):
             if timer is not None:
                 timer.cancel()
         await self._end_loop()
         await asyncio.gather(*self._returning, self._return_all())
-        await self._fetcher.end_batches()
+        if self._fetcher.held_batches is not None:
+            await self._fetcher.held_batches.end_batches()
 
     async def _run(self) -> None:
         backoff = Backoff(RETRY_DELAYS)
         self._unpack()  # an earlier run may have ended after a fetch
         self._is_requested = True
         self._due.set()
-        while not self._released:
+        while not self._released.is_set():
             if not self._due.is_set():
                 await self._due.wait()
             self._due.clear()
@@ -273,7 +274,7 @@ class AdaptiveSource(BufferedSource):
                 await self._return_overstayed()
             limit = self._limit()
             up_to = None
-            if self._released or limit <= 0 or not (self._may_be_more or self._is_requested):
+            if self._released.is_set() or limit <= 0 or not (self._may_be_more or self._is_requested):
                 up_to = self._priority_to_overtake()
                 if up_to is None:
                     self._wanted_since = None
@@ -283,48 +284,44 @@ class AdaptiveSource(BufferedSource):
             elif not self._prefetch_count and self._writes.frees_queues:
                 continue  # the sink pulses after that write
             freed, self._overtaking.is_urgent = self._overtaking.freed, False
-            if up_to is not None:
-                try:
-                    await self._fetch_urgent(up_to)
-                except BaseException as error:
-                    self._overtaking.is_urgent = True
-                    self._fetched(self._overtaking.freed)
-                    if is_our_end(error):
-                        raise
-                    self._owner.fetch_failed(as_exception(error))
-                    await self._pause(backoff.next_delay())
-                else:
-                    self._fetched(freed)
-                continue
-            self._idle.clear()
-            announced, self._is_requested, self._is_announced = self._is_announced, False, False
             try:
-                may_hold = False
-                if self._fetcher.may_hold:
-                    limit, may_hold = self._fetcher.plan_fetch(self._workload(limit))
-                if may_hold:
-                    await self._fetcher.free_session(self._is_idle)
-                jobs = await self._fetcher.fetch(limit, announced=announced, may_hold=may_hold)
+                if up_to is None:
+                    await self._fetch(limit)
+                    backoff.reset()
+                else:
+                    await self._fetch_urgent(up_to)
             except BaseException as error:
-                self._is_requested = True
-                self._is_announced = self._is_announced or announced
                 self._fetched(self._overtaking.freed)
                 if is_our_end(error):
                     raise
                 self._owner.fetch_failed(as_exception(error))
-                await self._pause(backoff.next_delay())
-                continue
-            backoff.reset()
-            self._wanted_since = None
-            self._received(jobs, limit)
-            self._fetched(freed)
-            del jobs  # otherwise they are freed when the next ones arrive, while the server waits
+                await sleep_unless(self._released, self._clock, backoff.next_delay())
+                self._due.set()
+            else:
+                self._fetched(freed)
+
+    async def _fetch(self, limit: int) -> None:
+        self._idle.clear()
+        announced, self._is_requested, self._is_announced = self._is_announced, False, False
+        try:
+            held_batches, may_hold = self._fetcher.held_batches, False
+            if held_batches is not None:
+                limit, may_hold = held_batches.plan_fetch(self._workload(limit))
+                if may_hold:
+                    await held_batches.free_session(self._fetcher.tasks, self._is_idle)
+            jobs = await self._fetcher.fetch(limit, announced=announced, may_hold=may_hold)
+        except BaseException:
+            self._is_requested = True
+            self._is_announced = self._is_announced or announced
+            raise
+        self._wanted_since = None
+        self._received(jobs, limit)
 
     def _priority_to_overtake(self) -> int | None:
         """Fetch what comes before prefetched jobs, up to this priority, although enough are prefetched."""
         self._unpack()
         prefetched = self._prefetched
-        if self._released or not prefetched:
+        if self._released.is_set() or not prefetched:
             return None
         worst = prefetched[-1].priority
         is_too_much = worst == LOWEST or len(prefetched) > 2 * MAX_PREFETCH
@@ -347,21 +344,22 @@ class AdaptiveSource(BufferedSource):
         self._due.set()
 
     async def _fetch_urgent(self, up_to: int) -> None:
-        limit = max(URGENT, 2 * self._concurrency)
-        jobs = await self._fetcher.fetch(limit, up_to=up_to)
+        limit, overtaking = max(URGENT, 2 * self._concurrency), self._overtaking
+        try:
+            jobs = await self._fetcher.fetch(limit, up_to=up_to)
+        except BaseException:
+            overtaking.is_urgent = True
+            raise
         if jobs:
             self.adopt(jobs)
-            self._overtaking.urgent_wait = 0.0
+            overtaking.urgent_wait = 0.0
         else:
-            self._overtaking.urgent_wait = min(
-                max(2 * self._overtaking.urgent_wait, URGENT_WAIT), LONGEST_URGENT_WAIT
-            )
-        self._overtaking.urgent_at = self._clock.monotonic() + self._overtaking.urgent_wait
+            overtaking.urgent_wait = min(max(2 * overtaking.urgent_wait, URGENT_WAIT), LONGEST_URGENT_WAIT)
+        overtaking.urgent_at = self._clock.monotonic() + overtaking.urgent_wait
         if len(jobs) >= limit:  # look again when half of them have run
-            self._overtaking.is_urgent = True
-            self._overtaking.urgent_at += min(
-                limit * self._run_time / self._concurrency / 2, LONGEST_URGENT_WAIT
-            )
+            overtaking.is_urgent = True
+            half = limit * self._run_time / self._concurrency / 2
+            overtaking.urgent_at += min(half, LONGEST_URGENT_WAIT)
             self._due.set()
 
     def _fetched(self, freed: int) -> None:
@@ -389,7 +387,7 @@ class AdaptiveSource(BufferedSource):
         else:
             self._idle.set()
             seconds = self._fetcher.full_fetch_in()
-            if seconds is not None and not self._released:
+            if seconds is not None and not self._released.is_set():
                 self._poll_in(seconds)
 
     def _unpack(self) -> None:
@@ -419,7 +417,7 @@ class AdaptiveSource(BufferedSource):
 
     def _limit(self) -> int:
         """How many jobs to fetch: for free slots, and to prefetch if jobs are short."""
-        free = self._slots.free if self._slots is not None else 0
+        free = self._free
         if self._fetcher.one_at_a_time:
             return min(1, free - self._count)
         ahead = 0
@@ -437,7 +435,7 @@ class AdaptiveSource(BufferedSource):
 
     def _is_idle(self) -> bool:
         """Whether slots are free and there is no job for them."""
-        return self._slots is not None and self._slots.free > 0 and not self._count
+        return self._free > 0 and not self._count
 
     def _workload(self, limit: int) -> Workload:
         pace = self._pace
@@ -451,7 +449,7 @@ class AdaptiveSource(BufferedSource):
 
     def _watch_prefetched(self) -> None:
         """Check after a while whether a slow job blocks the prefetched ones, and again later."""
-        if self._overstay_timer is None and self._count and not self._released:
+        if self._overstay_timer is None and self._count and not self._released.is_set():
             loop = asyncio.get_running_loop()
             self._overstay_timer = loop.call_later(self._max_wait + 0.001, self._check_prefetched)
 
@@ -484,17 +482,4 @@ class AdaptiveSource(BufferedSource):
     async def _return_all(self) -> None:
         self._unpack()
         self._pace.received -= len(self._prefetched)
-        await self._return_prefetched(PoolJobsReturned)
-
-    async def _pause(self, seconds: float) -> None:
-        """Wait after an error; a release ends it early."""
-        waiting = asyncio.ensure_future(self._clock.sleep(seconds))
-        try:
-            while not waiting.done() and not self._released:
-                self._due.clear()
-                due = asyncio.ensure_future(self._due.wait())
-                await asyncio.wait((waiting, due), return_when=asyncio.FIRST_COMPLETED)
-                due.cancel()
-        finally:
-            waiting.cancel()
-            self._due.set()
+        await self._return_prefetched()

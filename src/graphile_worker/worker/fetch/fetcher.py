@@ -33,10 +33,9 @@ from ...hooks.faults import report
 from ...hooks.interceptors import call
 from ...values.flags import NO_RULES, FlagRules, FlagSources, flag_rules
 from ...values.job import Job
-from ..context import PoolContext
+from ..context import FailureLog, PoolContext
 from ..held.batches import HeldBatches
-from ..held.policy import Workload
-from ..session.session import FailureLog, Session, Statement
+from ..session import Session, Statement
 from .plan import (
     ANNOUNCED,
     HELD,
@@ -100,10 +99,10 @@ class Fetcher:
     ) -> None:
         """`identifiers`: those of the tasks whose jobs it fetches.
 
-        `held_batches`: runs jobs inside the transaction that fetches them; None if that is off.
         `wide_queues`: notices jobs of named queues that may run several at once; None if there are none.
         """
-        self._held_batches = held_batches
+        self.held_batches = held_batches
+        """Runs jobs inside the transaction that fetches them; None if that is off."""
         self._wide_queues = wide_queues
         self.pool_id = context.pool_id
         self._session = session
@@ -130,11 +129,6 @@ class Fetcher:
         self.one_at_a_time = bool(flags.changing)
         """Whether the rules for flags may change from job to job, so that no job may be prefetched."""
 
-    @property
-    def has_flags(self) -> bool:
-        """Whether rules for flags are configured, even if a list is empty."""
-        return self._flags.is_set
-
     # -- tasks ---------------------------------------------------------------------------------------------
 
     async def register(self) -> None:
@@ -148,6 +142,11 @@ class Fetcher:
             lambda connection: register_tasks(connection, self._schema, identifiers)
         )
         self.registered({name: task_id for task_id, name in tasks.items()}, identifiers)
+
+    @property
+    def tasks(self) -> Mapping[int, str]:
+        """Ids and identifiers of the tasks that may run."""
+        return self._tasks
 
     @property
     def identifiers(self) -> Sequence[str]:
@@ -201,28 +200,12 @@ class Fetcher:
 
     # -- fetching ------------------------------------------------------------------------------------------
 
-    @property
-    def may_hold(self) -> bool:
-        """Whether its jobs are ever held by the transaction that fetches them."""
-        return self._held_batches is not None and not self.one_at_a_time
-
-    def plan_fetch(self, workload: Workload) -> tuple[int, bool]:
-        """How many jobs the next fetch asks for, and whether it may hold them; call it once for each."""
-        if self._held_batches is None or self.one_at_a_time:
-            return workload.wanted, False
-        return self._held_batches.plan_fetch(workload)
-
-    async def free_session(self, is_idle: Callable[[], bool]) -> None:
-        """Wait until a held batch can begin; `is_idle`: whether slots are free and nothing waits for them."""
-        if self._held_batches is not None:
-            await self._held_batches.free_session(self._tasks, is_idle)
-
     async def fetch(
         self, limit: int, *, announced: bool = False, may_hold: bool = False, up_to: int | None = None
     ) -> Sequence[Job]:
         """Lock up to `limit` jobs; `announced` if a notification said that there is one.
 
-        `may_hold`: whether they may run inside the transaction that fetches them; see `plan_fetch`.
+        `may_hold`: whether they may run inside the transaction that fetches them.
         `up_to`: only jobs of this priority or a better one.
         """
         try:
@@ -284,15 +267,11 @@ class Fetcher:
         return jobs
 
     def _question(self, step: ListPriorities | Question, demand: Demand) -> Statement[Any]:
-        terms: dict[str, Any] = {
-            "schema": self._schema,
-            "tasks": demand.tasks,
-            "flags": demand.flags,
-            "now": demand.now,
-        }
-        if not isinstance(step, ListPriorities):
-            return partial(may_queues_be_next, **terms)
-        return partial(list_priorities, limit=step.limit, **terms)
+        terms: dict[str, Any]
+        terms = {"schema": self._schema, "tasks": demand.tasks, "flags": demand.flags, "now": demand.now}
+        if isinstance(step, ListPriorities):
+            return partial(list_priorities, limit=step.limit, **terms)
+        return partial(may_queues_be_next, **terms)
 
     async def _answer(self, fetch: Fetch, demand: Demand) -> Sequence[Job] | None:
         """The jobs that a statement has locked; None if it was not sent."""
@@ -305,20 +284,20 @@ class Fetcher:
         }
         self._plan.has_left_some = False
         if fetch.kind is HELD:
-            if self._held_batches is None:
+            if self.held_batches is None:
                 return None
-            held = await self._held_batches.fetch(**terms)
+            held = await self.held_batches.fetch(**terms)
             # Before another lane changes it.
-            self._may_be_more = self._plan.has_left_some = self._held_batches.may_be_more
-            passed = self._held_batches.passed_keyed
+            self._may_be_more = self._plan.has_left_some = self.held_batches.may_be_more
+            passed = self.held_batches.passed_keyed
             return held if passed is None or held is None else await self._with_keyed(held, passed, terms)
         statement = partial(self._fetches[fetch.kind], schema=self._schema, pool_id=self.pool_id, **terms)
         found = await self._session.run_under_lease(statement)
-        if self._held_batches is None or not found:
+        if self.held_batches is None or not found:
             return found
         if demand.may_hold and any(job.key is not None for job in found):
-            self._held_batches.hold_less()  # a batch would have had to end before these
-        jobs = self._held_batches.exclude_running(found)
+            self.held_batches.hold_less()  # a batch would have had to end before these
+        jobs = self.held_batches.exclude_running(found)
         self._has_dropped = len(jobs) < len(found)
         return jobs
 
@@ -336,20 +315,15 @@ class Fetcher:
         except BaseException:
             self._give_up(held)
             raise
-        if self._held_batches is not None:
-            keyed = self._held_batches.exclude_running(keyed)
+        if self.held_batches is not None:
+            keyed = self.held_batches.exclude_running(keyed)
         return in_run_order(sorted([*held, *keyed], key=_by_id)) if keyed else held
 
     def _emit(self, fetch: Fetch, count: int, seconds: float) -> None:
-        self._events.emit(
-            PoolJobsFetched(
-                pool_id=self.pool_id,
-                count=count,
-                limit=fetch.limit,
-                seconds=seconds,
-                kind=fetch.kind,
-            )
+        event = PoolJobsFetched(
+            pool_id=self.pool_id, count=count, limit=fetch.limit, seconds=seconds, kind=fetch.kind
         )
+        self._events.emit(event)
 
     async def _read_rules(self) -> FlagRules:
         """The rules for flags now."""
@@ -387,19 +361,14 @@ class Fetcher:
     def jobs_freed(self) -> None:
         """Look everywhere soon: jobs were returned, unlocked or rescheduled."""
         self._plan.jobs_freed()
-        if self._held_batches is not None:
-            self._held_batches.jobs_freed()
-
-    async def end_batches(self) -> None:
-        """End all transactions that hold jobs; those that still run are locked."""
-        if self._held_batches is not None:
-            await self._held_batches.end_batches()
+        if self.held_batches is not None:
+            self.held_batches.jobs_freed()
 
     # -- jobs that were not run, and queues ----------------------------------------------------------------
 
     def release(self, jobs: Sequence[Job]) -> Sequence[Job]:
         """Let go of held jobs that were not started; returns the others, which must be unlocked."""
-        return jobs if self._held_batches is None else self._held_batches.release(jobs)
+        return jobs if self.held_batches is None else self.held_batches.release(jobs)
 
     async def return_jobs(self, jobs: Sequence[Job]) -> None:
         """Unlock jobs that were not started; may be repeated.

@@ -24,12 +24,11 @@ from msgspec.structs import replace
 from ...database.connections.connection import Connection
 from ...database.statements.fetch import FairJobs, get_fair_jobs
 from ...database.statements.limits import LimitState, get_limited_jobs, ready_tasks, register_limits
-from ...database.statements.write_plan import Continuation
 from ...hooks.events import PoolJobsFetched
 from ...values.concurrency import Limit
 from ...values.job import Job
 from ..context import PoolContext
-from ..session.session import Session
+from ..session import Session
 from .fetcher import Fetcher, may_have_left_some
 from .plan import FAIR, WHOLE, WIDE, Demand, Fetch
 
@@ -75,11 +74,6 @@ class LimitedFetcher(Fetcher):
         self._seen = 0  # ready jobs that were reported to it and that it has not tried to fetch
         self.knows_more = False
         """Whether jobs are probably ready that it could not lock: it fetches without asking."""
-
-    @property
-    def tasks(self) -> Mapping[int, str]:
-        """Ids and identifiers of the tasks that may run."""
-        return self._tasks
 
     def made_room(self) -> bool:
         """Jobs of this lane have ended; if they are counted, a fetch must follow: it may tell other pools."""
@@ -319,6 +313,7 @@ class FairFetcher(Fetcher):
     """
 
     may_overtake = False  # between queues, priorities do not count
+    may_continue_queues = False  # the next turn is that of another queue
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -350,7 +345,3 @@ class FairFetcher(Fetcher):
         if PoolJobsFetched in self._events.observed:
             self._emit(Fetch(FAIR, demand.limit), len(found), time.monotonic() - began)
         return found
-
-    def continuation(self) -> Continuation | None:
-        """None: the next turn is that of another queue."""
-        return None

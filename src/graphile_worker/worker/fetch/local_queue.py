@@ -31,8 +31,9 @@ from ...hooks.faults import Supervised, as_exception, is_our_end
 from ...values.job import Job
 from ...values.option_groups import LocalQueueOptions, RefetchDelayOptions
 from ..context import PoolContext
+from ..run.slots import Slots
 from .fetcher import Fetcher, may_have_left_some
-from .source import RETRY_DELAYS, BufferedSource, IdleSlots
+from .source import RETRY_DELAYS, JobSource
 
 STARTING, POLLING, WAITING, TTL_EXPIRED, RELEASED = (
     "STARTING",
@@ -43,8 +44,11 @@ STARTING, POLLING, WAITING, TTL_EXPIRED, RELEASED = (
 )
 
 
-class LocalQueue(BufferedSource):
-    """Hands out jobs from memory and refills it in batches of a fixed size."""
+class LocalQueue(JobSource):
+    """Hands out jobs from memory and refills it in batches of a fixed size.
+
+    As in Node, what is in the local queue runs in its order, also if the next job of a queue comes before it.
+    """
 
     _returned = LocalQueueReturnJobs
 
@@ -71,9 +75,6 @@ class LocalQueue(BufferedSource):
             self._want_fetch()
         return None
 
-    def ran(self, duration: float) -> None:
-        """Nothing to learn: the size of a fetch is fixed."""
-
     def pulse(self, count: int = 1) -> None:
         if self._delay is not None and self._delay.announced(count):
             self._abort_delay(self._delay)
@@ -92,12 +93,6 @@ class LocalQueue(BufferedSource):
             self._set_mode(POLLING)
         self._wait_if_all_are_busy()
         self._wake(len(jobs))
-
-    def cap_priority(self, above: int) -> None:
-        """Nothing is: as in Node, what is in the local queue runs in its order."""
-
-    def queues_freed(self, above: int) -> None:
-        self.pulse()
 
     def drop(self, is_dropped: Callable[[Job], bool]) -> list[Job]:
         dropped = self._prefetched.drop(is_dropped)
@@ -134,7 +129,7 @@ class LocalQueue(BufferedSource):
 
     # -- the loop ------------------------------------------------------------------------------------------
 
-    def start(self, slots: IdleSlots) -> None:
+    def start(self, slots: Slots) -> None:
         self._events.emit(LocalQueueInit(pool_id=self._fetcher.pool_id))
         self._set_mode(POLLING)
         self._start_loop(self._run, slots, "local queue")
@@ -145,7 +140,7 @@ class LocalQueue(BufferedSource):
         for timer in self._timers.values():
             timer.cancel()
         await self._end_loop()
-        await asyncio.gather(*self._returning, self._return_prefetched(LocalQueueReturnJobs))
+        await asyncio.gather(*self._returning, self._return_prefetched())
 
     async def _run(self) -> None:
         backoff = Backoff(RETRY_DELAYS)
@@ -195,8 +190,7 @@ class LocalQueue(BufferedSource):
 
     def _wait_if_all_are_busy(self) -> bool:
         """Switch to WAITING and start the time to live if more jobs are prefetched than slots are free."""
-        free = self._slots.free if self._slots is not None else 0
-        if self._mode != POLLING or len(self._prefetched) <= free:
+        if self._mode != POLLING or len(self._prefetched) <= self._free:
             return False
         self._set_mode(WAITING)
         self._after("ttl", self._options.ttl, self._expire)
@@ -271,7 +265,7 @@ class LocalQueue(BufferedSource):
     def _expire(self) -> None:
         if self._mode == WAITING and self._prefetched:
             self._set_mode(TTL_EXPIRED)
-            self._return_soon(self._return_prefetched(LocalQueueReturnJobs))
+            self._return_soon(self._return_prefetched())
 
     def _set_mode(self, mode: str) -> None:
         old, self._mode = self._mode, mode

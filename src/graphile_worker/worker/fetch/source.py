@@ -1,4 +1,4 @@
-"""Where slots get their jobs: the protocol of a source, and what the two sources have in common.
+"""JobSource: where slots get their jobs. What the two sources have in common.
 
 `AdaptiveSource` is the default. `LocalQueue` is Node's, with its options.
 """
@@ -9,118 +9,21 @@ import asyncio
 import sys
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from operator import attrgetter
-from typing import Any, Protocol
+from typing import Any
 
 from ...database.connections.retry import Delays, with_retries
 from ...hooks.events import LocalQueueReturnJobs, PoolJobsReturned
 from ...hooks.faults import Supervised, Work
-from ...values.clock import Clock
 from ...values.job import Job
 from ..context import PoolContext
+from ..run.slots import Slots
 from .fetcher import Fetcher
 
 RETRY_DELAYS = Delays(0.2, 5.0)  # seconds between attempts while the database is down
 
 _run_order = attrgetter("priority", "raw_run_at")
-
-
-class IdleSlots(Protocol):
-    """The slots, as a source uses them. Their view of the source is the other half of this contract."""
-
-    @property
-    def free(self) -> int:
-        """How many slots could run a job now."""
-        ...
-
-    def wake(self, count: int) -> None:
-        """Make up to this many idle slots take a job."""
-        ...
-
-
-class JobSource(Protocol):
-    """Hands out jobs that are locked for this pool."""
-
-    def take(self) -> Job | None:
-        """The next job, or None if none is prefetched; starts a fetch if one is due."""
-        ...
-
-    def ran(self, duration: float) -> None:
-        """Learn how long a job ran, in seconds."""
-        ...
-
-    def pulse(self, count: int = 1) -> None:
-        """Fetch soon: this many jobs were announced."""
-        ...
-
-    def poll(self) -> None:
-        """Fetch soon, although no job was announced."""
-        ...
-
-    def reconsider(self) -> None:
-        """Make the fetch that waited for a write, if there is one."""
-        ...
-
-    def adopt(self, jobs: Sequence[Job]) -> None:
-        """Add jobs that a write has locked; not to be called after a release."""
-        ...
-
-    def cap_priority(self, above: int) -> None:
-        """Start no job of a worse priority than this: that of a named queue whose next job may come soon."""
-        ...
-
-    def queues_freed(self, above: int) -> None:
-        """Fetch soon: the next job of a freed queue may be ready, and of this priority or a worse one."""
-        ...
-
-    def drop(self, is_dropped: Callable[[Job], bool]) -> list[Job]:
-        """Remove and return the prefetched jobs for which `is_dropped` is true."""
-        ...
-
-    def withhold(self, is_paused: Callable[[Job], bool] | None) -> None:
-        """Return prefetched jobs that are paused, and those that arrive later; None if nothing is paused."""
-        ...
-
-    def resize(self, concurrency: int) -> None:
-        """Fetch for this many slots from now on: their number has changed."""
-        ...
-
-    def start(self, slots: IdleSlots) -> None:
-        """Begin to fetch for these slots; the pool dies if that cannot continue."""
-        ...
-
-    async def release(self) -> None:
-        """Stop fetching and return the prefetched jobs."""
-        ...
-
-    @property
-    def is_released(self) -> bool:
-        """Whether it hands out no more jobs."""
-        ...
-
-    @property
-    def can_continue_queue(self) -> bool:
-        """Whether a named queue may continue with its next job because no other job is ready."""
-        ...
-
-    @property
-    def is_quiet(self) -> bool:
-        """Whether no job is prefetched, no fetch is in flight and none is due."""
-        ...
-
-    @property
-    def wanted_since(self) -> float | None:
-        """Since when a slot has been free without a successful fetch; may be read from any thread."""
-        ...
-
-    async def quiet(self) -> None:
-        """Wait until no fetch is in flight or due."""
-        ...
-
-    async def fetch_once(self) -> None:
-        """Make a full fetch, whatever the last one found, and wait for it."""
-        ...
 
 
 class PrefetchedJobs(deque[Job]):
@@ -156,8 +59,8 @@ class PrefetchedJobs(deque[Job]):
         return jobs
 
 
-class BufferedSource:
-    """The common part of both sources: prefetched jobs, the slots that wait, and a loop that fetches."""
+class JobSource:
+    """Hands out jobs that are locked for this pool. It has prefetched jobs, and a loop that fetches."""
 
     _returned: type[PoolJobsReturned] | type[LocalQueueReturnJobs] = PoolJobsReturned
 
@@ -169,29 +72,104 @@ class BufferedSource:
         self._prefetched = PrefetchedJobs()
         self._due = asyncio.Event()  # wakes the loop
         self._idle = asyncio.Event()  # no fetch is in flight or due
-        self._slots: IdleSlots | None = None
+        self._slots: Slots | None = None
         self._loop: Supervised | None = None
         self._is_paused: Callable[[Job], bool] | None = None
         self._returning: set[asyncio.Task[None]] = set()
         self._wanted_since: float | None = None
 
+    # -- what each source does in its own way --------------------------------------------------------------
+
+    def take(self) -> Job | None:
+        """The next job, or None if none is prefetched; starts a fetch if one is due."""
+        raise NotImplementedError
+
+    def ran(self, duration: float) -> None:
+        """Learn how long a job ran, in seconds."""
+
+    def pulse(self, count: int = 1) -> None:
+        """Fetch soon: this many jobs were announced."""
+        raise NotImplementedError
+
+    def poll(self) -> None:
+        """Fetch soon, although no job was announced."""
+        raise NotImplementedError
+
+    def adopt(self, jobs: Sequence[Job]) -> None:
+        """Add jobs that a write has locked; not to be called after a release."""
+        raise NotImplementedError
+
+    def cap_priority(self, above: int) -> None:
+        """Start no job of a worse priority than this: that of a named queue whose next job may come soon."""
+
+    def queues_freed(self, above: int) -> None:
+        """Fetch soon: the next job of a freed queue may be ready, and of this priority or a worse one."""
+        self.pulse()
+
+    def drop(self, is_dropped: Callable[[Job], bool]) -> list[Job]:
+        """Remove and return the prefetched jobs for which `is_dropped` is true."""
+        raise NotImplementedError
+
+    def resize(self, concurrency: int) -> None:
+        """Fetch for this many slots from now on: their number has changed."""
+        raise NotImplementedError
+
+    def start(self, slots: Slots) -> None:
+        """Begin to fetch for these slots; the pool dies if that cannot continue."""
+        raise NotImplementedError
+
+    async def release(self) -> None:
+        """Stop fetching and return the prefetched jobs."""
+        raise NotImplementedError
+
+    @property
+    def is_released(self) -> bool:
+        """Whether it hands out no more jobs."""
+        raise NotImplementedError
+
+    @property
+    def can_continue_queue(self) -> bool:
+        """Whether a named queue may continue with its next job because no other job is ready."""
+        raise NotImplementedError
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether no job is prefetched, no fetch is in flight and none is due."""
+        raise NotImplementedError
+
+    async def fetch_once(self) -> None:
+        """Make a full fetch, whatever the last one found, and wait for it."""
+        raise NotImplementedError
+
+    # -- what all sources have in common -------------------------------------------------------------------
+
     @property
     def wanted_since(self) -> float | None:
-        """Since when a slot has been free without a successful fetch, by `time.monotonic`; else None."""
+        """Since when a slot has been free without a successful fetch, by `time.monotonic`; else None.
+
+        May be read from any thread.
+        """
         return None if self.is_released else self._wanted_since
 
     def _want(self) -> None:
         """Note that a free slot wants a job; the loop forgets it when it has fetched, or need not."""
-        if self._wanted_since is None and self._slots is not None and self._slots.free > 0:
+        if self._wanted_since is None and self._free > 0:
             self._wanted_since = time.monotonic()
 
+    @property
+    def _free(self) -> int:
+        """How many slots could run a job now."""
+        return 0 if self._slots is None else self._slots.free
+
     async def quiet(self) -> None:
+        """Wait until no fetch is in flight or due."""
         await self._idle.wait()
 
     def reconsider(self) -> None:
+        """Make the fetch that waited for a write, if there is one."""
         self._due.set()
 
-    def _start_loop(self, loop: Work, slots: IdleSlots, name: str) -> None:
+    def _start_loop(self, loop: Work, slots: Slots, name: str) -> None:
         """Run the loop that fetches; it must be able to begin again wherever it ended."""
         self._slots = slots
         self._loop = Supervised(
@@ -203,22 +181,13 @@ class BufferedSource:
         self._loop.start()
 
     def withhold(self, is_paused: Callable[[Job], bool] | None) -> None:
+        """Return prefetched jobs that are paused, and those that arrive later; None if nothing is paused."""
         self._is_paused = is_paused
         if is_paused is not None:
             paused = self.drop(is_paused)
             if paused:
-                self._return_soon(self._return(paused, self._returned))
+                self._return_soon(self._return(paused))
         self.poll()
-
-    def drop(self, is_dropped: Callable[[Job], bool]) -> list[Job]:
-        raise NotImplementedError
-
-    def poll(self) -> None:
-        raise NotImplementedError
-
-    @property
-    def is_released(self) -> bool:
-        raise NotImplementedError
 
     async def _end_loop(self) -> None:
         """Wait for the loop of a released source to end; if cancelled, cancel it as well."""
@@ -231,37 +200,34 @@ class BufferedSource:
         if self._slots is not None:
             self._slots.wake(count)
 
-    async def _return_prefetched(self, event: type[PoolJobsReturned] | type[LocalQueueReturnJobs]) -> None:
-        """Return all prefetched jobs to the queue, and emit this event."""
-        await self._return(self._prefetched.take_all(), event)
+    async def _return_prefetched(self) -> None:
+        """Return all prefetched jobs to the queue."""
+        await self._return(self._prefetched.take_all())
 
-    def _return(
-        self, jobs: Sequence[Job], event: type[PoolJobsReturned] | type[LocalQueueReturnJobs]
-    ) -> Coroutine[Any, Any, None]:
+    def _return(self, jobs: Sequence[Job]) -> Coroutine[Any, Any, None]:
         """Return jobs that were not started; held ones are released before the coroutine runs.
 
         If their batch were lost in between, they would count as running. And they are released only once:
         when the rest is retried, they may have been fetched again.
         """
-        return self._unlock(self._fetcher.release(jobs), jobs, event)
+        return self._unlock(self._fetcher.release(jobs), jobs)
 
-    async def _unlock(
-        self,
-        locked: Sequence[Job],
-        jobs: Sequence[Job],
-        event: type[PoolJobsReturned] | type[LocalQueueReturnJobs],
-    ) -> None:
-        """Unlock those of these jobs that are locked, and emit this event for all."""
+    async def _unlock(self, locked: Sequence[Job], jobs: Sequence[Job]) -> None:
+        """Unlock those of these jobs that are locked, and tell observers of all."""
         if locked:
             try:
-                await retry_until_done(
-                    lambda: self._fetcher.return_jobs(locked), self._clock, self._owner.fetch_failed
+                await with_retries(  # until the database is back; giving up would leave jobs locked
+                    lambda: self._fetcher.return_jobs(locked),
+                    clock=self._clock,
+                    max_attempts=sys.maxsize,
+                    fallback=RETRY_DELAYS,
+                    on_retry=lambda error, _attempts, _delay: self._owner.fetch_failed(error),
                 )
             except BaseException:
                 self._fetcher.forget_jobs(locked)  # no one else has them
                 raise
         if jobs:
-            self._events.emit(event(pool_id=self._fetcher.pool_id, jobs=jobs))
+            self._events.emit(self._returned(pool_id=self._fetcher.pool_id, jobs=jobs))
 
     def _return_soon(self, returning: Coroutine[Any, Any, None]) -> None:
         """Return jobs in the background; a release waits for it."""
@@ -277,18 +243,5 @@ class BufferedSource:
         paused = list(filter(is_paused, jobs))
         if not paused:
             return jobs
-        self._return_soon(self._return(paused, self._returned))
+        self._return_soon(self._return(paused))
         return [job for job in jobs if not is_paused(job)]
-
-
-async def retry_until_done(
-    operation: Callable[[], Awaitable[None]], clock: Clock, on_error: Callable[[BaseException], None]
-) -> None:
-    """Retry until the database is back; giving up would leave jobs locked."""
-    await with_retries(
-        operation,
-        clock=clock,
-        max_attempts=sys.maxsize,
-        fallback=RETRY_DELAYS,
-        on_retry=lambda error, _attempts, _delay: on_error(error),
-    )

@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterable, Mapping
-from typing import Protocol
 
 from ...database.connections import sqlstates
 from ...database.connections.errors import sqlstate_of
@@ -19,22 +18,14 @@ from ...database.statements.manage_jobs import yielding_locks
 from ...errors.text import message_of
 from ...tasks.task import AnyTask
 from ...values.job import Job
-from ..context import BackgroundTasks, PoolContext
-from ..session.session import Sessions
+from ..context import BackgroundTasks, JobTakers, PoolContext
+from ..session import Sessions
 
 LOOK_AGAIN_AFTER = 30.0  # seconds
 AT_ONCE = 1000  # queues per statement
 REFUSED = (sqlstates.INSUFFICIENT_PRIVILEGE, sqlstates.UNDEFINED_TABLE, sqlstates.UNDEFINED_FUNCTION)
 
 logger = logging.getLogger("graphile_worker.worker")
-
-
-class Pulsed(Protocol):
-    """The lanes of the pool."""
-
-    def pulse(self) -> None:
-        """Fetch soon."""
-        ...
 
 
 class WideQueues:
@@ -45,7 +36,7 @@ class WideQueues:
         context: PoolContext,
         sessions: Sessions,
         background: BackgroundTasks,
-        lanes: Pulsed,
+        lanes: JobTakers,
         tasks: Mapping[str, AnyTask],
     ) -> None:
         self._sessions = sessions

@@ -21,7 +21,6 @@ from contextlib import suppress
 from datetime import datetime
 from functools import partial
 from operator import attrgetter, itemgetter
-from typing import Protocol
 
 from ...database.connections.connection import Connection, Row
 from ...database.connections.retry import is_refusal, may_pass
@@ -47,8 +46,8 @@ from ...recovery.orphaned_jobs import RECOVERED
 from ...values.flags import NO_RULES, FlagRules
 from ...values.job import Job
 from ...values.outcome import Finished
-from ..context import PoolContext
-from ..session.session import Session, Sessions
+from ..context import JobTakers, PoolContext
+from ..session import Session, Sessions
 from .cursor import IdCursor
 from .policy import HoldPolicy, Workload
 from .reconcile import BatchReconciler, HeldOutcomes
@@ -64,18 +63,6 @@ class BatchLostError(Exception):
     """The connection that has the transaction of a batch is gone."""
 
 
-class HeldLanes(Protocol):
-    """The lanes of the pool, as held batches see them."""
-
-    def drop(self, is_dropped: Callable[[Job], bool]) -> list[Job]:
-        """Remove and return the prefetched jobs for which `is_dropped` is true."""
-        ...
-
-    def jobs_freed(self) -> None:
-        """Fetch soon: jobs were released."""
-        ...
-
-
 class HeldBatches:
     """The held batches of one pool."""
 
@@ -84,7 +71,7 @@ class HeldBatches:
         context: PoolContext,
         sessions: Sessions,
         spare: SpareConnections,
-        lanes: HeldLanes,
+        lanes: JobTakers,
         deciders: Sequence[object],
         sink: HeldOutcomes,
         *,
@@ -119,6 +106,8 @@ class HeldBatches:
         """The batch of each held job that has not ended."""
         self.unsettled = self._lost.jobs
         """The jobs of lost batches."""
+        self.open = self._batch_sessions.batches
+        """The batches that have not ended."""
 
     # -- whether to hold -----------------------------------------------------------------------------------
 
@@ -170,12 +159,7 @@ class HeldBatches:
 
     def _end_slow(self, tasks: Mapping[int, str]) -> bool:
         """End the batch of these tasks with the fewest jobs left, unless one ends; False if there is none."""
-        batches = [
-            batch_session.batch
-            for batch_session in self._batch_sessions.all
-            if batch_session.batch is not None
-        ]
-        batches = [batch for batch in batches if batch.tasks is tasks]
+        batches = [batch for batch in self.open if batch.tasks is tasks]
         if batches and not any(batch.ending or batch.is_locking for batch in batches):
             self._end_soon(min(batches, key=attrgetter("left")))
         return bool(batches)
@@ -190,40 +174,17 @@ class HeldBatches:
         ranges: Ranges | None = None,
     ) -> Sequence[Job] | None:
         """Begin a batch of up to `limit` jobs, as `get_held_jobs` says; None if that is not possible now."""
-        lease, locked_jobs = self._sessions.lease, self._sessions.locked_jobs
+        lease = self._sessions.lease
         if not lease.is_open:
             await lease.passed()
-        if locked_jobs.in_doubt:
+        if self._sessions.locked_jobs.in_doubt:
             await self._sessions.reclaim()
         batch_session = self._batch_sessions.free()
         if batch_session is None or self._is_closing:
             return None
         self._loop, epoch = asyncio.get_running_loop(), lease.epoch
-        fetch = partial(
-            self._tied.fetch,
-            ranges=ranges,
-            tasks=tasks,
-            limit=limit,
-            flags=flags,
-            now=now,
-        )
-
-        async def statement(connection: Connection) -> tuple[HeldBatch, Sequence[Row], bool]:
-            rows, may_be_more = await self._begin_with(fetch, connection)
-            batch = HeldBatch(self._batch_sessions.all.index(batch_session), tasks, connection)
-            return batch, rows, may_be_more
-
-        self._batch_sessions.used()
-        batch_session.is_fetching = True
-        try:
-            async with batch_session.session.lock:
-                batch, rows, may_be_more = await batch_session.session.run_exclusive(statement)
-            if rows:
-                batch_session.batch = batch  # before the session could be taken for a free one
-        finally:
-            batch_session.is_fetching = False
-            self._batch_sessions.lost_if_gone(batch_session)
-            self._batch_sessions.changed()
+        fetch = partial(self._tied.fetch, ranges=ranges, tasks=tasks, limit=limit, flags=flags, now=now)
+        batch, rows, may_be_more = await self._begin_on(batch_session, fetch, tasks)
         if not rows:
             self.may_be_more, self.passed_keyed = False, None
             return ()
@@ -249,6 +210,28 @@ class HeldBatches:
             batch.timer = self._loop.call_later(self._policy.seconds, self._end_soon, batch)
         self.may_be_more, self.passed_keyed = may_be_more, passed_keyed
         return held
+
+    async def _begin_on(
+        self, batch_session: BatchSession, fetch: Fetch, tasks: Mapping[int, str]
+    ) -> tuple[HeldBatch, Sequence[Row], bool]:
+        """Fetch on this session. It has the batch then, if there are rows."""
+
+        async def statement(connection: Connection) -> tuple[HeldBatch, Sequence[Row], bool]:
+            rows, may_be_more = await self._begin_with(fetch, connection)
+            return HeldBatch(batch_session, tasks, connection), rows, may_be_more
+
+        self._batch_sessions.used()
+        batch_session.is_fetching = True
+        try:
+            async with batch_session.session.lock:
+                batch, rows, may_be_more = await batch_session.session.run_exclusive(statement)
+            if rows:
+                self._batch_sessions.begun(batch)  # before the session could be taken for a free one
+        finally:
+            batch_session.is_fetching = False
+            self._batch_sessions.lost_if_gone(batch_session)
+            self._batch_sessions.changed()
+        return batch, rows, may_be_more
 
     async def _begin_with(self, fetch: Fetch, connection: Connection) -> tuple[Sequence[Row], bool]:
         """Begin a transaction and lock rows in it; it is over if there are none."""
@@ -282,19 +265,18 @@ class HeldBatches:
         own: set[int] = set()
         if self._lost.jobs:
             own.update(self._lost.jobs.keys() & ids)
-        for batch_session in self._batch_sessions.all:
-            if batch_session.batch is not None and not batch_session.batch.ids.isdisjoint(ids):
-                own.update(batch_session.batch.ids.intersection(ids))
+        for batch in self.open:
+            own.update(batch.ids.intersection(ids))
         return own
 
     async def _lock_all(self, batch: HeldBatch) -> Sequence[Job] | None:
         """End a batch before its jobs run: all are locked as by an ordinary fetch."""
         jobs = list(batch.jobs)
-        batch_session = self._batch_sessions.all[batch.batch_session]
+        session = batch.batch_session.session
         batch.is_locking = True
         try:
-            async with batch_session.session.lock:
-                await self._end_on(batch_session.session, batch, (), jobs)
+            async with session.lock:
+                await self._end_on(session, batch, (), jobs)
                 self._sessions.locked_jobs.add(jobs)
         except Exception as error:
             self._sessions.locked_jobs.doubt()  # it may have been committed, but nothing has started
@@ -304,10 +286,8 @@ class HeldBatches:
         finally:
             self._forget(batch, jobs)
             batch.abandon()
-            self._batch_sessions.lost_if_gone(batch_session)
-            batch_session.batch = None
-            self._check_kept(batch)
-            self._batch_sessions.changed()
+            self._batch_sessions.lost_if_gone(batch.batch_session)
+            self._over(batch)
         return jobs
 
     # -- outcomes ------------------------------------------------------------------------------------------
@@ -356,9 +336,7 @@ class HeldBatches:
 
         The batch of such a job was lost, and the job is ours again: its first run goes on.
         """
-        if not self._lost.jobs and all(
-            batch_session.batch is None for batch_session in self._batch_sessions.all
-        ):
+        if not self.open and not self._lost.jobs:
             return jobs
         own = self._own([job.id for job in jobs])
         return [job for job in jobs if job.id not in own] if own else jobs
@@ -395,7 +373,7 @@ class HeldBatches:
 
     def _kept(self, batch: HeldBatch) -> None:
         batch.is_being_kept = False
-        if self._batch_sessions.all[batch.batch_session].batch is not batch:  # it ended first
+        if batch not in self.open:  # it ended first
             self._check_kept(batch)
 
     # -- the end of a batch --------------------------------------------------------------------------------
@@ -418,7 +396,7 @@ class HeldBatches:
 
     def _ending_over(self, batch: HeldBatch) -> None:
         """A task that was cancelled before its first step has ended nothing."""
-        if self._batch_sessions.all[batch.batch_session].batch is batch and not self._is_abandoned:
+        if batch in self.open and not self._is_abandoned:
             batch.ending = None
             self._end_soon(batch)
 
@@ -432,14 +410,14 @@ class HeldBatches:
     async def _end(self, batch: HeldBatch) -> None:
         """Write what is known of the batch, and commit."""
         completed, others = batch.take_finished()
-        by_id, batch_session = self.by_id, self._batch_sessions.all[batch.batch_session]
+        by_id, session = self.by_id, batch.batch_session.session
         running = [job for job in batch.jobs if by_id.get(job.id) is batch] if batch.left else []
         outlasting = [*running, *(each.job for each in others)]
         self._policy.ending(len(batch.jobs), len(outlasting))
         began = time.monotonic()
         try:
-            async with batch_session.session.lock:  # until it is known what was locked
-                await self._end_on(batch_session.session, batch, completed, outlasting)
+            async with session.lock:  # until it is known what was locked
+                await self._end_on(session, batch, completed, outlasting)
                 if outlasting:
                     self._locked(batch, outlasting)
         except BaseException as error:
@@ -458,9 +436,7 @@ class HeldBatches:
             if completed:
                 self._sink.completed_held(completed, began)
         finally:
-            batch_session.batch = None
-            self._check_kept(batch)
-            self._batch_sessions.changed()
+            self._over(batch)
             if len(batch.ids) < len(batch.jobs):  # a fetch since then saw the released rows locked
                 self._lanes.jobs_freed()
 
@@ -505,6 +481,11 @@ class HeldBatches:
             locked_jobs.doubt()
         locked_jobs.add(jobs)
 
+    def _over(self, batch: HeldBatch) -> None:
+        """The batch has ended, or is lost: its session is free."""
+        self._batch_sessions.over(batch)
+        self._check_kept(batch)
+
     def _forget(self, batch: HeldBatch, running: Sequence[Job]) -> None:
         """The jobs that still run are locked in the ordinary way now."""
         for job in running:
@@ -535,7 +516,7 @@ class HeldBatches:
         self._lost.add(
             ended, [job for job in running if job.id not in over], may_be_committed=batch.is_committing
         )
-        self._batch_sessions.lost_if_gone(self._batch_sessions.all[batch.batch_session])
+        self._batch_sessions.lost_if_gone(batch.batch_session)
         if isinstance(error, Exception) and not self._is_refused(error):
             self._sink.held_write_failed(error)
 
@@ -559,20 +540,14 @@ class HeldBatches:
     @property
     def is_settled(self) -> bool:
         """Whether no batch is open and all lost ones are settled."""
-        return not self._lost.is_busy and not any(
-            batch_session.is_busy for batch_session in self._batch_sessions.all
-        )
+        return not self._lost.is_busy and not self._batch_sessions.are_busy
 
     async def flush(self) -> None:
         """End all present batches, and settle those that were lost."""
-        batches = {
-            batch_session: batch_session.batch
-            for batch_session in self._batch_sessions.all
-            if batch_session.batch is not None
-        }
-        for batch in batches.values():
+        batches = list(self.open)
+        for batch in batches:
             self._end_soon(batch)
-        while any(batch_session.batch is batch for batch_session, batch in batches.items()):
+        while not self.open.isdisjoint(batches):
             await self._batch_sessions.change()
         await self._lost.settled()
 
@@ -582,9 +557,7 @@ class HeldBatches:
         await self._batch_sessions.close()
         while not self.is_settled:
             await self.flush()
-            if any(
-                batch_session.is_busy for batch_session in self._batch_sessions.all
-            ):  # a fetch that was in flight
+            if self._batch_sessions.are_busy:  # a fetch that was in flight
                 await self._batch_sessions.change()
 
     def abandon(self) -> None:
@@ -592,10 +565,10 @@ class HeldBatches:
         self._is_closing = self._is_abandoned = True
         self._lost.abandon()
         self._batch_sessions.abandon()
-        for batch in (batch_session.batch for batch_session in self._batch_sessions.all):
-            if batch is not None and batch.timer is not None:
+        for batch in self.open:
+            if batch.timer is not None:
                 batch.timer.cancel()
-            if batch is not None and batch.ending is not None:
+            if batch.ending is not None:
                 batch.ending.cancel()
 
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...database.connections.connection import Connection, Row
-from ...database.statements.fetch import Ranges
+from ...database.statements.fetch import Ranges, ranges_up_to
 from ...database.statements.held_batches import (
     ID,
     CursorPosition,
@@ -21,7 +21,6 @@ from ...database.statements.held_batches import (
     ties_of,
 )
 from ...values.schema_name import SchemaName
-from ..session.watermarks import ranges_up_to
 
 # What another worker has released, or what was passed, waits until then.
 FROM_START_AFTER = 1.0  # seconds between two fetches from the start, ...

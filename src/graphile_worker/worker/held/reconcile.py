@@ -20,7 +20,7 @@ from ...hooks.faults import report
 from ...values.job import Job
 from ...values.outcome import Completed, Finished
 from ..context import PoolContext
-from ..session.session import Session
+from ..session import Session
 
 RETRY_DELAYS = Delays(0.05, 1.0)
 
@@ -28,31 +28,16 @@ logger = logging.getLogger("graphile_worker.worker")
 
 
 class HeldOutcomes(Protocol):
-    """The sink, as held batches see it: it writes what they do not write, and counts what they do."""
+    """The `Sink`, as held batches see it: it writes what they do not write, and counts what they do."""
 
     accepted: int
-    """How many jobs have ended so far."""
 
     @property
-    def not_deleted(self) -> int:
-        """How many of them need more than a delete."""
-        ...
-
-    def accept(self, finished: Finished) -> None:
-        """Write an outcome in the ordinary way."""
-        ...
-
-    def completed_held(self, batch: list[Finished], began: float) -> None:
-        """These jobs are completed and deleted; `began`: when the end of their batch began, or a search."""
-        ...
-
-    def discarded_held(self, finished: Finished) -> None:
-        """The job is not ours any more."""
-        ...
-
-    def held_write_failed(self, error: BaseException) -> None:
-        """The end of a batch has failed."""
-        ...
+    def not_deleted(self) -> int: ...
+    def accept(self, finished: Finished) -> None: ...
+    def completed_held(self, batch: list[Finished], began: float) -> None: ...
+    def discarded_held(self, finished: Finished) -> None: ...
+    def held_write_failed(self, error: BaseException) -> None: ...
 
 
 class BatchReconciler:

@@ -20,7 +20,7 @@ from ...values.flags import NO_RULES, FlagRules
 from ...values.job import Job
 from ...values.outcome import Completed, Finished
 from ...values.schema_name import SchemaName
-from ..session.session import Session, Sessions
+from ..session import Session, Sessions
 
 SESSIONS = 3  # one batch runs, one is fetched, one is committed
 FEWEST_SESSIONS = 2
@@ -32,24 +32,13 @@ logger = logging.getLogger("graphile_worker.worker")
 
 
 class SpareConnections(Protocol):
-    """Connections of the pool that tasks do not need at the moment."""
+    """Connections of the pool that tasks do not need at the moment: see `ConnectionBudget`."""
 
-    def take(self) -> bool:
-        """Reserve one; False if tasks may need it."""
-        ...
-
-    def put_back(self) -> None:
-        """End a reservation."""
-        ...
-
+    def take(self) -> bool: ...
+    def put_back(self) -> None: ...
     @property
-    def wanted(self) -> int:
-        """How many connections others wait for."""
-        ...
-
-    def watch(self, on_wanted: Callable[[], None]) -> None:
-        """Call this when `wanted` has grown."""
-        ...
+    def wanted(self) -> int: ...
+    def watch(self, on_wanted: Callable[[], None]) -> None: ...
 
 
 class HeldBatch:
@@ -73,9 +62,9 @@ class HeldBatch:
         "timer",
     )
 
-    def __init__(self, batch_session: int, tasks: Mapping[int, str], connection: Connection) -> None:
+    def __init__(self, batch_session: BatchSession, tasks: Mapping[int, str], connection: Connection) -> None:
         self.batch_session = batch_session
-        """The number of the session that has the transaction."""
+        """The session that has the transaction."""
         self.tasks = tasks
         """Those of the fetch, by id."""
         self.connection = connection
@@ -163,6 +152,8 @@ class BatchSessions:
         self._flags = flags
         self._on_short = on_short
         self.all = [BatchSession(sessions.open(hold=True)) for _ in range(SESSIONS)]
+        self.batches: set[HeldBatch] = set()
+        """Those that have not ended."""
         self._warming: asyncio.Task[None] | None = None
         self._cooling: dict[BatchSession, asyncio.Task[None]] = {}
         self._changed = asyncio.Event()
@@ -181,13 +172,18 @@ class BatchSessions:
         self._start_to_warm_up(FEWEST_SESSIONS)
         return False
 
+    @property
+    def are_busy(self) -> bool:
+        """Whether one has a batch, or is about to."""
+        return any(each.is_busy for each in self.all)
+
     def open_all(self) -> None:
         """Warm up every session: there is much to do, and nothing has begun."""
         self._start_to_warm_up(SESSIONS)
 
     @property
     def _warm_count(self) -> int:
-        return sum(batch_session.is_warm for batch_session in self.all)
+        return sum(each.is_warm for each in self.all)
 
     def _start_to_warm_up(self, count: int) -> None:
         if not self._is_closing and (self._warming is None or self._warming.done()):
@@ -204,7 +200,7 @@ class BatchSessions:
         """A session without a batch; None if there is none, or they are being closed."""
         if self._is_closing:
             return None
-        return next((batch_session for batch_session in self.all if batch_session.is_free), None)
+        return next((each for each in self.all if each.is_free), None)
 
     async def until_free(self, is_over: Callable[[], bool]) -> None:
         """Wait until a batch can begin, or none can; `is_over` is called from time to time and can end it."""
@@ -230,6 +226,17 @@ class BatchSessions:
         self._make_room()
         self._changed.set()
 
+    def begun(self, batch: HeldBatch) -> None:
+        """A batch has begun in its session."""
+        batch.batch_session.batch = batch
+        self.batches.add(batch)
+
+    def over(self, batch: HeldBatch) -> None:
+        """A batch has ended, or is lost: its session is free."""
+        batch.batch_session.batch = None
+        self.batches.discard(batch)
+        self.changed()
+
     def used(self) -> None:
         """Call it for each batch: sessions that are not used are closed after a while."""
         self._used_at = time.monotonic()
@@ -244,36 +251,34 @@ class BatchSessions:
 
     async def close(self) -> None:
         """Begin no more batches; the pool closes the sessions."""
+        self._begin_to_close()
+        if self._warming is not None:
+            await asyncio.wait((self._warming,))
+
+    def abandon(self) -> None:
+        """As `close`, without waiting: whatever keeps a session from being closed is cancelled."""
+        self._is_abandoned = True
+        for task in self._cooling.values():
+            task.cancel()
+        self._begin_to_close()
+
+    def _begin_to_close(self) -> None:
         self._is_closing = True
         if self._idle_timer is not None:
             self._idle_timer.cancel()
         if self._warming is not None:
             self._warming.cancel()
-            await asyncio.wait((self._warming,))
-        self._changed.set()
-
-    def abandon(self) -> None:
-        """As `close`, without waiting: whatever keeps a session from being closed is cancelled."""
-        self._is_closing = self._is_abandoned = True
-        if self._idle_timer is not None:
-            self._idle_timer.cancel()
-        if self._warming is not None:
-            self._warming.cancel()
-        for task in self._cooling.values():
-            task.cancel()
         self._changed.set()
 
     async def _warm_up(self, count: int) -> None:
         """Connect sessions until there are `count`, or as many as tasks can spare."""
-        cold = [batch_session for batch_session in self.all if not batch_session.is_reserved][
-            : count - self._warm_count
-        ]
-        batch_sessions = [batch_session for batch_session in cold if self._reserve(batch_session)]
+        cold = [each for each in self.all if not each.is_reserved][: count - self._warm_count]
+        batch_sessions = [each for each in cold if self._reserve(each)]
         try:
             if self._warm_count + len(batch_sessions) < FEWEST_SESSIONS:
                 self._on_short()
                 return
-            await asyncio.gather(*map(self._warm_up_seat, batch_sessions))
+            await asyncio.gather(*map(self._open, batch_sessions))
             self.used()  # those that are never used are closed too
         finally:  # also if this is cancelled before it has connected
             for batch_session in batch_sessions:
@@ -289,7 +294,7 @@ class BatchSessions:
             batch_session.is_reserved = False
             self._spare.put_back()
 
-    async def _warm_up_seat(self, batch_session: BatchSession) -> None:
+    async def _open(self, batch_session: BatchSession) -> None:
         try:
             await batch_session.session.run(lambda connection: warm_up(connection, self._schema, self._flags))
             batch_session.is_warm = True
@@ -305,9 +310,7 @@ class BatchSessions:
         """Leave connections to callers that wait. Sessions that are not free do so as soon as they are."""
         missing = self._spare.wanted - len(self._cooling)
         if missing > 0 and not self._is_abandoned:
-            free = [
-                batch_session for batch_session in self.all if batch_session.is_free
-            ]  # also while the worker stops
+            free = [each for each in self.all if each.is_free]  # also while the worker stops
             if free:
                 self._on_short()
                 self._start_to_cool(free[:missing])
@@ -316,7 +319,7 @@ class BatchSessions:
         self._idle_timer = None
         left = self._used_at + IDLE - time.monotonic()
         if left <= 0:
-            self._start_to_cool([batch_session for batch_session in self.all if batch_session.is_free])
+            self._start_to_cool([each for each in self.all if each.is_free])
             left = IDLE
         if self._warm_count:
             self._idle_timer = asyncio.get_running_loop().call_later(left, self._check_idle)

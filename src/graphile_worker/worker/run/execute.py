@@ -56,10 +56,6 @@ DECISIONS = (FailJob, SkipJob, LeaveLocked, JobDirective)
 """What a task may return that is no result; all but the last are answers of hooks."""
 
 
-class _Decision(msgspec.Struct, frozen=True):
-    outcome: Outcome
-
-
 class Executor:
     """Runs jobs with the tasks of one worker."""
 
@@ -158,8 +154,8 @@ class Executor:
                 raise UnknownTaskError(f"no task is registered as {job.task_identifier!r}")
             if job.last_error == RECOVERED and self.before_rerun is not None:
                 await self.before_rerun(job)
-            if self._before_run and (decision := await self._decide(job, helpers)) is not None:
-                outcome = decision.outcome
+            if self._before_run and (decided := await self._decide(job, helpers)) is not None:
+                outcome = decided
             else:
                 if job.raw_flags is not None and EXPIRES_FLAG in job.raw_flags:
                     check_job_expiry(job)
@@ -256,15 +252,15 @@ class Executor:
             outcome, _retention=retention, _raw_payload=payload, _is_awaited=awaited
         )
 
-    async def _decide(self, job: Job, helpers: JobHelpers) -> _Decision | None:
+    async def _decide(self, job: Job, helpers: JobHelpers) -> Outcome | None:
         """The outcome that a `before_run` interceptor demands; None to call the task."""
         for interceptor in self._before_run:
             answer = await resolve(interceptor(job))
             if isinstance(answer, SkipJob):
                 helpers.logger.info("skipped: %s", answer.reason)
-                return _Decision(COMPLETED)
+                return COMPLETED
             if isinstance(answer, FailJob):
-                return _Decision(failed(JobError(answer.message)))
+                return failed(JobError(answer.message))
             if answer is not None:
                 raise TypeError(f"before_run returned {answer!r}; allowed: SkipJob, FailJob or None")
         return None
@@ -330,12 +326,8 @@ def _item_error(helpers: JobHelpers) -> BaseException | None:
 
 async def execute_around(executor: Executor, job: Job, helpers: JobHelpers) -> Outcome:
     """Run one job inside all `around_run` interceptors and return its outcome."""
-    return executor.settled(job, await run_inside(executor, job, helpers))
-
-
-async def run_inside(executor: Executor, job: Job, helpers: JobHelpers) -> Outcome:
-    """The same; the outcome is not settled yet, with all that watchers may want of it."""
-    return await _Layers(executor, job, helpers).run(tuple(executor.around_run))
+    layers = _Layers(executor, job, helpers)
+    return executor.settled(job, await layers.run(tuple(executor.around_run)))
 
 
 class _Layers:
@@ -432,11 +424,8 @@ async def execute_watched(
         except BaseException as error:
             _log_failure(watcher, job, error)
     outcome: Outcome | None = None
-    try:
-        if executor.around_run:
-            outcome = await run_inside(executor, job, helpers)
-        else:
-            outcome = await executor.execute(job, helpers, is_wrapped=True)
+    try:  # not settled yet, with all that watchers may want of it
+        outcome = await _Layers(executor, job, helpers).run(tuple(executor.around_run))
     finally:
         for watcher, state in reversed(states):
             try:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import logging
-import secrets
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
@@ -27,7 +26,6 @@ from ...hooks.events import (
     WorkerReleased,
     WorkerStopped,
 )
-from ...logging.job_context import job_fields
 from ...tasks.helpers import JobHelpers, current_helpers
 from ...values.deadlines import TimeLimit
 from ...values.job import Job
@@ -36,7 +34,7 @@ from ...values.spec import DEFAULT_MAX_ATTEMPTS
 from ..context import PoolContext
 from .execute import Executor, execute_around, execute_watched
 from .outcomes import TAKEN_AWAY, EndReason, TimedOut
-from .termination import HANDOVER, JobTermination, LeakedTasks
+from .termination import HANDOVER, JobTermination, LeakedTasks, Slot
 
 MAX_TURN = 0.002  # seconds of jobs run back to back before the event loop gets its turn
 TAKEN_AWAY_GRACE = 5.0  # seconds
@@ -45,32 +43,10 @@ logger = logging.getLogger("graphile_worker.worker")
 
 
 class SlotSource(Protocol):
-    """The part of a source that slots use."""
+    """The part of a `JobSource` that slots use."""
 
-    def take(self) -> Job | None:
-        """The next job; None if there is none at the moment."""
-        ...
-
-    def ran(self, duration: float) -> None:
-        """Called after each job with its duration in seconds."""
-        ...
-
-
-class Slot:
-    """One slot: its id, the job it runs, and the asyncio task that drives it."""
-
-    __slots__ = ("context", "early_end", "id", "idle", "is_abandoned", "job", "started", "task")
-
-    def __init__(self) -> None:
-        self.id = f"worker-{secrets.token_hex(9)}"
-        self.job: Job | None = None
-        self.started = 0.0
-        self.early_end: JobTermination | None = None
-        """Of the running job, if it has a time limit or is being ended."""
-        self.is_abandoned = False
-        self.idle: asyncio.Future[None] | None = None
-        self.task: asyncio.Task[bool] | None = None
-        self.context: contextvars.Context | None = None
+    def take(self) -> Job | None: ...
+    def ran(self, duration: float) -> None: ...
 
 
 class Slots:
@@ -230,14 +206,13 @@ class Slots:
 
         A task that returns normally although it was asked to end completes its job.
 
-        To cancel a job on request: `slots.end_job(job_id, Cancelled("reason"), grace)` with a subclass of
-        `EndReason`. It may be called again for the same job; the cause with the higher rank holds.
+        It may be called again for the same job; the cause with the higher rank holds.
         """
-        for slot in self._all:
-            if slot.job is not None and slot.job.id == job_id:
-                self._end(slot, slot.job, cause, grace)
-                return True
-        return False
+        slot = self.slot_of(job_id)
+        if slot is None or slot.job is None:
+            return False
+        self._end(slot, slot.job, cause, grace)
+        return True
 
     def _end(self, slot: Slot, job: Job, cause: EndReason, grace: float) -> None:
         if slot.early_end is None:
@@ -245,13 +220,7 @@ class Slots:
         slot.early_end.begin(cause, grace)
 
     def _early_end(self, slot: Slot, job: Job) -> JobTermination:
-        return JobTermination(
-            slot,
-            job,
-            self._executor,
-            abandon=lambda early_end: self._leak(slot, early_end),
-            on_wait=_log_wait,
-        )
+        return JobTermination(slot, job, self._executor, lambda early_end: self._leak(slot, early_end))
 
     @property
     def is_idle(self) -> bool:
@@ -444,7 +413,7 @@ class Slots:
         return slot.is_abandoned
 
     async def _rest(self, slot: Slot) -> None:
-        if self._events.wants(WorkerGetJobEmpty):
+        if WorkerGetJobEmpty in self._events.observed:
             self._events.emit(WorkerGetJobEmpty(worker_id=slot.id))
         slot.idle = asyncio.get_running_loop().create_future()
         self._idle.append(slot)
@@ -461,11 +430,3 @@ def _time_left(call: Any, limit: float) -> float:
     """Seconds of the time limit; it does not run while the call waits for its executor."""
     started: float | None = call.started_at
     return limit if started is None else started + limit - time.monotonic()
-
-
-def _log_wait(early_end: JobTermination) -> None:
-    job, cause = early_end.job, early_end.cause
-    logger.warning(
-        "task %s (job %d) still runs; its slot waits for it (%s)",
-        job.task_identifier, job.id, "" if cause is None else cause.reason, extra=job_fields(job),
-    )  # fmt: skip

@@ -10,12 +10,13 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
+import secrets
 import sys
 import traceback
 from collections.abc import Callable
 from contextvars import Context
 from types import FrameType
-from typing import Any, Protocol
+from typing import Any
 
 from ...errors import WorkerUnhealthyError
 from ...errors.text import PACKAGE_FOLDER
@@ -36,33 +37,34 @@ HANDOVER = 0.05  # seconds for the result of a thread that has just ended to rea
 logger = logging.getLogger("graphile_worker.worker")
 
 
-class TerminableJob(Protocol):
-    """The slot that runs the job."""
+class Slot:
+    """One slot: its id, the job it runs, and the asyncio task that drives it."""
 
-    job: Job | None
-    task: asyncio.Task[bool] | None
-    context: Context | None
+    __slots__ = ("context", "early_end", "id", "idle", "is_abandoned", "job", "started", "task")
+
+    def __init__(self) -> None:
+        self.id = f"worker-{secrets.token_hex(9)}"
+        self.job: Job | None = None
+        self.started = 0.0
+        self.early_end: JobTermination | None = None
+        """Of the running job, if it has a time limit or is being ended."""
+        self.is_abandoned = False
+        self.idle: asyncio.Future[None] | None = None
+        self.task: asyncio.Task[bool] | None = None
+        self.context: Context | None = None
 
 
 class JobTermination:
     """The end of one attempt; `stop` it when the attempt has ended."""
 
-    __slots__ = ("_abandon", "_executor", "_on_wait", "_slot", "_timer", "_waits", "is_late", "job")
+    __slots__ = ("_abandon", "_executor", "_slot", "_timer", "_waits", "is_late", "job")
 
     def __init__(
-        self,
-        slot: TerminableJob,
-        job: Job,
-        executor: Executor,
-        *,
-        abandon: Callable[[JobTermination], None],
-        on_wait: Callable[[JobTermination], None],
+        self, slot: Slot, job: Job, executor: Executor, abandon: Callable[[JobTermination], None]
     ) -> None:
-        """`on_wait` is called when the grace is over for a task that is waited for without limit."""
         self._slot = slot
         self._executor = executor
         self._abandon = abandon
-        self._on_wait = on_wait
         self._waits = False
         self._timer: asyncio.TimerHandle | None = None
         self.job = job
@@ -102,13 +104,10 @@ class JobTermination:
         self.stop()
         self._waits = waits
         helpers._end_early(cause, grace)
-        if self._executor.is_async(self.job):
+        # A plain function is in a thread, or a hook runs, or what the function returned.
+        if self._executor.is_async(self.job) or helpers._in_thread is None:
             self._cancel()
-            self.schedule(grace, self._escalate)
-        else:
-            if helpers._in_thread is None:  # but in a hook, or in what the function returned
-                self._cancel()
-            self.schedule(grace, self._escalate)
+        self.schedule(grace, self._escalate)
 
     def stop(self) -> None:
         """The attempt has ended."""
@@ -127,7 +126,11 @@ class JobTermination:
             self.schedule(HANDOVER, self._escalate)
             return
         if self._waits:
-            self._on_wait(self)
+            job, cause = self.job, self.cause
+            logger.warning(
+                "task %s (job %d) still runs; its slot waits for it (%s)",
+                job.task_identifier, job.id, "" if cause is None else cause.reason, extra=job_fields(job),
+            )  # fmt: skip
             return
         self.is_late = True
         self._cancel()

@@ -44,25 +44,19 @@ logger = logging.getLogger("graphile_worker.worker")
 
 
 class Watched(Protocol):
-    """The slots that run jobs on the loop."""
+    """`Lanes`: the slots that run jobs on the loop."""
 
     on_busy: Callable[[], None] | None
-    """Called once when a slot wakes up; the watchdog sets it before it sleeps."""
 
     @property
     def is_idle(self) -> bool: ...
 
 
 class LoopObserver(Protocol):
-    """Is told about blockages of the loop."""
+    """`WorkerPool`, which is told about blockages of the loop."""
 
-    def loop_blocked(self, blockage: Blockage) -> None:
-        """Called in the watchdog's thread whenever it reports a blockage."""
-        ...
-
-    def loop_unblocked(self, blockage: Blockage, seconds: float) -> None:
-        """Called on the loop after a blockage, with its length."""
-        ...
+    def loop_blocked(self, blockage: Blockage) -> None: ...
+    def loop_unblocked(self, blockage: Blockage, seconds: float) -> None: ...
 
 
 class Blockage(msgspec.Struct, frozen=True, kw_only=True):

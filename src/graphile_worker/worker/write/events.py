@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from typing import Any
 
 from ...database.statements.write_plan import CUT_OFF
 from ...errors import JobError
@@ -21,7 +22,6 @@ from ...hooks.events import (
     PoolOutcomesWritten,
 )
 from ...values.clock import Clock
-from ...values.job import Job
 from ...values.outcome import Cancelled, Completed, Expired, Failed, Finished, Interrupted, Outcome, Snoozed
 from ...values.retry import back_off
 from ..run.outcomes import seconds_left
@@ -51,7 +51,7 @@ class OutcomeEvents:
         if seconds is not None:
             completed = sum(isinstance(finished.outcome, Completed) for finished in batch)
             self._write(seconds, completed=completed, failed=len(batch) - completed, finished=batch)
-        emit_success, emit_complete = events.wants(JobSucceeded), events.wants(JobCompleted)
+        emit_success, emit_complete = JobSucceeded in events.observed, JobCompleted in events.observed
         if not emit_success and not emit_complete:
             batch = [finished for finished in batch if not isinstance(finished.outcome, Completed)]
         for finished in batch:
@@ -67,19 +67,26 @@ class OutcomeEvents:
 
     def ended(self, batch: Sequence[Finished], final: AbstractSet[int]) -> None:
         """The snoozed and expired ones of these jobs are written; those in `final` cannot run again."""
+        emit = self._events.emit
         for finished in batch:
-            outcome = finished.outcome
+            worker_id, job, outcome = finished.worker_id, finished.job, finished.outcome
             if isinstance(outcome, Snoozed):
-                self._snoozed(finished, outcome, can_run=finished.job.id not in final)
-            elif isinstance(outcome, Expired):
-                self._events.emit(
-                    JobExpired(
-                        worker_id=finished.worker_id,
-                        job=finished.job,
-                        waited=outcome.waited,
-                        allowed=outcome.allowed,
+                if job.id in final:
+                    self._cut_off(finished, JobError(CUT_OFF))
+                    continue
+                run_in = seconds_left(outcome, self._clock.now()) or 0.0
+                emit(
+                    JobSnoozed(
+                        worker_id=worker_id,
+                        job=job,
+                        duration=finished.duration,
+                        run_in=run_in,
+                        reason=outcome.reason,
                     )
                 )
+            elif isinstance(outcome, Expired):
+                waited, allowed = outcome.waited, outcome.allowed
+                emit(JobExpired(worker_id=worker_id, job=job, waited=waited, allowed=allowed))
 
     def cancelled(self, batch: Sequence[Finished], reasons: Mapping[int, str | None]) -> None:
         """These jobs were cancelled, and are deleted."""
@@ -95,20 +102,6 @@ class OutcomeEvents:
                     error=outcome.raised,
                 )
             )
-
-    def _snoozed(self, finished: Finished, outcome: Snoozed, *, can_run: bool) -> None:
-        if not can_run:
-            self._cut_off(finished, JobError(CUT_OFF))
-            return
-        self._events.emit(
-            JobSnoozed(
-                worker_id=finished.worker_id,
-                job=finished.job,
-                duration=finished.duration,
-                run_in=seconds_left(outcome, self._clock.now()) or 0.0,
-                reason=outcome.reason,
-            )
-        )
 
     def returned(
         self,
@@ -149,59 +142,40 @@ class OutcomeEvents:
 
     def _failed(self, finished: Finished, outcome: Failed, *, is_final: bool) -> None:
         events, job = self._events, finished.job
-        if events.wants(JobErrored):
-            self._events.emit(
-                JobErrored(
-                    worker_id=finished.worker_id,
-                    job=job,
-                    error=outcome.error,
-                    duration=finished.duration,
-                    will_retry=not is_final,
-                    retry_in=None if is_final else self._retry_in(job, outcome),
-                    batch_job_errors=outcome.batch_errors,
-                    traceback=outcome.traceback,
-                )
-            )
-        if is_final and events.wants(JobFailed):
-            self._events.emit(
-                JobFailed(
-                    worker_id=finished.worker_id,
-                    job=job,
-                    error=outcome.error,
-                    duration=finished.duration,
-                    is_cut_off=outcome.given_up is None and job.attempts < job.max_attempts,
-                    given_up=outcome.given_up if job.attempts < job.max_attempts else None,
-                    batch_job_errors=outcome.batch_errors,
-                    traceback=outcome.traceback,
-                )
-            )
-
-    def _retry_in(self, job: Job, outcome: Failed) -> float:
-        wait = seconds_left(outcome, self._clock.now())
-        return back_off(job.attempts) if wait is None else wait
+        about: dict[str, Any] = {
+            "worker_id": finished.worker_id,
+            "job": job,
+            "error": outcome.error,
+            "duration": finished.duration,
+            "batch_job_errors": outcome.batch_errors,
+            "traceback": outcome.traceback,
+        }
+        if JobErrored in events.observed:
+            retry_in = None
+            if not is_final:
+                wait = seconds_left(outcome, self._clock.now())
+                retry_in = back_off(job.attempts) if wait is None else wait
+            events.emit(JobErrored(**about, will_retry=not is_final, retry_in=retry_in))
+        if is_final and JobFailed in events.observed:
+            given_up = outcome.given_up if job.attempts < job.max_attempts else None
+            is_cut_off = outcome.given_up is None and job.attempts < job.max_attempts
+            events.emit(JobFailed(**about, is_cut_off=is_cut_off, given_up=given_up))
 
     def interrupted(self, finished: Finished, outcome: Interrupted, *, can_run: bool = True) -> None:
         """The job was unlocked. It cannot run again if its key was removed or reused while it ran."""
         if not outcome.has_reason:  # it never started
             return
-        job, error = finished.job, outcome.error
         if can_run:
-            self._events.emit(JobInterrupted(worker_id=finished.worker_id, job=job, error=error))
+            worker_id, job = finished.worker_id, finished.job
+            self._events.emit(JobInterrupted(worker_id=worker_id, job=job, error=outcome.error))
         else:
-            self._cut_off(finished, error)
+            self._cut_off(finished, outcome.error)
 
     def _cut_off(self, finished: Finished, error: BaseException) -> None:
-        job = finished.job
-        self._events.emit(
-            JobFailed(
-                worker_id=finished.worker_id,
-                job=job,
-                error=error,
-                duration=finished.duration,
-                is_cut_off=True,
-            )
-        )
-        self._events.emit(JobCompleted(worker_id=finished.worker_id, job=job, error=error))
+        worker_id, job, seconds = finished.worker_id, finished.job, finished.duration
+        emit = self._events.emit
+        emit(JobFailed(worker_id=worker_id, job=job, error=error, duration=seconds, is_cut_off=True))
+        emit(JobCompleted(worker_id=worker_id, job=job, error=error))
 
     def discarded(self, finished: Finished, reason: str) -> None:
         """The outcome was not written."""

@@ -19,7 +19,7 @@ from ...database.connections.connection import Connection
 from ...database.connections.retry import is_refusal, may_pass
 from ...database.statements.control import CancelledJob
 from ...database.statements.write import ALL_WRITTEN, Written, release_queue, write
-from ...database.statements.write_plan import Continuation, Outcomes, WritePlan, WritePlanner, outcomes_of
+from ...database.statements.write_plan import Outcomes, WritePlan, WritePlanner, outcomes_of
 from ...errors import JobError, JobInterruptedError
 from ...errors.text import message_of
 from ...history.upkeep import is_partition_missing
@@ -29,9 +29,9 @@ from ...metrics.minutes import StatisticsCounter
 from ...recovery.orphaned_jobs import still_locked
 from ...values.job import Job
 from ...values.outcome import Expired, Failed, Finished, Interrupted, Snoozed, failed
-from ..context import PoolContext
+from ..context import JobTakers, PoolContext
 from ..run.outcomes import TAKEN_AWAY
-from ..session.session import Session
+from ..session import Session
 from .events import LOST_ROW, OutcomeEvents
 from .recorder import HistoryRecorder, with_redacted_errors
 
@@ -42,29 +42,6 @@ MAX_PARTITION_ATTEMPTS = 3
 UNCHANGED = "the row did not change: a trigger or a policy kept it, without an error"
 
 logger = logging.getLogger("graphile_worker.worker")
-
-
-class QueueContinuation(Protocol):
-    """Lets a write that frees a named queue lock the queue's next job in the same statement."""
-
-    def terms(self) -> Continuation | None:
-        """What such a job must satisfy; None if freed queues must wait for the next fetch."""
-        ...
-
-    def adopt(self, jobs: Sequence[Job]) -> None:
-        """Take over the jobs that a write has locked."""
-        ...
-
-    def cap_priority(self, above: int) -> None:
-        """Start no job of a worse priority than this, until told otherwise: a queue's next job may come."""
-        ...
-
-    def queues_freed(self, above: int) -> None:
-        """A queue was freed and its next job not locked: fetch.
-
-        `above`: until then, start no job of a worse priority.
-        """
-        ...
 
 
 class WriteWatcher(Protocol):
@@ -87,12 +64,8 @@ class _PartitionMissingError(Exception):
     """The history has no partition for a row of the batch."""
 
 
-class _HistoryRefusedError(Exception):
-    """The history refuses rows, so the batch is written without."""
-
-
-class _EvictedError(Exception):
-    """The pool lost jobs of the batch while the write waited for its turn."""
+class _ChangedError(Exception):
+    """The statement must be another one: the pool has lost jobs of the batch, or the history refuses rows."""
 
 
 class PendingWrite:
@@ -117,7 +90,7 @@ class OutcomeWriter:
         self,
         context: PoolContext,
         session: Session,
-        queues: QueueContinuation,
+        lanes: JobTakers,
         watcher: WriteWatcher,
         *,
         recorder: HistoryRecorder | None,
@@ -143,7 +116,7 @@ class OutcomeWriter:
         self.maybe_written: set[int] = set()
         """Ids of jobs whose write was sent and got no answer."""
         self._given_up_in_a_row = 0
-        self._queues = queues
+        self._lanes = lanes
         self.has_freed_queues = False
         """Whether a named queue may be free now without its next job being locked."""
         self.has_next_jobs = False
@@ -189,10 +162,10 @@ class OutcomeWriter:
         """Run one statement; _RefusedError if the database refuses its content."""
         attempts = 0
         while batch := await self._still_ours(batch):
-            plan, queues = self._plan(batch, is_last_attempt=is_last_attempt)
+            plan = self._plan(batch, is_last_attempt=is_last_attempt)
             try:
                 written, jobs, seconds = await self._run(batch, plan)
-            except (_EvictedError, _HistoryRefusedError):
+            except _ChangedError:
                 continue
             except _PartitionMissingError as refused:
                 attempts += 1
@@ -200,7 +173,7 @@ class OutcomeWriter:
                     raise refused.__cause__ or refused from None
                 await self._session.run(partial(self._recorder.add_partitions, batch=batch))
                 continue
-            self._account(batch, plan, jobs, queues)
+            self._account(batch, plan, jobs)
             await self._announce(batch, plan.outcomes, written, seconds, is_last_attempt=is_last_attempt)
             return
         self.has_freed_queues = True
@@ -212,10 +185,8 @@ class OutcomeWriter:
             await session.lease.passed()
         return self._drop_lost(batch) if session.locked_jobs.lost else batch
 
-    def _plan(
-        self, batch: list[Finished], *, is_last_attempt: bool
-    ) -> tuple[WritePlan, QueueContinuation | None]:
-        """The statement that writes the batch, and who takes the next jobs of the queues that it frees."""
+    def _plan(self, batch: list[Finished], *, is_last_attempt: bool) -> WritePlan:
+        """The statement that writes the batch, and may lock the next jobs of the queues that it frees."""
         recorder = self._recorder
         outcomes = outcomes_of(
             with_redacted_errors(batch, self._redactors) if self._redactors else batch,
@@ -225,20 +196,13 @@ class OutcomeWriter:
             now=self._clock.now,
         )
         can_continue = outcomes.queues and not outcomes.returned and not outcomes.cancelled
-        queues = self._queues if can_continue else None
-        return self._planner.plan(outcomes, None if queues is None else queues.terms()), queues
+        return self._planner.plan(outcomes, self._lanes.terms() if can_continue else None)
 
-    def _account(
-        self,
-        batch: Sequence[Finished],
-        plan: WritePlan,
-        next_jobs: Sequence[Job],
-        queues: QueueContinuation | None,
-    ) -> None:
+    def _account(self, batch: Sequence[Finished], plan: WritePlan, next_jobs: Sequence[Job]) -> None:
         """The rows are written: these jobs are locked no more, and the next jobs of their queues are."""
         self._session.locked_jobs.remove([finished.job for finished in batch])
-        if next_jobs and queues is not None:
-            queues.adopt(next_jobs)
+        if next_jobs:
+            self._lanes.adopt(next_jobs)
         if len(next_jobs) < len(plan.outcomes.queues):
             self.has_freed_queues = True
             self.has_next_jobs = self.has_next_jobs or plan.continuation is None
@@ -289,7 +253,7 @@ class OutcomeWriter:
         async def statement(connection: Connection) -> Sequence[Job]:
             nonlocal written, seconds
             if locked_jobs.lost and any(locked_jobs.is_lost(finished.job) for finished in batch):
-                raise _EvictedError
+                raise _ChangedError
             self._sent.append(batch)
             began = time.monotonic() if is_observed else 0.0
             written = await write(connection, self._schema, plan, cancellable=cancellable)
@@ -315,7 +279,7 @@ class OutcomeWriter:
         if is_partition_missing(error):
             return _PartitionMissingError()
         if self._recorder is not None and self._recorder.is_on and self._recorder.is_refused(error):
-            return _HistoryRefusedError()
+            return _ChangedError()
         return _RefusedError(error) if is_refusal(error) else None
 
     def _cancellable(self, batch: Sequence[Finished], job_ids: AbstractSet[int]) -> list[CancelledJob]:

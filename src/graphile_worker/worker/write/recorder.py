@@ -1,6 +1,6 @@
 """What a pool stores beside outcomes: records of finished jobs and their errors, and progress.
 
-HistoryRecorder decides what is kept and makes the partitions for it; ErrorCounts counts errors by
+HistoryRecorder decides what is kept and makes the partitions for it; ErrorGroupCounter counts errors by
 fingerprint; ProgressReporter stores what tasks report.
 """
 
@@ -14,7 +14,6 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from contextvars import copy_context
-from typing import Protocol
 
 import msgspec
 
@@ -30,9 +29,8 @@ from ...hooks.interceptors import Redactor, redacted_json, redacted_text
 from ...values.job import Job
 from ...values.outcome import Failed, Finished, Snoozed, retention_of
 from ...values.retention import Retention, RetentionPolicy, is_awaited
-from ...values.schema_name import SchemaName
-from ..context import PoolContext
-from ..session.session import Sessions
+from ..context import FailureLog, JobTakers, PoolContext
+from ..session import Sessions
 
 MAX_ERRORS = 100
 """Errors of one fingerprint that a pool keeps per minute; the rest are only counted."""
@@ -75,64 +73,48 @@ class HistoryRecorder:
         self._fingerprints: dict[tuple[str, str, str], str] = {}
         self._recent: Counter[str] = Counter()
         self._minute = 0.0
-        self._counts = ErrorCounts(sessions, self._schema, version=self.version, redactors=redactors)
+        self._counts = ErrorGroupCounter(context, sessions, redactors)
         self.is_on = True
         """False if this role may not write to the history: then nothing is kept."""
 
     def record(self, finished: Finished, outcome: Failed | Snoozed) -> ErrorRecord | None:
-        """What to keep of an attempt; None for nothing."""
-        if isinstance(outcome, Snoozed):
-            return self._record_snoozed(finished, outcome)
-        job, error_type = finished.job, qualified_name(outcome.error)
-        mark = self._fingerprint(job.task_identifier, error_type, outcome)
-        is_kept = self._error_retention > 0 and self._is_below_limit(mark)
-        retention = self._retention_policy.for_failed(job.task_identifier, job.raw_flags)
+        """What to keep of an attempt; None for nothing.
+
+        A snooze is no error. But a snoozed job that cannot run again, because its key was used again, has
+        ended.
+        """
+        job, retention = finished.job, self._of_failed(finished.job)
+        error_type = mark = ""
+        is_kept = False
+        if isinstance(outcome, Failed):
+            error_type = qualified_name(outcome.error)
+            mark = self._fingerprint(job.task_identifier, error_type, outcome)
+            is_kept = self._error_retention > 0 and self._is_below_limit(mark)
+        elif retention is None:
+            return None
         return ErrorRecord(
             seconds=finished.duration,
             retention=retention,
             keep_error_seconds=self._error_retention if is_kept else None,
             error_type=error_type,
-            traceback=outcome.traceback if is_kept else "",
+            traceback=outcome.traceback if is_kept and isinstance(outcome, Failed) else "",
             fingerprint=mark,
             due_at=job.raw_run_at,
             is_awaited=is_awaited(job.raw_flags),
-            payload=self._redacted_payload(job, outcome, retention),
-        )
-
-    def _record_snoozed(self, finished: Finished, outcome: Snoozed) -> ErrorRecord | None:
-        """No error. But a job that cannot run again, because its key was used again, has ended."""
-        job = finished.job
-        retention = self._retention_policy.for_failed(job.task_identifier, job.raw_flags)
-        if retention is None:
-            return None
-        return ErrorRecord(
-            seconds=finished.duration,
-            retention=retention,
-            keep_error_seconds=None,
-            error_type="",
-            traceback="",
-            fingerprint="",
-            due_at=job.raw_run_at,
-            is_awaited=is_awaited(job.raw_flags),
-            payload=self._redacted_payload(job, outcome, retention),
+            payload=self._redacted_payload(job, outcome.remaining_payload, retention),
         )
 
     def keep_cancelled(self, finished: Finished) -> tuple[Retention | None, str | None]:
         """How to keep a cancelled job, like a failure, and its payload if that is redacted."""
         job = finished.job
-        retention = (
-            self._retention_policy.for_failed(job.task_identifier, job.raw_flags) if self.is_on else None
-        )
-        if not self._redactors or retention is None or not retention.payload:
-            return retention, None
-        return retention, redacted_json(self._redactors, "payload", job.task_identifier, job.raw_payload)
+        retention = self._of_failed(job) if self.is_on else None
+        return retention, self._redacted_payload(job, None, retention)
 
-    def _redacted_payload(
-        self, job: Job, outcome: Failed | Snoozed, retention: Retention | None
-    ) -> str | None:
+    def _redacted_payload(self, job: Job, remaining: str | None, retention: Retention | None) -> str | None:
+        """The payload as it is kept; None if that is as it is, or not at all."""
         if not self._redactors or retention is None or not retention.payload:
             return None
-        raw = outcome.remaining_payload or job.raw_payload
+        raw = remaining or job.raw_payload
         return redacted_json(self._redactors, "payload", job.task_identifier, raw)
 
     def count(self, outcomes: Outcomes, batch: Sequence[Finished], final: AbstractSet[int]) -> None:
@@ -196,13 +178,14 @@ class HistoryRecorder:
             )
 
     def _retention_of(self, finished: Finished) -> Retention | None:
-        job = finished.job
-        return retention_of(finished.outcome) or self._retention_policy.for_failed(
-            job.task_identifier, job.raw_flags
-        )
+        return retention_of(finished.outcome) or self._of_failed(finished.job)
+
+    def _of_failed(self, job: Job) -> Retention | None:
+        """How long this job is kept if it fails."""
+        return self._retention_policy.for_failed(job.task_identifier, job.raw_flags)
 
     async def _guarded(self, work: Callable[[], Awaitable[object]]) -> None:
-        """Retention nothing if this role may not."""
+        """Keep nothing if this role may not."""
         try:
             await work()
         except Exception as error:
@@ -228,25 +211,25 @@ class HistoryRecorder:
         )
 
 
-class ErrorCounts:
+class ErrorGroupCounter:
     """Counts the errors of one pool by fingerprint, and stores the counts every few seconds.
 
     As with statistics, nothing counts twice: what may have been stored before the connection broke is
     dropped.
     """
 
-    def __init__(
-        self, sessions: Sessions, schema: SchemaName, *, version: str | None, redactors: Sequence[Redactor]
-    ) -> None:
+    def __init__(self, context: PoolContext, sessions: Sessions, redactors: Sequence[Redactor]) -> None:
         self._redactors = redactors
         self._sessions = sessions
-        self._schema = schema
-        self._version = version
+        self._schema = context.schema
+        self._version = context.options.app_version
         self._counted: dict[str, CountedErrors] = {}
         self._latest: dict[str, tuple[str, BaseException]] = {}
         self._task: asyncio.Task[None] | None = None
+        self._failures = FailureLog(
+            context, "groups of errors cannot be stored: %s", "groups of errors are stored again"
+        )
         self._is_storing = False
-        self._is_failing = False
         self._is_on = True
 
     def add(
@@ -280,10 +263,6 @@ class ErrorCounts:
                 self._store_later(), name="graphile-worker error groups"
             )
 
-    def _message(self, task_identifier: str, error: BaseException) -> str:
-        message = message_of(error)
-        return redacted_text(self._redactors, task_identifier, message) if self._redactors else message
-
     async def close(self) -> None:
         """Store what is left, if the database answers soon."""
         if (task := self._task) is not None:
@@ -305,7 +284,7 @@ class ErrorCounts:
                 except Exception as error:
                     self._failed(error)
                 else:
-                    self._is_failing = False
+                    self._failures.succeeded()
                 finally:
                     self._is_storing = False
         finally:
@@ -317,10 +296,8 @@ class ErrorCounts:
             self._counted.clear()
             self._latest.clear()
             logger.warning("errors are not counted: %s; jobs run as usual", explained(error))
-            return
-        level = logging.DEBUG if self._is_failing else logging.WARNING
-        self._is_failing = True
-        logger.log(level, "groups of errors cannot be stored: %s", explained(error))
+        else:
+            self._failures.failed(error)
 
     async def _store(self) -> None:
         counted, self._counted = self._counted, {}
@@ -328,7 +305,10 @@ class ErrorCounts:
         if not counted:
             return
         for mark, (task_identifier, error) in latest.items():
-            counted[mark].message = self._message(task_identifier, error)[:MAX_MESSAGE]
+            message = message_of(error)
+            if self._redactors:
+                message = redacted_text(self._redactors, task_identifier, message)
+            counted[mark].message = message[:MAX_MESSAGE]
         now = time.monotonic()
         try:
             await self._sessions.run(
@@ -368,33 +348,24 @@ def _redacted(finished: Finished, outcome: Failed, redactors: Sequence[Redactor]
     )
 
 
-class JobsInSlots(Protocol):
-    """The lanes of the pool."""
-
-    @property
-    def running(self) -> Collection[Job]:
-        """The jobs that run now."""
-        ...
-
-
 class ProgressReporter:
     """Keeps the progress of all jobs of one pool in memory, and stores all of it once a second.
 
     A report costs the task an assignment. Nothing runs while no task reports.
     """
 
-    def __init__(self, context: PoolContext, sessions: Sessions, running: JobsInSlots) -> None:
+    def __init__(self, context: PoolContext, sessions: Sessions, lanes: JobTakers) -> None:
         self._sessions = sessions
         self._schema = context.schema
         self._clock = context.clock
-        self._running = running
+        self._lanes = lanes
         self._loop = asyncio.get_running_loop()
         self._context = copy_context()  # not that of the first job that reports something
         self._changed: dict[int, ProgressReport] = {}
         self._stored: set[int] = set()
         self._task: asyncio.Task[None] | None = None
         self._is_closed = False
-        self._is_failing = False
+        self._failures = FailureLog(context, "progress cannot be stored: %s", "progress is stored again")
 
     def report(self, job_id: int, report: ProgressReport) -> None:
         """Take a report; may be called from any thread."""
@@ -422,15 +393,13 @@ class ProgressReporter:
 
     async def _work(self) -> None:
         while not self._is_closed:
-            running = {job.id for job in self._running.running}
+            running = {job.id for job in self._lanes.running}
             try:
                 await self._store(ended=self._stored - running, running=running)
             except Exception as error:  # progress is not worth an interruption
-                level = logging.DEBUG if self._is_failing else logging.WARNING
-                logger.log(level, "progress cannot be stored: %s", message_of(error))
-                self._is_failing = True
+                self._failures.failed(error)
             else:
-                self._is_failing = False
+                self._failures.succeeded()
             if not self._stored and not self._changed:
                 self._task = None
                 return

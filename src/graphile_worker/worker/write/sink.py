@@ -14,19 +14,18 @@ import asyncio
 import logging
 import math
 from collections.abc import Callable, Collection, Sequence
-from typing import Protocol
 
 from ...database.connections.retry import Backoff, Delays
+from ...database.statements.fetch import NO_CEILING
 from ...errors import JobError
 from ...hooks.faults import is_our_end
 from ...hooks.interceptors import Redactor
 from ...metrics.minutes import StatisticsCounter
 from ...values.outcome import Finished, queues_of
-from ..context import PoolContext
+from ..context import FailureLog, JobTakers, PoolContext, sleep_unless
 from ..held.batches import HeldBatches
-from ..session.session import FailureLog, Session
-from ..session.watermarks import NO_CEILING
-from .outcome_writer import OutcomeWriter, PendingWrite, QueueContinuation
+from ..session import Session
+from .outcome_writer import OutcomeWriter, PendingWrite
 from .recorder import HistoryRecorder
 from .unwritten import ROW_GOES, Unwritten
 
@@ -36,22 +35,6 @@ LATE = 0.2  # seconds after which a write seems to wait, for a lock for instance
 MAX_RESTARTS = 3  # of the writing task without a write in between, before the worker gives up
 
 logger = logging.getLogger("graphile_worker.worker")
-
-
-class JobTakers(QueueContinuation, Protocol):
-    """What takes jobs for the slots: the lanes of a pool, as the sink sees them."""
-
-    def pause(self) -> None:
-        """Take no more jobs for now: too much is unwritten."""
-        ...
-
-    def resume(self) -> None:
-        """Take jobs again."""
-        ...
-
-    def jobs_written(self, finished: Sequence[Finished]) -> None:
-        """The outcomes of these jobs are written: there may be room in their limits."""
-        ...
 
 
 class Sink:
@@ -88,8 +71,7 @@ class Sink:
         node = options.node
         self._delays = (node.complete_job_batch_delay or 0.0, node.fail_job_batch_delay or 0.0)
         self._failures = FailureLog(
-            context.clock,
-            context.schema,
+            context,
             "outcomes could not be written and are kept: %s",
             "outcomes are written again",
             level=logging.ERROR,
@@ -295,7 +277,7 @@ class Sink:
                 await self._clock.sleep(min(left, FLUSH_PAUSE))
                 return
             self._wakeup.clear()
-            await self._sleep_or_wake(left)
+            await sleep_unless(self._wakeup, self._clock, left)
 
     async def _wait_for_batch_delay(self) -> None:
         """Wait for the configured delay, unless a job ended early, a full sink or a flush cuts it short."""
@@ -311,16 +293,7 @@ class Sink:
                 return
             self._wakeup.clear()
             self._is_awake = False
-            await self._sleep_or_wake(left)
-
-    async def _sleep_or_wake(self, seconds: float) -> None:
-        timer = asyncio.ensure_future(self._clock.sleep(seconds))
-        wakeup = asyncio.ensure_future(self._wakeup.wait())
-        try:
-            await asyncio.wait((timer, wakeup), return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            timer.cancel()
-            wakeup.cancel()
+            await sleep_unless(self._wakeup, self._clock, left)
 
     async def _write(self, batch: list[Finished]) -> bool:
         """Write the batch and requeue what could not be written; False if part of it must wait."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from ...database.statements.fetch import NO_CEILING
 from ...values.outcome import (
     Cancelled,
     Completed,
@@ -22,7 +23,6 @@ from ...values.outcome import (
     queues_of,
     retention_of,
 )
-from ..session.watermarks import NO_CEILING
 
 MAX_OUTCOMES = 2000  # outcomes per statement
 MAX_WRITE_BYTES = 16_000_000  # of messages and payloads per statement, unless a single one is larger

@@ -3,36 +3,33 @@
 Fetching and writing never wait for a connection that a task has borrowed, and use settings made for their
 statements. Only one statement is in flight at a time. If a connection breaks before the answer arrives, jobs
 may be locked that this pool does not know of; they are returned before the next statement (see
-`locked_jobs`). A statement that times out is abandoned together with its connection: a network may drop
+`LockedJobs`). A statement that times out is abandoned together with its connection: a network may drop
 packets silently.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
 import math
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from typing import TypeVar
 
-from ...database.connections import sqlstates
-from ...database.connections.bound import give_back, is_gone, throw_away
-from ...database.connections.connection import Connection, Pool
-from ...database.connections.encoding import teach_arrays
-from ...database.connections.errors import explained, sqlstate_of
-from ...database.connections.retry import BROKEN_CONNECTION, UNREACHABLE, delays_for
-from ...database.sql import load
-from ...errors import WorkerStoppedError
-from ...recovery.lease import Lease
-from ...recovery.orphaned_jobs import end_lost_sessions, reclaim_jobs
-from ...values.clock import Clock
-from ...values.job import Job
-from ...values.schema_name import SchemaName
-from ...values.text import duration
-from ..context import PoolContext
-from .locked_jobs import LockedJobs
+from ..database.connections import sqlstates
+from ..database.connections.bound import give_back, is_gone, throw_away
+from ..database.connections.connection import Connection, Pool
+from ..database.connections.encoding import teach_arrays
+from ..database.connections.errors import sqlstate_of
+from ..database.connections.retry import BROKEN_CONNECTION, UNREACHABLE, delays_for
+from ..database.sql import load
+from ..errors import WorkerStoppedError
+from ..recovery.lease import Lease
+from ..recovery.orphaned_jobs import end_lost_sessions, reclaim_jobs
+from ..values.job import Job
+from ..values.schema_name import SchemaName
+from .context import PoolContext
 
 SESSIONS_WITH_LISTENER = 3
 ANSWER_WITHIN = 30.0  # seconds for the answer to a statement; doubled after each timeout
@@ -41,13 +38,10 @@ CLOSE_WITHIN = 2.0  # seconds to reset a connection before it is thrown away
 END_WITHIN = 5.0  # seconds for the server to end an abandoned session
 END_PAUSE = 0.05
 CLEAN_UP_WITHIN = 2.0  # seconds for what cancelled work does at its end, before it is cancelled again
-REMIND_AFTER = 60.0  # seconds; the pause doubles with each reminder
-LONGEST_PAUSE = 3600.0
+MOST_REPLACED = 1_000  # jobs; far more than can run at once
 
 T = TypeVar("T")
 Statement = Callable[[Connection], Awaitable[T]]
-
-logger = logging.getLogger("graphile_worker.worker")
 
 
 class SessionClosedError(Exception):
@@ -168,6 +162,8 @@ class Session:
         self._pool = pool
         self._schema = schema
         self._group = group
+        self.locked_jobs = group.locked_jobs
+        self.lease = group.lease
         # Behind a pooler in transaction mode, settings would stay with a session that others use.
         self._is_tuned = prepared_statements
         self._connection: Connection | None = None
@@ -175,11 +171,6 @@ class Session:
         self._deadline = Deadline()
         self._is_over = False
         self.lock = asyncio.Lock()
-
-    @property
-    def locked_jobs(self) -> LockedJobs:
-        """The jobs that the pool has locked."""
-        return self._group.locked_jobs
 
     @property
     def is_connected(self) -> bool:
@@ -191,11 +182,6 @@ class Session:
         """The backend's; may be read from any thread."""
         connection = self._connection
         return None if connection is None or is_gone(connection) else connection.get_server_pid()
-
-    @property
-    def lease(self) -> Lease:
-        """The pool's right to touch its jobs."""
-        return self._group.lease
 
     async def run(self, statement: Statement[T]) -> T:
         """Run one statement without retries. After a lost connection the next call opens a new one."""
@@ -209,7 +195,7 @@ class Session:
         Waits while the pool has no lease. If the lease ended before the answer arrived, other workers may
         have recovered the jobs, and those that are still ours are returned to the queue.
         """
-        lease, locked_jobs = self._group.lease, self._group.locked_jobs
+        lease, locked_jobs = self.lease, self.locked_jobs
         while True:
             # There is nearly always nothing to wait for, and each call delays an announced job.
             if not lease.is_open:
@@ -248,7 +234,7 @@ class Session:
                 self._patience = min(self._patience * 2, LONGEST_WAIT)
             # A cancelled statement leaves an unread answer on the connection.
             if is_gone(connection) or isinstance(error, asyncio.CancelledError) or _is_lost(error):
-                self._group.locked_jobs.doubt()
+                self.locked_jobs.doubt()
                 await self._drop(may_be_open=not is_gone(connection))
             if was_missed:
                 raise TimeoutError from error
@@ -315,6 +301,111 @@ def _is_lost(error: BaseException) -> bool:
     return delays_for(error) in (BROKEN_CONNECTION, UNREACHABLE)
 
 
+class LockedJobs:
+    """Which jobs a pool knows it has locked, and whether it may have locked others.
+
+    If a connection breaks during a statement, the statement may still have been committed. It then has locked
+    jobs that this pool does not know of, and that stay locked while the pool is alive. This tells them from
+    the jobs that were locked knowingly, so that they can be returned. It also records lost jobs, which were
+    recovered by another worker while they ran here: this pool must not write their outcomes.
+    """
+
+    def __init__(self) -> None:
+        self._jobs: dict[int, Job] = {}
+        self._added: list[Sequence[Job]] = []  # not in `_jobs` yet: unpacking a batch can wait
+        self._replaced: deque[Job] = deque(maxlen=MOST_REPLACED)
+        self.given_up: set[int] = set()
+        """Ids of jobs that have ended and stay locked, because the database refuses every outcome.
+
+        They are left to recovery. To return them would be refused as well, and block all other jobs.
+        """
+        self.unsettled: Mapping[int, Job] = {}
+        """Jobs of held batches whose transaction was lost: they may be locked by this pool."""
+        self.kept: set[int] = set()
+        """Ids of jobs of held batches that another thread locks, until it and their batches have ended."""
+        self.doubts = 0
+        """How often a statement may have locked jobs without this pool knowing it."""
+        self._reclaimed = 0  # of those
+        self.lost: dict[int, Job] = {}
+        """Jobs that were recovered by another worker and are not dropped everywhere yet.
+
+        By identity: the pool may lock the same job again while its first run continues in a thread.
+        """
+
+    @property
+    def jobs(self) -> dict[int, Job]:
+        """The jobs by id."""
+        if self._added:
+            added, self._added = self._added, []
+            known = self._jobs
+            for jobs in added:
+                for job in jobs:
+                    if job.id in known:
+                        self._replaced.append(known[job.id])
+                    known[job.id] = job
+            if self.given_up:
+                self.given_up.difference_update(self._jobs)
+        return self._jobs
+
+    def take_replaced(self) -> list[Job]:
+        """Jobs whose id was locked again since the last call: their lock has ended unnoticed.
+
+        The schema may have been dropped and installed again, so that another job has the id.
+        """
+        replaced = list(self._replaced)
+        self._replaced.clear()
+        return replaced
+
+    @property
+    def in_doubt(self) -> bool:
+        """Whether jobs may be locked that this pool does not know of."""
+        return self.doubts > self._reclaimed
+
+    def doubt(self) -> None:
+        """Jobs may be locked that are not among these; a reclaim that has begun does not settle it."""
+        self.doubts += 1
+
+    def reclaimed(self, doubts: int) -> None:
+        """All unknown jobs were returned, as of when there were this many doubts."""
+        self._reclaimed = doubts
+
+    @property
+    def count(self) -> int:
+        """How many jobs are locked; may be read from any thread."""
+        return len(self._jobs) + sum(map(len, self._added))
+
+    def add(self, jobs: Sequence[Job]) -> None:
+        """Record jobs that were locked."""
+        self._added.append(jobs)
+
+    def remove(self, jobs: Iterable[Job]) -> None:
+        """Forget jobs whose outcome was written or that were returned."""
+        jobs_by_id = self.jobs
+        for job in jobs:
+            if jobs_by_id.get(job.id) is job:
+                del jobs_by_id[job.id]
+
+    def give_up(self, job: Job) -> None:
+        """Leave a job locked: it has ended, but its outcome cannot be written."""
+        self.remove((job,))
+        self.given_up.add(job.id)
+
+    def lose(self, jobs: Iterable[Job]) -> None:
+        """Record jobs that were recovered by another worker."""
+        for job in jobs:
+            if self.jobs.get(job.id) is job:
+                del self.jobs[job.id]
+            self.lost[id(job)] = job
+
+    def is_lost(self, job: Job) -> bool:
+        """Whether this run of the job belongs to another worker now."""
+        return id(job) in self.lost
+
+    def forget(self, job: Job) -> None:
+        """Forget a lost job whose run has ended here."""
+        self.lost.pop(id(job), None)
+
+
 class Deadline:
     """Call `begin` before each piece of work, and `end` after it in any case.
 
@@ -375,53 +466,3 @@ class Deadline:
         self._task.cancel()
         self._at = self._loop.time() + CLEAN_UP_WITHIN
         self._timer = self._loop.call_at(self._at, self._check)
-
-
-class FailureLog:
-    """The log lines of one operation.
-
-    One line at the first failure, a reminder now and then, and one at the first success: enough to tell
-    what is wrong and since when, and few enough that a server that is down for a night does not fill a
-    disk.
-    """
-
-    def __init__(
-        self,
-        clock: Clock,
-        schema: SchemaName,
-        failing: str,
-        recovered: str,
-        *,
-        level: int = logging.WARNING,
-    ) -> None:
-        """`failing`: the line for a failure, with `%s` for the error; `recovered`: the one for success."""
-        self._clock = clock
-        self._schema = schema
-        self._failing = failing
-        self._recovered = recovered
-        self._level = level
-        self._since: float | None = None
-        self._attempts = 0
-        self._remind_after = REMIND_AFTER
-
-    def failed(self, error: BaseException) -> None:
-        """Record a failed attempt."""
-        now = self._clock.monotonic()
-        self._attempts += 1
-        if self._since is None:
-            self._since, self._remind_after = now, REMIND_AFTER
-            logger.log(self._level, self._failing, explained(error, self._schema))
-        elif now - self._since >= self._remind_after:
-            self._remind_after += min(self._remind_after, LONGEST_PAUSE)
-            why = explained(error, self._schema)
-            logger.log(
-                self._level,
-                self._failing,
-                f"{why} (for {duration(now - self._since)}, {self._attempts} attempts)",
-            )
-
-    def succeeded(self) -> None:
-        """Record a successful attempt."""
-        if self._since is not None:
-            logger.info("%s (after %s)", self._recovered, duration(self._clock.monotonic() - self._since))
-            self._since, self._attempts = None, 0

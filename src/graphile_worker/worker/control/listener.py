@@ -13,10 +13,10 @@ import asyncio
 import logging
 import math
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
@@ -35,6 +35,8 @@ from ...hooks.events import (
 )
 from ...hooks.faults import Supervised, is_our_end
 from ..context import PoolContext
+from ..session import Session
+from .watch import Announcements
 
 JOBS_INSERT = "jobs:insert"
 WORKER_MIGRATE = "worker:migrate"
@@ -57,36 +59,6 @@ class ListenUnavailableError(Exception):
     """A ping that the worker sent to itself did not arrive on a connection that never worked."""
 
 
-class PingSession(Protocol):
-    """Runs a statement."""
-
-    async def run(self, statement: Callable[[Connection], Awaitable[None]]) -> None: ...
-
-
-class NotificationHandler(Protocol):
-    """What a pool does about notifications."""
-
-    def listening(self) -> None:
-        """Notifications arrive from now on; those that were sent before were missed."""
-        ...
-
-    def jobs_added(self, count: int) -> None: ...
-
-    def jobs_freed(self) -> None:
-        """Jobs were returned, unlocked or rescheduled, and may have been due for long."""
-        ...
-
-    def limits_changed(self) -> None:
-        """Another pool has left room in a limit, or its bounds have changed."""
-        ...
-
-    def control_changed(self) -> None:
-        """An operator asks for something."""
-        ...
-
-    def migration_announced(self, number: int, breaking: bool) -> None: ...
-
-
 class Listener:
     """Keeps one connection listening until stopped."""
 
@@ -94,8 +66,8 @@ class Listener:
         self,
         context: PoolContext,
         pool: Pool,
-        session: PingSession,
-        notifications: NotificationHandler,
+        session: Session,
+        notifications: Announcements,
         *,
         watch_interval: float = WATCH_INTERVAL,
         answer_within: float = ANSWER_WITHIN,
@@ -223,18 +195,12 @@ class Listener:
         return True
 
     async def _echo_arrives(self) -> bool:
-        echo = asyncio.ensure_future(self._echo.wait())
-        ended = asyncio.ensure_future(self._ended.wait())
-        try:
-            await asyncio.wait(
-                (echo, ended), timeout=self._answer_within, return_when=asyncio.FIRST_COMPLETED
-            )
-            if not echo.done():
-                self._check_ended()
-            return echo.done()
-        finally:
-            echo.cancel()
-            ended.cancel()
+        self._check_ended()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._answer_within):
+                await self._echo.wait()
+        self._check_ended()
+        return self._echo.is_set()
 
     def _check_ended(self) -> None:
         if self._ended.is_set():
@@ -242,6 +208,7 @@ class Listener:
 
     def _on_end(self, *_: object) -> None:
         self._ended.set()
+        self._echo.set()  # there is nothing to wait for
 
     async def _release(self, connection: Connection) -> None:
         """Unlisten and release the connection to the database pool; throw it away if it is broken."""
@@ -270,7 +237,7 @@ class Listener:
         self._echo.set()
         if self._stopping or channel == WORKER_PING:
             return
-        if self._events.wants(PoolListenNotification):
+        if PoolListenNotification in self._events.observed:
             self._events.emit(PoolListenNotification(pool_id=self._pool_id, channel=channel, payload=payload))
         notifications = self._notifications
         if channel == JOBS_INSERT:
