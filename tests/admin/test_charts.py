@@ -118,7 +118,6 @@ def test_texts_are_escaped() -> None:
     assert "<script" not in whole
     assert found.find(".//li").text == ATTACK  # type: ignore[union-attr]
     drawn(charts.sparkline([1, 2], label=ATTACK))
-    drawn(charts.share_bar(0.5, label=ATTACK))
 
 
 def test_marker_texts_do_not_collide() -> None:

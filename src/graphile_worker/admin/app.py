@@ -35,12 +35,11 @@ from .security.sign_in import FailedSignIn, SignIn, safe_path
 from .settings import AppSettings, FormatPayload
 from .table import ROUTES
 from .web.call import ROOT, Call
-from .web.frame import layout_context
+from .web.problems import problem_of
 from .web.respond import (
     page_response,
     preferred_type,
     problem_document,
-    problem_of,
     problem_response,
     read_notice,
     response_of,
@@ -280,9 +279,7 @@ class AdminApp:
                 answer = await route.handler(call)
         else:
             answer = await route.handler(call)
-        if isinstance(answer, Page) and not call.is_api:
-            call.layout = await layout_context(call.hub)
-        return response_of(call, route, answer)
+        return await response_of(call, route, answer)
 
     def _record_failure(self, failure: FailedSignIn) -> None:
         self.shared("sign-ins", lambda: SignInAudit(self.databases[0])).record(failure)

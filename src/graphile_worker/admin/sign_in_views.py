@@ -9,7 +9,7 @@ from ..history.audit import Actor
 from ..values import __version__
 from .answers import Page, Problem
 from .audit.recording import record_sign_out
-from .security.sessions import set_cookie
+from .security.origins import set_cookie
 from .security.sign_in import LONGEST_NAME, Credential, SignIn, check_link, check_password, safe_path
 from .web.call import Call
 from .web.respond import page_response

@@ -17,7 +17,6 @@ from .series import Colour as Colour
 from .small import bars as bars
 from .small import histogram as histogram
 from .small import outcomes as outcomes
-from .small import share_bar as share_bar
 from .small import slots as slots
 from .small import sparkline as sparkline
 from .time_chart import time_chart as time_chart

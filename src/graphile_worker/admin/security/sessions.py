@@ -20,7 +20,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ...values.clock import Clock
-from .origins import split_host
+from .origins import cookie_name, set_cookie
 
 LASTS = 12 * 3600
 MAX_ENDED = 10_000
@@ -84,28 +84,6 @@ class SignInSessions:
 
     def set_cookie(self, request: Request, response: Response, session: SignInSession) -> None:
         set_cookie(request, response, "session", self._signer.sign(PURPOSE, session), max_age=LASTS)
-
-
-def cookie_name(request: Request, what: str) -> str:
-    """Cookies know no ports, so two dashboards on one machine need two names."""
-    host = split_host(request.headers.get("host", ""))
-    port = f"_{host[1]}" if host is not None and host[1] is not None else ""
-    prefix = "__Secure-" if request.scope.get("scheme", "http") == "https" else ""
-    return f"{prefix}graphile_worker_{what}{port}"
-
-
-def set_cookie(request: Request, response: Response, what: str, value: str, *, max_age: int) -> None:
-    """Set a cookie that scripts cannot read and other sites cannot send; no value deletes it."""
-    response.set_cookie(
-        cookie_name(request, what), value, max_age=max_age if value else 0, path=cookie_path(request),
-        secure=request.scope.get("scheme", "http") == "https", httponly=True, samesite="strict",
-    )  # fmt: skip
-
-
-def cookie_path(request: Request) -> str:
-    """The root of the dashboard, not of one of its databases."""
-    root: str = request.scope.get("graphile_worker.root", request.scope.get("root_path", ""))
-    return root or "/"
 
 
 # -- signatures ---------------------------------------------------------------------------------------------
