@@ -31,7 +31,7 @@ from .security.identity import NO_ONE, READING, ROLES, Authorize, Identity
 from .security.origins import HostRule, answer_headers, check_frame_ancestors, check_origin
 from .security.proxies import HOST_CHECKED
 from .security.sessions import LASTS, Signer
-from .security.sign_in import FailedSignIn, SignIn, safe_path
+from .security.sign_in import SignIn, safe_path
 from .settings import AppSettings, FormatPayload
 from .table import ROUTES
 from .web.call import ROOT, Call
@@ -139,7 +139,7 @@ class AdminApp:
         self._has_begun = False
         self._knows_sign_outs = False
         if isinstance(authorize, SignIn):
-            authorize.on_failure = self._record_failure
+            authorize.on_failure = self.shared("sign-ins", lambda: SignInAudit(self.databases[0])).record
 
     @property
     def environment(self) -> str:
@@ -280,9 +280,6 @@ class AdminApp:
         else:
             answer = await route.handler(call)
         return await response_of(call, route, answer)
-
-    def _record_failure(self, failure: FailedSignIn) -> None:
-        self.shared("sign-ins", lambda: SignInAudit(self.databases[0])).record(failure)
 
     async def still_knows(self, call: Call) -> bool:
         """Whether the person behind a call that lasts would still be let in: `authorize` is asked again."""

@@ -26,13 +26,13 @@ from ...database.connections.connection import Connection, Row
 from ...database.connections.errors import explained, sqlstate_of
 from ...database.connections.retry import is_conflict, is_retryable
 from ...database.sql import load
-from ...history.audit import MAX_KEPT, Actor, audit_tables, complete_record, purge_audit
+from ...history.audit import MAX_KEPT, audit_tables, complete_record, purge_audit
 from ..database import HISTORY, STEP_WITHIN, Database, is_outage, own_tables
-from ..jobs import ActionName
+from ..jobs import ActionName, ActionValues
 from ..jobs.changing import MAY_BE_RUNNING, Standing, change, lock_jobs
 from ..security.redact import Redactor
 from . import Chosen, undo
-from .queries import LEASE, Choice, action_of, choose, position_of, values_of
+from .queries import LEASE, Choice, Position, choose
 
 logger = logging.getLogger("graphile_worker.admin")
 
@@ -310,19 +310,21 @@ async def _change_next(
 ) -> Choice:
     """Change the next jobs, and note where the step after it starts."""
     chosen = msgspec.json.decode(row["chosen"], type=Chosen)
-    choice = await choose(connection, database.schema, chosen, action_of(row), position_of(row), size)
+    action: ActionName = row["action"]
+    begin = Position(row["last_id"], row["up_to"], row["created_at"])
+    choice = await choose(connection, database.schema, chosen, action, begin, size)
     found, busy = await lock_jobs(connection, database.schema, choice.ids)
     choice = _before_locked(choice, sorted({*choice.locked, *busy}), done)
     jobs = [
         found[job_id]
         for job_id in sorted({*choice.ids} & found.keys())
-        if may_change(chosen, action_of(row), found[job_id])
+        if may_change(chosen, action, found[job_id])
     ]
     audit_id = await _audit_id_for(connection, database, row, len(jobs))
+    values = msgspec.json.decode(row["arguments"], type=ActionValues)
     made = await change(
-        connection, database.utils, action_of(row), values_of(row), jobs,
-        audit_id=audit_id, who=actor_of(row).name,
-    )  # fmt: skip
+        connection, database.utils, action, values, jobs, audit_id=audit_id, who=row["who"] or ""
+    )
     done.last_id = choice.position.last_id
     done.changed += len(made.ids)
     done.skipped += len(choice.running) + len({*choice.ids, *choice.locked} - {*made.ids})
@@ -469,11 +471,6 @@ async def _undo_some(connection: Connection, database: Database, row: Row, done:
     done.changed, done.skipped = len(found.restored), len(found.left)
     if found.is_last:
         done.state = "done"
-
-
-def actor_of(row: Row) -> Actor:
-    """Who began the operation."""
-    return Actor(row["who"] or "", row["how"] or "", row["origin"] or "")
 
 
 _STAGES = {"all": _all, "canary": _canary, "watching": _watching, "rest": _rest, "settling": _settling}

@@ -256,7 +256,7 @@ def _backlog_in_memory(of: Timeline, samples: Sequence[Sample]) -> BacklogSeries
 
 
 def _no_backlog(count: int) -> BacklogSeries:
-    return BacklogSeries(*([None] * count for _ in range(4)))
+    return BacklogSeries([None] * count, [None] * count, [None] * count, [None] * count)
 
 
 # -- percentiles --------------------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from ipaddress import IPv6Address, ip_address
 from starlette.requests import Request
 
 from ...errors import ConfigError
+from ...history.audit import Actor
 from ...values.clock import Clock, SystemClock
 from ...values.text import duration
 from ..answers import Problem
@@ -38,15 +39,6 @@ class Credential:
     role: str
     hash: str = ""
     fingerprint: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class FailedSignIn:
-    """What the audit gets of an attempt that failed."""
-
-    user: str
-    how: str
-    address: str
 
 
 class SignIn:
@@ -78,7 +70,7 @@ class SignIn:
         self.header = header.lower()
         self.survives_restarts = bool(secret)
         """Whether sessions are valid after a restart; then sign-outs must be known there too."""
-        self.on_failure: Callable[[FailedSignIn], None] | None = None  # set by the dashboard, for its audit
+        self.on_failure: Callable[[Actor], None] | None = None  # set by the dashboard, for its audit
         self._header_role = _checked_role(header_role, "header_role")
         self._roles: dict[str, str] = {}
         self._users: dict[str, Credential] = {}
@@ -252,7 +244,7 @@ def safe_path(path: str) -> str:
 
 def _report(sign_in: SignIn, user: str, how: str, address: str) -> None:
     if sign_in.on_failure is not None:
-        sign_in.on_failure(FailedSignIn(user[:LONGEST_NAME], how, address))
+        sign_in.on_failure(Actor(user[:LONGEST_NAME], how, address))
 
 
 @cache
