@@ -153,7 +153,7 @@ class AdminApp:
         """Whether a form or page can work: the database has the tables that it needs."""
         table = self._tables[database.is_read_only]
         found = table.find("POST", path) or table.find("GET", path)
-        return found is None or database.tables is None or database.tables >= found.route.needs
+        return found is None or database.tables is None or database.tables >= found[0].needs
 
     def static_url(self, name: str) -> str:
         """The path of a static file below the root."""
@@ -251,7 +251,7 @@ class AdminApp:
             raise Problem(414, "The address is too long", f"At most {MAX_QUERY:,} bytes are accepted.")
         table = self._tables[call.database.is_read_only]
         found = table.find(request.method, path)
-        route = found.route if found is not None else None
+        route, values = found if found is not None else (None, {})
         is_page = route is not None and route.method == "GET" and not route.is_api
         if route is not None and is_page and preferred_type(request) == "application/json":
             route = table.json_route(route) or route
@@ -262,9 +262,9 @@ class AdminApp:
             if identity is None:
                 return self._signed_out(call, path), True
             call.identity = identity.limited_to(READING) if call.database.is_read_only else identity
-        if found is None or route is None:
+        if route is None:
             return self._no_route(call, table, path), True
-        request.scope["path_params"] = dict(found.values)
+        request.scope["path_params"] = values
         call.is_api = route.is_api
         _check_request(call, route)
         if route.permissions and not any(call.identity.may(each) for each in route.permissions):

@@ -11,7 +11,6 @@ For the script that shows values under the pointer, a chart has `data-start`, `d
 `data-unit`, and each line of it `data-name` and `data-values` (comma-separated; empty if unknown).
 """
 
-from .series import ChartMarker as ChartMarker
 from .series import ChartSeries as ChartSeries
 from .series import Colour as Colour
 from .small import bars as bars

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
 from typing import Literal
+
+from ..answers import Marker, MarkerKind
 
 Colour = Literal["c1", "c2", "c3", "c4", "c5", "c6", "c-fail", "c-idle"]
 """A class of CSS."""
-MarkerKind = Literal["deploy", "pause", "action", "restart"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,15 +19,6 @@ class ChartSeries:
     name: str
     values: Sequence[float | None]
     colour: Colour = "c1"
-
-
-@dataclass(frozen=True, slots=True)
-class ChartMarker:
-    """Something that happened at one moment, drawn as a line across the chart."""
-
-    at: datetime
-    text: str
-    kind: MarkerKind = "action"
 
 
 # -- labels of markers --------------------------------------------------------------------------------------
@@ -69,7 +60,7 @@ class PlacedMarker:
         return begin, begin + width
 
 
-def place(markers: Sequence[ChartMarker], start: float, period: float) -> list[PlacedMarker]:
+def place(markers: Sequence[Marker], start: float, period: float) -> list[PlacedMarker]:
     """Lines for markers since the start, with texts in rows above the plot.
 
     What happened after the last step that is over is at the right edge.
@@ -86,7 +77,7 @@ def place(markers: Sequence[ChartMarker], start: float, period: float) -> list[P
     return _labelled(lines)
 
 
-def _joined(line: PlacedMarker, marker: ChartMarker) -> PlacedMarker:
+def _joined(line: PlacedMarker, marker: Marker) -> PlacedMarker:
     """The most important text first."""
     if IMPORTANCE.index(marker.kind) < IMPORTANCE.index(line.kind):
         return PlacedMarker(line.share, marker.kind, (marker.text, *line.texts))

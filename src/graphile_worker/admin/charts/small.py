@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from markupsafe import Markup
 
@@ -31,12 +31,8 @@ def sparkline(
     if not has_axis:
         return drawn
     return Markup('<span class="scaled">{}<span class="scale"><i>{}</i><i>0</i></span></span>').format(
-        drawn, _brief(top) if is_duration else number(top)
+        drawn, duration(top, units=1) if is_duration else number(top)
     )
-
-
-def _brief(seconds: float) -> str:
-    return duration(seconds, units=1)
 
 
 def bars(values: Sequence[float | None], *, label: str, colour: Colour = "c1") -> Markup:
@@ -62,14 +58,10 @@ def slots(total: int, busy: int, *, long: int = 0, most: int = 10) -> Markup:
     if busy < total:
         filled = min(filled, shown - 1)  # a free slot is never hidden by rounding
     label = f"{busy} of {total} slots busy" + (f", {long} unusually long" if long else "")
-    cells = Markup("").join(
-        Markup('<i class="{}"></i>').format(state) for state in _cells(shown, filled, min(coloured, filled))
-    )
+    coloured = min(coloured, filled)
+    states = ("long" if each < coloured else "on" if each < filled else "free" for each in range(shown))
+    cells = Markup("").join(Markup('<i class="{}"></i>').format(state) for state in states)
     return Markup('<span class="slots" role="img" aria-label="{}">{}</span>').format(label, cells)
-
-
-def _cells(shown: int, filled: int, long: int) -> Iterable[str]:
-    return ("long" if number < long else "on" if number < filled else "free" for number in range(shown))
 
 
 def _largest(values: Sequence[float | None]) -> float:

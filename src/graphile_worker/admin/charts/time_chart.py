@@ -11,7 +11,8 @@ from math import ceil, floor, isfinite, log10
 from markupsafe import Markup
 
 from ...values.text import duration
-from .series import ChartMarker, ChartSeries, PlacedMarker, place
+from ..answers import Marker
+from .series import ChartSeries, PlacedMarker, place
 
 AXIS = 22  # pixels below the plot
 ROW = 13  # pixels of a row of marker texts
@@ -32,7 +33,7 @@ def time_chart(
     stacked: bool = True,
     is_duration: bool = False,
     is_bars: bool = False,
-    markers: Sequence[ChartMarker] = (),
+    markers: Sequence[Marker] = (),
     height: int = 220,
 ) -> Markup:
     """Values every `step` seconds since `start`, all series equally long.

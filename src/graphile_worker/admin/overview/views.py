@@ -95,10 +95,7 @@ async def overview(call: Call) -> Page:
         "tiles": tiles(found),
         "timeline": found.timeline,
         "series": series_of(found.timeline, by_task=wanted.by == "task"),
-        "markers": [
-            charts.ChartMarker(each.at, each.text, each.kind)
-            for each in shown_to(found.markers, may_audit=call.may("audit.read"))
-        ],
+        "markers": shown_to(found.markers, may_audit=call.may("audit.read")),
         "ranges": list(RANGES.values()),
         "range": wanted.range,
         "is_down": call.hub.down_since is not None,

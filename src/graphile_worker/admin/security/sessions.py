@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import hmac
 import secrets
-from base64 import urlsafe_b64decode, urlsafe_b64encode
 from binascii import Error as Base64Error
 from collections import OrderedDict
 from collections.abc import Iterable
@@ -21,6 +20,7 @@ from starlette.responses import Response
 
 from ...values.clock import Clock
 from .origins import cookie_name, set_cookie
+from .passwords import decoded, encoded
 
 LASTS = 12 * 3600
 MAX_ENDED = 10_000
@@ -103,7 +103,7 @@ class Signer:
 
     def sign(self, purpose: str, value: object) -> str:
         """The value as text for a cookie."""
-        content = urlsafe_b64encode(msgspec.json.encode(value)).decode().rstrip("=")
+        content = encoded(msgspec.json.encode(value))
         return f"{content}.{self._mac(purpose, content)}"
 
     def read(self, purpose: str, text: str, type: type[T]) -> T | None:
@@ -114,7 +114,7 @@ class Signer:
         if not hmac.compare_digest(mac, self._mac(purpose, content)):
             return None
         try:
-            return msgspec.json.decode(urlsafe_b64decode(content + "=" * (-len(content) % 4)), type=type)
+            return msgspec.json.decode(decoded(content), type=type)
         except (Base64Error, msgspec.DecodeError, ValueError):
             return None
 
@@ -125,4 +125,4 @@ class Signer:
     def _mac(self, purpose: str, content: str) -> str:
         key = hmac.new(self._key, purpose.encode(), hashlib.sha256).digest()
         mac = hmac.new(key, content.encode(), hashlib.sha256).digest()
-        return urlsafe_b64encode(mac).decode().rstrip("=")
+        return encoded(mac)

@@ -333,7 +333,9 @@ async def gathered(hub: Hub) -> Around:
     except Exception as error:
         logger.debug("nothing around the page: %s", explained(error))
         found = Around()
-    return replace(found, findings=_findings(hub), banners=(*_alarms(hub), *found.banners))
+    report = hub.known(DOCTOR, max_age=FINDINGS_FOR)
+    findings = None if report is None else (report.errors + report.warnings) or None
+    return replace(found, findings=findings, banners=(*_alarms(hub), *found.banners))
 
 
 async def _around(database: Database) -> Around:
@@ -368,11 +370,6 @@ async def _around(database: Database) -> Around:
 
 def _counted(groups: int) -> Count:
     return Count(groups) if groups <= MOST_GROUPS else Count(MOST_GROUPS, "at_least")
-
-
-def _findings(hub: Hub) -> int | None:
-    report = hub.known(DOCTOR, max_age=FINDINGS_FOR)
-    return None if report is None else (report.errors + report.warnings) or None
 
 
 def _alarms(hub: Hub) -> Iterator[Banner]:
