@@ -10,7 +10,8 @@ import pytest
 from markupsafe import Markup
 
 from graphile_worker.admin import charts
-from graphile_worker.admin.charts import ChartMarker, ChartSeries
+from graphile_worker.admin.answers import Marker
+from graphile_worker.admin.charts import ChartSeries
 from graphile_worker.admin.charts.series import NARROWEST, place
 from graphile_worker.admin.charts.time_chart import time_ticks, value_ticks
 from graphile_worker.admin.overview.series import (
@@ -112,18 +113,17 @@ def test_any_values_can_be_drawn(values: list[float | None]) -> None:
 
 def test_texts_are_escaped() -> None:
     series = [ChartSeries(ATTACK, [1, 2])]
-    markers = [ChartMarker(START, ATTACK, "deploy")]
+    markers = [Marker(START, "deploy", ATTACK)]
     whole = charts.time_chart(series, start=START, step=60, label=ATTACK, unit=ATTACK, markers=markers)
     found = drawn(whole)
     assert "<script" not in whole
     assert found.find(".//li").text == ATTACK  # type: ignore[union-attr]
     drawn(charts.sparkline([1, 2], label=ATTACK))
-    drawn(charts.share_bar(0.5, label=ATTACK))
 
 
 def test_marker_texts_do_not_collide() -> None:
     markers = [
-        ChartMarker(START + timedelta(minutes=minute), f"event number {minute}", "action")
+        Marker(START + timedelta(minutes=minute), "action", f"event number {minute}")
         for minute in (0, 3, 5, 9, 30, 31, 58, 59, 60)
     ]
     placed = place(markers, START.timestamp(), 3600)
@@ -139,17 +139,25 @@ def test_marker_texts_do_not_collide() -> None:
 
 def test_a_few_markers_all_have_texts() -> None:
     markers = [
-        ChartMarker(START + timedelta(minutes=33), "1.4.2 was deployed", "deploy"),
-        ChartMarker(START + timedelta(minutes=44), "retry job 48213420 by ada", "action"),
-        ChartMarker(START + timedelta(minutes=52), "pause queue invoices by ada", "pause"),
-        ChartMarker(START + timedelta(minutes=58), "the server was restarted", "restart"),
+        Marker(START + timedelta(minutes=33), "deploy", "1.4.2 was deployed"),
+        Marker(START + timedelta(minutes=44), "action", "retry job 48213420 by ada"),
+        Marker(START + timedelta(minutes=52), "pause", "pause queue invoices by ada"),
+        Marker(START + timedelta(minutes=58), "restart", "the server was restarted"),
     ]
     assert all(each.label for each in place(markers, START.timestamp(), 3600))
 
 
+def test_among_many_markers_a_deploy_has_its_text() -> None:
+    many = [Marker(START + timedelta(minutes=minute), "action", f"event {minute}") for minute in range(60)]
+    placed = place([*many, Marker(START + timedelta(minutes=30), "deploy", "2.0")], START.timestamp(), 3600)
+    (deploy,) = (each for each in placed if each.kind == "deploy")
+    assert deploy.label.startswith("2.0")
+    assert sum(bool(each.label) for each in placed) > 3
+
+
 def test_markers_before_the_period_are_left_out_and_later_ones_are_at_the_edge() -> None:
-    assert place([ChartMarker(START - timedelta(seconds=1), "early")], START.timestamp(), 60) == []
-    (late,) = place([ChartMarker(START + timedelta(hours=1), "late")], START.timestamp(), 60)
+    assert place([Marker(START - timedelta(seconds=1), "action", "early")], START.timestamp(), 60) == []
+    (late,) = place([Marker(START + timedelta(hours=1), "action", "late")], START.timestamp(), 60)
     assert (late.share, late.texts) == (1.0, ("late",))
 
 

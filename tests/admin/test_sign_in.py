@@ -22,13 +22,13 @@ from graphile_worker.admin.security.passwords import (
 from graphile_worker.admin.security.sessions import LASTS
 from graphile_worker.admin.security.sign_in import (
     MAX_ENTRIES,
-    FailedSignIn,
     SignInAttempts,
     address_key,
     safe_path,
 )
 from graphile_worker.admin.settings import AppSettings
 from graphile_worker.errors import ConfigError
+from graphile_worker.history.audit import Actor
 from graphile_worker.testing.fake_clock import FakeClock
 from support.working import PATIENCE, until
 
@@ -84,7 +84,7 @@ async def test_a_password_begins_a_session(sign_in: SignIn) -> None:
 
 
 async def test_a_wrong_user_and_a_wrong_password_get_the_same_answer(sign_in: SignIn) -> None:
-    failures: list[FailedSignIn] = []
+    failures: list[Actor] = []
     app = app_with(sign_in)
     sign_in.on_failure = failures.append
     async with same_origin(app) as http:
@@ -98,7 +98,7 @@ async def test_a_wrong_user_and_a_wrong_password_get_the_same_answer(sign_in: Si
     texts = [re.sub(r'nonce="[^"]*"| value="(?:ada|nobody)"', "", answer.text) for answer in answers]
     assert texts[0] == texts[1] == texts[2]
     assert "set-cookie" not in answers[0].headers
-    assert [(each.user, each.how) for each in failures] == [
+    assert [(each.name, each.how) for each in failures] == [
         ("ada", "password"), ("nobody", "password"), ("ada", "password")
     ]  # fmt: skip
 

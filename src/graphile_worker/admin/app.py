@@ -31,16 +31,15 @@ from .security.identity import NO_ONE, READING, ROLES, Authorize, Identity
 from .security.origins import HostRule, answer_headers, check_frame_ancestors, check_origin
 from .security.proxies import HOST_CHECKED
 from .security.sessions import LASTS, Signer
-from .security.sign_in import FailedSignIn, SignIn, safe_path
+from .security.sign_in import SignIn, safe_path
 from .settings import AppSettings, FormatPayload
 from .table import ROUTES
 from .web.call import ROOT, Call
-from .web.frame import layout_context
+from .web.problems import problem_of
 from .web.respond import (
     page_response,
     preferred_type,
     problem_document,
-    problem_of,
     problem_response,
     read_notice,
     response_of,
@@ -140,7 +139,7 @@ class AdminApp:
         self._has_begun = False
         self._knows_sign_outs = False
         if isinstance(authorize, SignIn):
-            authorize.on_failure = self._record_failure
+            authorize.on_failure = self.shared("sign-ins", lambda: SignInAudit(self.databases[0])).record
 
     @property
     def environment(self) -> str:
@@ -154,7 +153,7 @@ class AdminApp:
         """Whether a form or page can work: the database has the tables that it needs."""
         table = self._tables[database.is_read_only]
         found = table.find("POST", path) or table.find("GET", path)
-        return found is None or database.tables is None or database.tables >= found.route.needs
+        return found is None or database.tables is None or database.tables >= found[0].needs
 
     def static_url(self, name: str) -> str:
         """The path of a static file below the root."""
@@ -252,7 +251,7 @@ class AdminApp:
             raise Problem(414, "The address is too long", f"At most {MAX_QUERY:,} bytes are accepted.")
         table = self._tables[call.database.is_read_only]
         found = table.find(request.method, path)
-        route = found.route if found is not None else None
+        route, values = found if found is not None else (None, {})
         is_page = route is not None and route.method == "GET" and not route.is_api
         if route is not None and is_page and preferred_type(request) == "application/json":
             route = table.json_route(route) or route
@@ -263,9 +262,9 @@ class AdminApp:
             if identity is None:
                 return self._signed_out(call, path), True
             call.identity = identity.limited_to(READING) if call.database.is_read_only else identity
-        if found is None or route is None:
+        if route is None:
             return self._no_route(call, table, path), True
-        request.scope["path_params"] = dict(found.values)
+        request.scope["path_params"] = values
         call.is_api = route.is_api
         _check_request(call, route)
         if route.permissions and not any(call.identity.may(each) for each in route.permissions):
@@ -280,12 +279,7 @@ class AdminApp:
                 answer = await route.handler(call)
         else:
             answer = await route.handler(call)
-        if isinstance(answer, Page) and not call.is_api:
-            call.layout = await layout_context(call.hub)
-        return response_of(call, route, answer)
-
-    def _record_failure(self, failure: FailedSignIn) -> None:
-        self.shared("sign-ins", lambda: SignInAudit(self.databases[0])).record(failure)
+        return await response_of(call, route, answer)
 
     async def still_knows(self, call: Call) -> bool:
         """Whether the person behind a call that lasts would still be let in: `authorize` is asked again."""

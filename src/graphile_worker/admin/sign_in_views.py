@@ -9,8 +9,8 @@ from ..history.audit import Actor
 from ..values import __version__
 from .answers import Page, Problem
 from .audit.recording import record_sign_out
-from .security.sessions import set_cookie
-from .security.sign_in import LONGEST_NAME, Credential, SignIn, check_link, check_password, safe_path
+from .security.origins import set_cookie
+from .security.sign_in import LONGEST_NAME, SignIn, safe_path
 from .web.call import Call
 from .web.respond import page_response
 from .web.routes import API, Route
@@ -41,11 +41,14 @@ async def login(call: Call) -> Response:
     form = await call.form(LoginForm)
     target = safe_path(form.next)
     try:
-        credential, how = await _check(call, sign_in, form)
+        if form.token:
+            begun = sign_in.with_link(form.token, call.address)
+        else:
+            begun = await sign_in.with_password(form.user, form.password, call.address)
     except Problem as problem:
         return _page(call, sign_in, target, problem, form.user)
     response = RedirectResponse(call.app_url(target), 303)
-    sign_in.sessions.set_cookie(call.request, response, sign_in.begin_session(credential, how))
+    sign_in.sessions.set_cookie(call.request, response, begun)
     return response
 
 
@@ -60,12 +63,6 @@ async def logout(call: Call) -> Response:
     response = RedirectResponse(call.app_url("/login"), 303)
     set_cookie(call.request, response, "session", "", max_age=0)
     return response
-
-
-async def _check(call: Call, sign_in: SignIn, form: LoginForm) -> tuple[Credential, str]:
-    if form.token:
-        return check_link(sign_in, form.token, call.address), "link"
-    return await check_password(sign_in, form.user, form.password, call.address), "password"
 
 
 def _sign_in(call: Call) -> SignIn:

@@ -1,74 +1,36 @@
-"""The audit of the dashboard: every change, refused sign-ins, and revealed payloads.
+"""What goes to the audit by itself: refused sign-ins, sign-outs, and revealed payloads.
 
-    await audit.record(call, connection, "pause_queue", target=name, details={"until": until})
-
-`connection` is the one of `database.write()`, so that the change and its row are one transaction.
+A change and its row are one transaction: `history.audit.record` with the connection of `database.write()`.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
-from ...database.connections.connection import Connection
 from ...database.sql import load
+from ...errors.text import message_of
 from ...history import audit
 from ...history.audit import Actor
-
-if TYPE_CHECKING:
-    from starlette.requests import Request
-
-    from ..database import Database
-    from ..security.identity import Identity
-    from ..web.call import Call
-
-
-import asyncio
-
-from ...errors.text import message_of
 from ..database import Database
-from ..security.sign_in import FailedSignIn
+from ..web.call import Call
 
 logger = logging.getLogger("graphile_worker.admin")
+
+SIGN_OUT = "sign_out"
+MOST_SIGN_OUTS = 10_000
+MAX_PENDING = 20
+"""Rows that wait to be written. More failures than that are only logged."""
 
 
 def actor_of(call: Call) -> Actor:
     """Who makes this request."""
-    return actor_from(call.identity, call.request)
-
-
-def actor_from(identity: Identity, request: Request) -> Actor:
-    return Actor(identity.name, identity.how, origin_of(request))
-
-
-def origin_of(request: Request) -> str:
-    """The address that the request comes from."""
-    return request.client.host if request.client is not None else ""
-
-
-async def record(
-    call: Call,
-    connection: Connection,
-    action: str,
-    *,
-    target: str = "",
-    jobs: int = 0,
-    job_ids: Sequence[int] = (),
-    details: Mapping[str, Any] | None = None,
-) -> int | None:
-    """Add a row about this request; returns its id, or None where the table is missing.
-
-    `action` is a word such as `retry`, `pause_queue` or `reveal_payload`; `target` says what it was about, in
-    words; `details` are the values that were given. No secrets.
-    """
-    return await audit.record(
-        connection, call.database.schema, actor_of(call), action,
-        target=target, jobs=jobs, job_ids=job_ids, details=details,
-    )  # fmt: skip
+    return Actor(call.identity.name, call.identity.how, call.address)
 
 
 async def record_alone(
@@ -78,8 +40,8 @@ async def record_alone(
     *,
     target: str = "",
     details: Mapping[str, Any] | None = None,
-) -> int | None:
-    """The same in a transaction of its own, for what changes nothing else: a refused sign-in, a reveal.
+) -> None:
+    """Add a row in a transaction of its own, for what changes nothing else: a refused sign-in, a reveal.
 
     Where there is no table, or the dashboard is read-only, it goes to the log.
     """
@@ -91,13 +53,6 @@ async def record_alone(
             )
     if recorded is None:
         logger.info("%s by %r from %s: %r", action, actor.name, actor.origin, target)
-    return recorded
-
-
-# -- sign-ins and sign-outs ---------------------------------------------------------------------------------
-
-SIGN_OUT = "sign_out"
-MOST_SIGN_OUTS = 10_000
 
 
 async def record_sign_out(database: Database, actor: Actor, session_id: str) -> None:
@@ -119,10 +74,6 @@ async def read_sign_outs(database: Database, since: datetime) -> list[str]:
     return [str(msgspec.json.decode(row["details"]).get("session")) for row in rows]
 
 
-MAX_PENDING = 20
-"""Rows that wait to be written. More failures than that are only logged."""
-
-
 class SignInAudit:
     """Records failed sign-ins in one database."""
 
@@ -130,12 +81,12 @@ class SignInAudit:
         self._database = database
         self._pending: set[asyncio.Task[None]] = set()
 
-    def record(self, failure: FailedSignIn) -> None:
+    def record(self, actor: Actor) -> None:
         """Log the failure, and write it to the audit soon."""
-        logger.warning("sign-in refused: user %r, %s, from %s", failure.user, failure.how, failure.address)
+        logger.warning("sign-in refused: user %r, %s, from %s", actor.name, actor.how, actor.origin)
         if len(self._pending) >= MAX_PENDING:
             return
-        task = asyncio.create_task(self._write(failure), name="audit of a sign-in")
+        task = asyncio.create_task(self._write(actor), name="audit of a sign-in")
         self._pending.add(task)
         task.add_done_callback(self._pending.discard)
 
@@ -143,9 +94,8 @@ class SignInAudit:
         """Wait for what is being written."""
         await asyncio.gather(*self._pending)
 
-    async def _write(self, failure: FailedSignIn) -> None:
-        actor = Actor(failure.user, failure.how, failure.address)
+    async def _write(self, actor: Actor) -> None:
         try:
-            await record_alone(self._database, actor, "sign_in_refused", target=failure.user)
+            await record_alone(self._database, actor, "sign_in_refused", target=actor.name)
         except Exception as error:
             logger.warning("the refused sign-in is not in the audit: %s", message_of(error))

@@ -11,13 +11,11 @@ For the script that shows values under the pointer, a chart has `data-start`, `d
 `data-unit`, and each line of it `data-name` and `data-values` (comma-separated; empty if unknown).
 """
 
-from .series import ChartMarker as ChartMarker
 from .series import ChartSeries as ChartSeries
 from .series import Colour as Colour
 from .small import bars as bars
 from .small import histogram as histogram
 from .small import outcomes as outcomes
-from .small import share_bar as share_bar
 from .small import slots as slots
 from .small import sparkline as sparkline
 from .time_chart import time_chart as time_chart

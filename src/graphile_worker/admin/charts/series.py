@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
 from typing import Literal
+
+from ..answers import Marker, MarkerKind
 
 Colour = Literal["c1", "c2", "c3", "c4", "c5", "c6", "c-fail", "c-idle"]
 """A class of CSS."""
-MarkerKind = Literal["deploy", "pause", "action", "restart"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,15 +19,6 @@ class ChartSeries:
     name: str
     values: Sequence[float | None]
     colour: Colour = "c1"
-
-
-@dataclass(frozen=True, slots=True)
-class ChartMarker:
-    """Something that happened at one moment, drawn as a line across the chart."""
-
-    at: datetime
-    text: str
-    kind: MarkerKind = "action"
 
 
 # -- labels of markers --------------------------------------------------------------------------------------
@@ -40,7 +31,6 @@ GAP = 8  # pixels between the line of a marker and its text
 EDGE = 3  # pixels between a text and the line of another marker
 CLOSE = 14 / NARROWEST  # markers closer than this share a line
 IMPORTANCE: tuple[MarkerKind, ...] = ("deploy", "pause", "restart", "action")
-MOST_STEPS = 400  # of the search for places, in all; what has none by then gets no text
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +60,7 @@ class PlacedMarker:
         return begin, begin + width
 
 
-def place(markers: Sequence[ChartMarker], start: float, period: float) -> list[PlacedMarker]:
+def place(markers: Sequence[Marker], start: float, period: float) -> list[PlacedMarker]:
     """Lines for markers since the start, with texts in rows above the plot.
 
     What happened after the last step that is over is at the right edge.
@@ -87,7 +77,7 @@ def place(markers: Sequence[ChartMarker], start: float, period: float) -> list[P
     return _labelled(lines)
 
 
-def _joined(line: PlacedMarker, marker: ChartMarker) -> PlacedMarker:
+def _joined(line: PlacedMarker, marker: Marker) -> PlacedMarker:
     """The most important text first."""
     if IMPORTANCE.index(marker.kind) < IMPORTANCE.index(line.kind):
         return PlacedMarker(line.share, marker.kind, (marker.text, *line.texts))
@@ -95,43 +85,25 @@ def _joined(line: PlacedMarker, marker: ChartMarker) -> PlacedMarker:
 
 
 def _labelled(lines: list[PlacedMarker]) -> list[PlacedMarker]:
-    """Texts for as many as there is room for, the most important first."""
-    wanted = sorted(lines, key=lambda line: (IMPORTANCE.index(line.kind), -line.share))
+    """Texts for as many as there is room for, the most important first: the best of three orders."""
+
+    def important(line: PlacedMarker) -> tuple[int, float]:
+        return IMPORTANCE.index(line.kind), -line.share
+
+    def texts(placed: list[PlacedMarker]) -> list[int]:
+        return [sum(each.kind == kind and bool(each.label) for each in placed) for kind in IMPORTANCE]
+
+    orders = [sorted(lines, key=important), lines, lines[::-1]]
+    return max((_labelled_in_turn(order) for order in orders), key=texts)
+
+
+def _labelled_in_turn(lines: Sequence[PlacedMarker]) -> list[PlacedMarker]:
+    """Each with the best place that those before it have left, if there is any."""
     placed: list[PlacedMarker] = []
-    search = _Search(MOST_STEPS)
-    for line in wanted:
-        found = search.places([line], placed)
-        if found is None:
-            found = search.places([*(_bare(each) for each in placed), line], [])
-        if found is not None:
-            placed = found
-    by_share = {each.share: each for each in placed}
-    return [by_share.get(line.share, line) for line in lines]
-
-
-def _bare(line: PlacedMarker) -> PlacedMarker:
-    return PlacedMarker(line.share, line.kind, line.texts)
-
-
-class _Search:
-    """Tries places one after the other, and goes back where one leads nowhere."""
-
-    def __init__(self, steps: int) -> None:
-        self.steps = steps
-
-    def places(self, rest: list[PlacedMarker], placed: list[PlacedMarker]) -> list[PlacedMarker] | None:
-        """All of them with places, or None."""
-        if not rest:
-            return placed
-        for choice in _choices(rest[0]):
-            self.steps -= 1
-            if self.steps < 0:
-                return None
-            if all(_is_apart(choice, other) for other in placed):
-                found = self.places(rest[1:], [*placed, choice])
-                if found is not None:
-                    return found
-        return None
+    for line in lines:
+        free = (each for each in _choices(line) if all(_is_apart(each, other) for other in placed))
+        placed.append(next(free, line))
+    return sorted(placed, key=lambda each: each.share)
 
 
 def _choices(line: PlacedMarker) -> Iterator[PlacedMarker]:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from markupsafe import Markup
 
 from ...history.statistics import limits_of
 from ...values.text import duration
 from .series import Colour
-from .time_chart import WIDTH, line, number, value_ticks
+from .time_chart import WIDTH, grid, line, number, value_ticks, values_table
 
 HEIGHT = 28
 
@@ -31,12 +31,8 @@ def sparkline(
     if not has_axis:
         return drawn
     return Markup('<span class="scaled">{}<span class="scale"><i>{}</i><i>0</i></span></span>').format(
-        drawn, _brief(top) if is_duration else number(top)
+        drawn, duration(top, units=1) if is_duration else number(top)
     )
-
-
-def _brief(seconds: float) -> str:
-    return duration(seconds, units=1)
 
 
 def bars(values: Sequence[float | None], *, label: str, colour: Colour = "c1") -> Markup:
@@ -55,14 +51,6 @@ def bars(values: Sequence[float | None], *, label: str, colour: Colour = "c1") -
     ).format(int(WIDTH), HEIGHT, label, colour, drawn)
 
 
-def share_bar(share: float, *, label: str, colour: Colour = "c1") -> Markup:
-    """A bar that is filled up to a share from 0 to 1."""
-    return Markup(
-        '<svg class="share" role="img" aria-label="{}"><rect class="rest" width="100%" height="6" rx="3"/>'
-        '<rect class="fill {}" width="{:.1f}%" height="6" rx="3"/></svg>'
-    ).format(label, colour, min(max(share, 0.0), 1.0) * 100)
-
-
 def slots(total: int, busy: int, *, long: int = 0, most: int = 10) -> Markup:
     """A cell for each slot of a worker: `long` of the busy ones run unusually long. At most `most` cells."""
     shown = min(total, most)
@@ -70,14 +58,10 @@ def slots(total: int, busy: int, *, long: int = 0, most: int = 10) -> Markup:
     if busy < total:
         filled = min(filled, shown - 1)  # a free slot is never hidden by rounding
     label = f"{busy} of {total} slots busy" + (f", {long} unusually long" if long else "")
-    cells = Markup("").join(
-        Markup('<i class="{}"></i>').format(state) for state in _cells(shown, filled, min(coloured, filled))
-    )
+    coloured = min(coloured, filled)
+    states = ("long" if each < coloured else "on" if each < filled else "free" for each in range(shown))
+    cells = Markup("").join(Markup('<i class="{}"></i>').format(state) for state in states)
     return Markup('<span class="slots" role="img" aria-label="{}">{}</span>').format(label, cells)
-
-
-def _cells(shown: int, filled: int, long: int) -> Iterable[str]:
-    return ("long" if number < long else "on" if number < filled else "free" for number in range(shown))
 
 
 def _largest(values: Sequence[float | None]) -> float:
@@ -114,17 +98,11 @@ def histogram(counts: Sequence[int], *, label: str, colour: Colour = "c1") -> Ma
     return Markup(
         '<figure class="chart"><svg class="histogram" width="100%" height="{}" role="img"'
         ' aria-label="{}">{}<g class="fill {}">{}</g><g class="axis">{}</g></svg>{}</figure>'
-    ).format(COLUMNS + AXIS, label, _lines(ticks), colour, columns, edges, _table(counts, shown))
-
-
-def _lines(ticks: Sequence[float]) -> Markup:
-    return Markup("").join(
-        Markup(
-            '<line class="grid" x1="0" x2="100%" y1="{0:.1f}" y2="{0:.1f}"/>'
-            '<text class="axis-text" x="-8" y="{1:.1f}" text-anchor="end">{2}</text>'
-        ).format(COLUMNS * (1 - tick / ticks[-1]), COLUMNS * (1 - tick / ticks[-1]) + 8, number(tick))
-        for tick in ticks
-    )
+    ).format(
+        COLUMNS + AXIS, label, grid(ticks, lambda tick: COLUMNS * (1 - tick / top), number, drop=8),
+        colour, columns, edges,
+        values_table(["Time", "Attempts"], [(_range(bucket), f"{counts[bucket]:,}") for bucket in shown]),
+    )  # fmt: skip
 
 
 def edge(bucket: int) -> str:
@@ -141,17 +119,6 @@ def _column(bucket: int, count: int, top: float, x: float, width: float) -> Mark
 
 def _range(bucket: int) -> str:
     return f"{edge(bucket)} to {edge(bucket + 1)}"
-
-
-def _table(counts: Sequence[int], shown: range) -> Markup:
-    rows = Markup("").join(
-        Markup('<tr><td>{}</td><td class="num">{:,}</td></tr>').format(_range(bucket), counts[bucket])
-        for bucket in shown
-    )
-    return Markup(
-        '<details class="values"><summary>Values as a table</summary><table><thead><tr><th>Time</th>'
-        '<th class="num">Attempts</th></tr></thead><tbody>{}</tbody></table></details>'
-    ).format(rows)
 
 
 # -- outcomes -----------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
 from itertools import groupby
 from math import ceil, floor, isfinite, log10
@@ -10,7 +11,8 @@ from math import ceil, floor, isfinite, log10
 from markupsafe import Markup
 
 from ...values.text import duration
-from .series import ChartMarker, ChartSeries, PlacedMarker, place
+from ..answers import Marker
+from .series import ChartSeries, PlacedMarker, place
 
 AXIS = 22  # pixels below the plot
 ROW = 13  # pixels of a row of marker texts
@@ -31,7 +33,7 @@ def time_chart(
     stacked: bool = True,
     is_duration: bool = False,
     is_bars: bool = False,
-    markers: Sequence[ChartMarker] = (),
+    markers: Sequence[Marker] = (),
     height: int = 220,
 ) -> Markup:
     """Values every `step` seconds since `start`, all series equally long.
@@ -59,28 +61,24 @@ def time_chart(
         ' preserveAspectRatio="none">{}</svg>{}{}</svg>{}{}</figure>'
     ).format(
         int(start.timestamp()), step, count, str(zone), unit, "duration" if is_duration else "number",
-        height, label, _grid(ticks, frame), above, inside, inside, drawn, _times(frame, height),
+        height, label, grid(ticks, frame.y, write), above, inside, inside, drawn, _times(frame, height),
         _markers(placed, rows, frame), _marker_list(placed), _table(series, frame, unit),
     )  # fmt: skip
 
 
+@dataclass(frozen=True, slots=True)
 class _Frame:
     """The measures that the parts of one chart share."""
 
-    def __init__(
-        self,
-        start: datetime,
-        end: datetime,
-        step: float,
-        count: int,
-        zone: tzinfo,
-        above: int,
-        inside: int,
-        top: float,
-        write: Format,
-    ) -> None:
-        self.start, self.end, self.step, self.count, self.zone = start, end, step, count, zone
-        self.above, self.inside, self.top, self.write = above, inside, top, write
+    start: datetime
+    end: datetime
+    step: float
+    count: int
+    zone: tzinfo
+    above: int
+    inside: int
+    top: float
+    write: Format
 
     def at(self, number: int) -> datetime:
         return self.start + timedelta(seconds=number * self.step)
@@ -169,12 +167,13 @@ def _line(series: ChartSeries, drawn: Sequence[float | None], frame: _Frame) -> 
     )
 
 
-def _grid(ticks: Sequence[float], frame: _Frame) -> Markup:
+def grid(ticks: Sequence[float], y: Callable[[float], float], write: Format, *, drop: float = 4) -> Markup:
+    """Lines across the chart with their values; `drop` is how far the text is below the line."""
     return Markup("").join(
         Markup(
             '<line class="grid" x1="0" x2="100%" y1="{0:.1f}" y2="{0:.1f}"/>'
             '<text class="axis-text" x="-8" y="{1:.1f}" text-anchor="end">{2}</text>'
-        ).format(frame.y(tick), frame.y(tick) + 4, frame.write(tick))
+        ).format(y(tick), y(tick) + drop, write(tick))
         for tick in ticks
     )
 
@@ -242,25 +241,31 @@ def _table(series: Sequence[ChartSeries], frame: _Frame, unit: str) -> Markup:
     if not frame.count:
         return Markup("")
     group = -(-frame.count // TABLE_ROWS)
-    head = Markup("").join(
-        Markup('<th class="num">{}</th>').format(f"{each.name} {unit}".strip()) for each in series
-    )
-    rows = Markup("").join(
-        Markup("<tr><td>{}</td>{}</tr>").format(
+    rows = [
+        (
             f"{frame.at(begin).astimezone(frame.zone):%Y-%m-%d %H:%M}",
-            Markup("").join(
-                Markup('<td class="num">{}</td>').format(
-                    _mean(each.values[begin : begin + group], frame.write)
-                )
-                for each in series
-            ),
+            *(_mean(each.values[begin : begin + group], frame.write) for each in series),
         )
         for begin in range(0, frame.count, group)
-    )
+    ]
+    return values_table(["Time", *(f"{each.name} {unit}".strip() for each in series)], rows)
+
+
+def values_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Markup:
+    """A table in a fold, for those who do not see the chart. All columns but the first hold numbers."""
+
+    def row(cells: Sequence[str], tag: str) -> Markup:
+        return Markup("<tr>{}</tr>").format(
+            Markup("").join(
+                Markup("<{0}{1}>{2}</{0}>").format(tag, Markup(' class="num"') if number else "", cell)
+                for number, cell in enumerate(cells)
+            )
+        )
+
     return Markup(
-        '<details class="values"><summary>Values as a table</summary><table><thead><tr><th>Time</th>{}</tr>'
-        "</thead><tbody>{}</tbody></table></details>"
-    ).format(head, rows)
+        '<details class="values"><summary>Values as a table</summary><table><thead>{}</thead>'
+        "<tbody>{}</tbody></table></details>"
+    ).format(row(head, "th"), Markup("").join(row(each, "td") for each in rows))
 
 
 def _mean(values: Sequence[float | None], write: Format) -> str:

@@ -9,8 +9,7 @@ import msgspec
 
 from ...values.attempts import how_it_failed
 from ..answers import Count
-from ..jobs import ActionValues
-from ..operations import Rate, typed_number
+from ..operations import ChangeOfMany
 
 Period = Literal["1h", "24h", "7d"]
 PERIODS: dict[Period, float] = {"1h": 3600.0, "24h": 86_400.0, "7d": 604_800.0}
@@ -119,26 +118,22 @@ class FailuresQuery(msgspec.Struct, frozen=True, kw_only=True):
     limit: Annotated[int, msgspec.Meta(ge=1, le=100)] = 25
 
 
-class GroupRequest(ActionValues, frozen=True, kw_only=True):
+class GroupRequest(ChangeOfMany, frozen=True, kw_only=True):
     """An action on all jobs of a group."""
 
     action: Literal["carefully", "retry", "reschedule", "give_up", "delete"]
     """`carefully` retries some jobs first, and then the others, until one fails."""
     canary: Annotated[int, msgspec.Meta(ge=1, le=100)] = 1
     """carefully: how many jobs to retry first."""
-    rate: Rate | None = None
-    """Jobs per second at most."""
-    dry_run: bool = False
-    """Only say what would happen."""
-    confirm: int | None = None
-    """The number of jobs as the dry run said it; needed for more than 1,000 jobs, and in production."""
-    typed: Annotated[str, msgspec.Meta(max_length=40)] = ""
-    """The same, as a person typed it."""
 
     @property
-    def number(self) -> int | None:
-        """The number of jobs that was confirmed."""
-        return self.confirm if self.confirm is not None else typed_number(self.typed)
+    def is_careful(self) -> bool:
+        return self.action == "carefully"
+
+    @property
+    def change(self) -> Literal["retry", "reschedule", "give_up", "delete"]:
+        """What is done to each job."""
+        return "retry" if self.action == "carefully" else self.action
 
 
 class GroupQuestion(GroupRequest, frozen=True, kw_only=True):

@@ -43,8 +43,8 @@ async def plain_groups(connection: Connection, schema: SchemaName, redactor: Red
     bounds: Any = await connection.fetchrow(
         load("manage/bulk_bounds", schema), f"{schema.quoted}.{FAILED_INDEX}"
     )
-    name = "failed_errors" if bounds["has_failed_index"] else "failed_errors_of_newest"
-    rows = await connection.fetch(load(f"admin/{name}", schema), MOST_JOBS)
+    variant = "" if bounds["has_failed_index"] else "@newest"
+    rows = await connection.fetch(load(f"admin/failed_errors{variant}", schema), MOST_JOBS)
     by_group: defaultdict[str, list[Row]] = defaultdict(list)
     for row in rows:
         by_group[_fingerprint(row)].append(row)

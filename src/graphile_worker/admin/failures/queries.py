@@ -18,10 +18,10 @@ from ...values.schema_name import SchemaName
 from ...values.text import count
 from ..answers import Count, Problem, not_found
 from ..database import ERRORS, WORKERS, Database, own_tables
-from ..jobs import ActionName, ActionValues
+from ..jobs import ActionValues
 from ..jobs.changing import check_values
 from ..live.hub import Hub
-from ..operations import CarefulRequest, Chosen, DryRun, Example, Operation, queries
+from ..operations import CAREFUL_RATE, Chosen, DryRun, Example, Operation, queries
 from ..security.redact import Redactor
 from . import (
     PERIODS,
@@ -314,9 +314,7 @@ async def _plain_details(
 # -- actions on a group ------------------------------------------------------------------------------------
 
 
-async def dry_run(
-    hub: Hub, fingerprint: str, action: ActionName, rate: float | None, environment: str
-) -> DryRun:
+async def dry_run(hub: Hub, fingerprint: str, request: GroupRequest, environment: str) -> DryRun:
     """How many jobs an action on the group would change: as many as its page says."""
     database, start = hub.database, queries.Position(0, 2**63 - 1)
     async with database.read() as connection:
@@ -324,22 +322,17 @@ async def dry_run(
             raise queries.MISSING
         group = await _error_group(connection, database.schema, fingerprint)
         jobs = (await count_errors(hub, connection, max_age=0)).of(group)
+        chosen = Chosen(fingerprint=fingerprint)
         choice = await queries.choose(
-            connection,
-            database.schema,
-            Chosen(fingerprint=fingerprint),
-            action,
-            start,
-            queries.EXAMPLES,
-            read=READ_JOBS,
+            connection, database.schema, chosen, request.change, start, queries.EXAMPLES, read=READ_JOBS
         )
         rows = await connection.fetch(load("admin/current_states", database.schema), choice.ids)
     return DryRun(
-        action=action,
+        action=request.change,
         target=target_of(group),
         count=jobs.all,
         examples=[Example(row["id"], group.task_identifier, row["state"]) for row in rows],
-        seconds=queries.seconds_for(jobs.all.value, rate),
+        seconds=queries.seconds_for(jobs.all.value, request.rate),
         needs_confirmation=queries.needs_confirmation(jobs.all, environment),
         can_undo=jobs.all.value <= MAX_KEPT,
         note=_note(jobs),
@@ -366,37 +359,29 @@ def target_of(group: ErrorGroup) -> str:
     return f"jobs of {group.task_identifier} with {kind} ({group.fingerprint})"
 
 
-async def retry_carefully(
-    hub: Hub, actor: Actor, fingerprint: str, request: CarefulRequest, environment: str
+async def change_group(
+    hub: Hub, actor: Actor, fingerprint: str, request: GroupRequest, environment: str
 ) -> Operation:
-    """Retry some jobs of the group first; when they have succeeded, the others, until one fails."""
+    """An action on all jobs of the group.
+
+    A careful one retries some of them first; when they have succeeded, the others, until one fails.
+    """
     database = hub.database
+    check_values(request.change, request)
     await queries.require_tables(database)
-    found = await dry_run(hub, fingerprint, "retry", request.rate, environment)
-    queries.check_confirmation(found, request.confirm)
+    found = await dry_run(hub, fingerprint, request, environment)
+    queries.check_confirmation(found, request.number)
+    if not request.is_careful:
+        return await queries.begin(
+            database, actor, Chosen(fingerprint=fingerprint), found, request, rate=request.rate
+        )
     async with database.read() as connection:
         active = await _active_operation(connection, database.schema, fingerprint)
     if active is not None:
         raise Problem(409, "An operation on this group is under way", f"It is operation {active}.")
     return await queries.begin(
-        database, actor, "retry", Chosen(fingerprint=fingerprint), ActionValues(),
-        target=found.target, rate=request.rate, expected=found.count, stage="canary",
-        more={"canary": request.canary},
-    )  # fmt: skip
-
-
-async def change_group(
-    hub: Hub, actor: Actor, fingerprint: str, request: GroupRequest, environment: str
-) -> Operation:
-    """An action on all jobs of the group."""
-    action: ActionName = "retry" if request.action == "carefully" else request.action
-    check_values(action, request)
-    await queries.require_tables(hub.database)
-    found = await dry_run(hub, fingerprint, action, request.rate, environment)
-    queries.check_confirmation(found, request.number)
-    return await queries.begin(
-        hub.database, actor, action, Chosen(fingerprint=fingerprint), request,
-        target=found.target, rate=request.rate, expected=found.count,
+        database, actor, Chosen(fingerprint=fingerprint), found, ActionValues(),
+        rate=request.rate or CAREFUL_RATE, stage="canary", more={"canary": request.canary},
     )  # fmt: skip
 
 

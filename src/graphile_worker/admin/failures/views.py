@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from typing import Literal
 
 from .. import charts
 from ..answers import Page, Redirect, not_found
@@ -39,8 +38,6 @@ QUESTIONS = {
     "delete": "They are deleted without being run.",
     "carefully": "One job first. When it has succeeded, the others; the first new failure stops it.",
 }
-RATE = 50.0
-"""Jobs per second of a careful retry, if nothing else is wanted."""
 _FINGERPRINT = re.compile(r"[0-9a-f]{16}")
 
 
@@ -80,9 +77,7 @@ async def act(call: Call) -> Page | Redirect:
     request = await call.body(GroupRequest)
     if not await call.is_confirmed():
         return await _question(call, request)
-    call.require(_permission(request))
-    if request.dry_run:
-        return Redirect("", answer=await _dry_run(call, request))
+    call.require(PERMISSION_FOR[request.change])
     return await _begun(call, request)
 
 
@@ -92,48 +87,29 @@ async def retry(call: Call) -> Redirect:
     request = GroupRequest(
         action="carefully", canary=asked.canary, rate=asked.rate, confirm=asked.confirm, dry_run=asked.dry_run
     )
-    if request.dry_run:
-        return Redirect("", answer=await _dry_run(call, request))
     return await _begun(call, request)
 
 
 async def _begun(call: Call, request: GroupRequest) -> Redirect:
+    fingerprint, environment = fingerprint_of(call), call.app.environment
+    if request.dry_run:
+        return Redirect("", answer=await queries.dry_run(call.hub, fingerprint, request, environment))
     announce_to(call)
-    fingerprint, environment, actor = fingerprint_of(call), call.app.environment, actor_of(call)
-    if request.action == "carefully":
-        careful = CarefulRequest(canary=request.canary, rate=request.rate or RATE, confirm=request.number)
-        begun = await queries.retry_carefully(call.hub, actor, fingerprint, careful, environment)
-    else:
-        begun = await queries.change_group(call.hub, actor, fingerprint, request, environment)
+    begun = await queries.change_group(call.hub, actor_of(call), fingerprint, request, environment)
     return Redirect(f"/operations/{begun.id}", answer=begun)
 
 
 async def _question(call: Call, request: GroupRequest) -> Page:
-    call.require(_permission(request))
+    call.require(PERMISSION_FOR[request.change])
     await operations.require_tables(call.database)
-    found = await _dry_run(call, request)
+    found = await queries.dry_run(call.hub, fingerprint_of(call), request, call.app.environment)
+    word = words_for("retry_carefully" if request.is_careful else request.action)
     values = {
-        "form": request, "found": found, "word": _word(request), "text": QUESTIONS[request.action],
+        "form": request, "found": found, "word": word, "text": QUESTIONS[request.action],
         "path": f"/failures/{fingerprint_of(call)}", "zone": zone_name(call.zone),
         "typed": str(found.count.value) if found.needs_confirmation else "",
     }  # fmt: skip
-    return Page("failure_action.html", f"{_word(request)}?", here="failures", values=values)
-
-
-async def _dry_run(call: Call, request: GroupRequest) -> DryRun:
-    action = "retry" if request.action == "carefully" else request.action
-    return await queries.dry_run(call.hub, fingerprint_of(call), action, request.rate, call.app.environment)
-
-
-def _permission(
-    request: GroupRequest,
-) -> Literal["jobs.retry", "jobs.reschedule", "jobs.cancel", "jobs.delete"]:
-    permission = "jobs.retry" if request.action == "carefully" else PERMISSION_FOR[request.action]
-    return permission  # type: ignore[return-value]
-
-
-def _word(request: GroupRequest) -> str:
-    return words_for("retry_carefully" if request.action == "carefully" else request.action)
+    return Page("failure_action.html", f"{word}?", here="failures", values=values)
 
 
 async def mute(call: Call) -> Redirect:

@@ -8,7 +8,6 @@ from datetime import datetime
 
 import msgspec
 
-from ...database.connections.connection import Connection
 from ...database.sql import load
 from ...metrics.backlog import Backlog, read_backlog
 from ...metrics.database_reader import count_pools
@@ -53,36 +52,25 @@ class Sampler:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._tables: frozenset[str] | None = None
+        self.tables: frozenset[str] = frozenset()
+        """The Python-only tables that can be read; empty before the first sample."""
         self.samples: deque[Sample] = deque(maxlen=KEPT)
         self.versions: dict[int, str] = {}
         """Of the jobs that were asked for last."""
 
-    @property
-    def tables(self) -> frozenset[str]:
-        """The Python-only tables that can be read; empty before the first sample."""
-        return self._tables or frozenset()
-
     async def take(self, job_ids: Collection[int] = ()) -> Sample:
         """Take a sample, and the versions of these jobs."""
-        async with self._database.read() as connection:
-            self._tables = await self._database.own_tables(connection)
-            backlog = await read_backlog(connection, self._database.schema)
-            workers = await self._workers(connection)
+        database = self._database
+        async with database.read() as connection:
+            self.tables = await database.own_tables(connection)
+            backlog = await read_backlog(connection, database.schema)
+            workers = await count_pools(connection, database.schema) if WORKERS in self.tables else None
             if job_ids:
-                self.versions = await self._versions(connection, job_ids)
+                rows = await connection.fetch(load("admin/job_versions", database.schema), list(job_ids))
+                self.versions = {row["id"]: row["version"] for row in rows}
         sample = self._sample(backlog, workers)
         self.samples.append(sample)
         return sample
-
-    async def _workers(self, connection: Connection) -> dict[str, int] | None:
-        if WORKERS not in self.tables:
-            return None
-        return await count_pools(connection, self._database.schema)
-
-    async def _versions(self, connection: Connection, job_ids: Collection[int]) -> dict[int, str]:
-        rows = await connection.fetch(load("admin/job_versions", self._database.schema), list(job_ids))
-        return {row["id"]: row["version"] for row in rows}
 
     def _sample(self, backlog: Backlog, workers: dict[str, int] | None) -> Sample:
         now = self._database.clock.now()

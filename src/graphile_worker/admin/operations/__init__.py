@@ -16,6 +16,8 @@ Stage = Literal["all", "canary", "watching", "rest", "settling"]
 sends the others (`rest`) and waits for those (`settling`)."""
 OperationAction = Literal[ActionName, "undo"]
 Rate = Annotated[float, msgspec.Meta(ge=0.1, le=100_000)]
+CAREFUL_RATE = 50.0
+"""Jobs per second of a careful retry, if nothing else is wanted."""
 
 
 def typed_number(text: str) -> int | None:
@@ -41,14 +43,9 @@ class Chosen(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The jobs of an action that is undone."""
 
 
-class OperationRequest(ActionValues, frozen=True, kw_only=True):
-    """A change to all jobs that match a filter."""
+class ChangeOfMany(ActionValues, frozen=True, kw_only=True):
+    """A change to many jobs: how fast, and whether it was confirmed."""
 
-    action: ActionName
-    filter: Annotated[str, msgspec.Meta(max_length=2000)] = ""
-    """As in the search box of the page Jobs: `state:failed task:send_email`."""
-    everything: bool = False
-    """Needed with an empty filter, which matches all jobs."""
     rate: Rate | None = None
     """Jobs per second at most."""
     dry_run: bool = False
@@ -62,6 +59,16 @@ class OperationRequest(ActionValues, frozen=True, kw_only=True):
     def number(self) -> int | None:
         """The number of jobs that was confirmed."""
         return self.confirm if self.confirm is not None else typed_number(self.typed)
+
+
+class OperationRequest(ChangeOfMany, frozen=True, kw_only=True):
+    """A change to all jobs that match a filter."""
+
+    action: ActionName
+    filter: Annotated[str, msgspec.Meta(max_length=2000)] = ""
+    """As in the search box of the page Jobs: `state:failed task:send_email`."""
+    everything: bool = False
+    """Needed with an empty filter, which matches all jobs."""
 
 
 class OperationForm(OperationRequest, frozen=True, kw_only=True):
@@ -84,7 +91,7 @@ class CarefulRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     canary: Annotated[int, msgspec.Meta(ge=1, le=100)] = 1
     """How many jobs to retry first."""
-    rate: Rate = 50.0
+    rate: Rate = CAREFUL_RATE
     """Jobs per second after they have succeeded."""
     confirm: int | None = None
     """The number of jobs; needed for more than 1,000 jobs, and in production."""

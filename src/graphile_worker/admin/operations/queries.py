@@ -24,7 +24,7 @@ from ..database import Database
 from ..jobs import ActionName, ActionValues, changing
 from ..jobs.filters import Filter
 from ..security.redact import Redactor
-from . import Chosen, DryRun, Example, Operation, OperationAction, OperationRequest, Stage
+from . import Chosen, DryRun, Example, Operation, OperationRequest, Stage
 
 EXAMPLES = 5
 CONFIRM_ABOVE = 1_000
@@ -89,17 +89,6 @@ async def choose(
     await connection.fetchrow(load("manage/read_by_indexes", schema))
     if chosen.fingerprint is not None:
         return await _choose_of_group(connection, schema, chosen.fingerprint, position, size, read)
-    return await _choose_by_filter(connection, schema, chosen, action, position, size)
-
-
-async def _choose_by_filter(
-    connection: Connection,
-    schema: SchemaName,
-    chosen: Chosen,
-    action: ActionName,
-    position: Position,
-    size: int,
-) -> Choice:
     change = BulkChange("bulk_choose", (action in ("cancel", "add_again"),))
     walk = walk_for(schema, chosen, change, position, size)
     await walk.begin(connection)
@@ -204,32 +193,27 @@ def chosen_by(
 
 async def dry_run(database: Database, request: OperationRequest, chosen: Chosen, environment: str) -> DryRun:
     """Count the jobs that match, as far as one bounded step reads, and name a few."""
-    check_request(request)
+    changing.check_values(request.action, request)
+    if not request.filter.strip() and not request.everything:
+        raise Problem(
+            400,
+            "The filter is empty",
+            "It matches every job. To change all jobs, set everything; else name a condition.",
+        )
+    walk = walk_for(database.schema, chosen, BulkChange("bulk_look"), Position(0, 2**63 - 1), READ)
     async with database.read() as connection:
-        return await _dry_run_by_filter(connection, database, request, chosen, environment)
-
-
-async def _dry_run_by_filter(
-    connection: Connection, database: Database, request: OperationRequest, chosen: Chosen, environment: str
-) -> DryRun:
-    schema, text = database.schema, chosen.shown or chosen.filter or ""
-    await connection.fetchrow(load("manage/read_by_indexes", schema))
-    start = Position(0, 2**63 - 1)
-    walk = walk_for(schema, chosen, BulkChange("bulk_look"), start, READ)
-    await walk.begin(connection)
-    ids = [] if walk.report.is_complete else await walk.step(connection)
+        await connection.fetchrow(load("manage/read_by_indexes", database.schema))
+        await walk.begin(connection)
+        ids = [] if walk.report.is_complete else await walk.step(connection)
+        found = [await database.utils.jobs.get(id, connection=connection) for id in ids[:EXAMPLES]]
     report = walk.report
     jobs = Count(report.changed)
     if not report.is_complete:
         jobs = _projected(report.changed, report.last_id, report.up_to)
-    examples = []
-    for job_id in ids[:EXAMPLES]:
-        job = await database.utils.jobs.get(job_id, connection=connection)
-        if job is not None:
-            examples.append(Example(job.id, job.task_identifier, job.state))
+    examples = [Example(job.id, job.task_identifier, job.state) for job in found if job is not None]
     return DryRun(
         action=request.action,
-        target=filter_in_words(text),
+        target=" ".join((chosen.shown or chosen.filter or "").split()) or "all jobs",
         count=jobs,
         running=0 if request.action == "cancel" else report.asked,
         examples=examples,
@@ -278,20 +262,6 @@ def check_confirmation(found: DryRun, confirm: int | None) -> None:
         )
 
 
-def check_request(request: OperationRequest) -> None:
-    changing.check_values(request.action, request)
-    if not request.filter.strip() and not request.everything:
-        raise Problem(
-            400,
-            "The filter is empty",
-            "It matches every job. To change all jobs, set everything; else name a condition.",
-        )
-
-
-def filter_in_words(text: str) -> str:
-    return " ".join(text.split()) or "all jobs"
-
-
 # -- starting and stopping ---------------------------------------------------------------------------------
 
 
@@ -302,53 +272,39 @@ async def start(
     await require_tables(database)
     found = await dry_run(database, request, chosen, environment)
     check_confirmation(found, request.number)
-    return await begin(
-        database,
-        actor,
-        request.action,
-        chosen,
-        request,
-        target=found.target,
-        rate=request.rate,
-        expected=found.count,
-        up_to=found.up_to,
-    )
+    return await begin(database, actor, chosen, found, request, rate=request.rate)
 
 
 async def begin(
     database: Database,
     actor: Actor,
-    action: OperationAction,
     chosen: Chosen,
+    found: DryRun,
     values: ActionValues,
     *,
-    target: str,
-    expected: Count,
     rate: float | None = None,
-    up_to: int = 0,
     stage: Stage = "all",
     more: dict[str, Any] | None = None,
     undoes: int | None = None,
 ) -> Operation:
     """Add the operation and its row in the audit, and start it in this process."""
     given = changing.given_values(values) | (more or {})
-    name = "retry_carefully" if stage == "canary" else action
-    runner = database.operations
+    name = "retry_carefully" if stage == "canary" else found.action
+    runner, expected = database.operations, found.count
     async with database.write() as connection:
         audit_id = await record(
-            connection, database.schema, actor, name, target=target,
+            connection, database.schema, actor, name, target=found.target,
             details={**given, "rate": rate, "expected": expected.value},
         )  # fmt: skip
         if audit_id is None:
             raise MISSING
         if undoes is not None:
             await mark_undone(connection, database.schema, undoes, audit_id)
-        if not up_to:
-            up_to = await connection.fetchval(load("admin/highest_id", database.schema)) or 0
+        up_to = found.up_to or await connection.fetchval(load("admin/highest_id", database.schema)) or 0
         operation_id: int = await connection.fetchval(
             load("admin/start_operation", database.schema),
-            audit_id, action, msgspec.json.encode(given).decode(), msgspec.json.encode(chosen).decode(),
-            target, rate, stage, expected.value, expected.kind, up_to, runner.name, LEASE,
+            audit_id, found.action, msgspec.json.encode(given).decode(), msgspec.json.encode(chosen).decode(),
+            found.target, rate, stage, expected.value, expected.kind, up_to, runner.name, LEASE,
         )  # fmt: skip
     runner.start(operation_id)
     return await get(database, operation_id)
@@ -408,27 +364,23 @@ async def latest(database: Database, *, before: int | None = None, limit: int = 
     return [_seen(database, row) for row in rows]
 
 
+COLUMNS = (
+    "id", "action", "target", "state", "stage", "changed", "skipped", "succeeded", "rate", "created_at",
+    "updated_at", "finished_at",
+)  # fmt: skip
+"""What an operation shows as it is in the database."""
+
+
 def operation_from(row: Row) -> Operation:
     return Operation(
-        id=row["id"],
-        action=row["action"],
-        target=row["target"],
-        state=row["state"],
-        stage=row["stage"],
+        **{name: row[name] for name in COLUMNS},
         expected=Count(row["expected"], row["expected_kind"]),
-        changed=row["changed"],
-        skipped=row["skipped"],
-        succeeded=row["succeeded"],
         gone=0 if row["stage"] == "all" else row["changed"] - row["succeeded"] - len(row["watched"]),
         waiting=len(row["watched"]),
-        rate=row["rate"],
         note=Redactor().optional_text(row["note"]),
         values=msgspec.json.decode(Redactor().json(row["arguments"])),
         chosen=_without_secrets(msgspec.json.decode(row["chosen"], type=Chosen)),
         who=row["who"] or "",
-        created_at=row["created_at"],
-        updated_at=row["updated_at"],
-        finished_at=row["finished_at"],
         undo=str(row["audit_id"]) if _can_undo(row) else None,
         is_waiting_for_runner=row["finished_at"] is None and _is_late(row),
         message=_in_words(row),
@@ -488,19 +440,3 @@ async def require_tables(database: Database) -> None:
             "The role of this dashboard may not write to the tables of operations. Connect as the owner of "
             "the schema.",
         )
-
-
-def position_of(row: Row) -> Position:
-    """Where the next step of an operation starts."""
-    return Position(row["last_id"], row["up_to"], row["created_at"])
-
-
-def values_of(row: Row) -> ActionValues:
-    """The values that the action was given."""
-    given = msgspec.json.decode(row["arguments"])
-    return msgspec.convert(given, ActionValues)
-
-
-def action_of(row: Row) -> ActionName:
-    action: ActionName = row["action"]
-    return action

@@ -26,13 +26,13 @@ from ...database.connections.connection import Connection, Row
 from ...database.connections.errors import explained, sqlstate_of
 from ...database.connections.retry import is_conflict, is_retryable
 from ...database.sql import load
-from ...history.audit import MAX_KEPT, Actor, audit_tables, complete_record, purge_audit
+from ...history.audit import MAX_KEPT, audit_tables, complete_record, purge_audit
 from ..database import HISTORY, STEP_WITHIN, Database, is_outage, own_tables
-from ..jobs import ActionName
+from ..jobs import ActionName, ActionValues
 from ..jobs.changing import MAY_BE_RUNNING, Standing, change, lock_jobs
 from ..security.redact import Redactor
 from . import Chosen, undo
-from .queries import LEASE, Choice, action_of, choose, position_of, values_of
+from .queries import LEASE, Choice, Position, choose
 
 logger = logging.getLogger("graphile_worker.admin")
 
@@ -170,7 +170,7 @@ class OperationRunner:
             try:
                 made = await step(self._database, operation_id, self.name, waits_for_locks=held_up < PATIENCE)
                 failures = 0
-                held_up += made.wait if made.is_held_up and not made.changed else 0.0
+                held_up += made.wait if made and made.is_held_up and not made.changed else 0.0
             except Exception as error:
                 failures += 0 if is_outage(error) else 1
                 if failures > (MOST_RETRIES if is_retryable(error) or is_conflict(error) else 0):
@@ -181,7 +181,7 @@ class OperationRunner:
                 await self._sleep(operation_id, RETRY, renew=False)
                 continue
             self.on_change(operation_id)
-            if made.is_over:
+            if made is None or made.state is not None:
                 return
             await self._sleep(operation_id, made.wait)
 
@@ -228,20 +228,8 @@ LOOK_EVERY = 1.0
 """Seconds between two looks at jobs that were retried."""
 
 
-class Step(msgspec.Struct, frozen=True):
+class Step(msgspec.Struct):
     """What a step did, and when the next one is due."""
-
-    changed: int = 0
-    wait: float = 0.0
-    """Seconds until the next step."""
-    is_held_up: bool = False
-    """The next job is locked by another transaction."""
-    is_over: bool = False
-    """The operation has ended, or another dashboard has it."""
-
-
-class StepProgress(msgspec.Struct):
-    """What is written at the end of a step."""
 
     last_id: int
     stage: str
@@ -251,23 +239,29 @@ class StepProgress(msgspec.Struct):
     succeeded: int = 0
     kept: int = 0
     state: str | None = None
+    """Of the operation, if it ends with this step."""
     note: str | None = None
     wait: float = 0.0
+    """Seconds until the next step."""
     waits_for_locks: bool = True
     is_held_up: bool = False
+    """The next job is locked by another transaction."""
 
 
-async def step(database: Database, operation_id: int, runner: str, *, waits_for_locks: bool = True) -> Step:
-    """Make the next step. It ends before a job that another transaction has locked, or skips such jobs."""
+async def step(
+    database: Database, operation_id: int, runner: str, *, waits_for_locks: bool = True
+) -> Step | None:
+    """Make the next step. It ends before a job that another transaction has locked, or skips such jobs.
+
+    None if the operation has ended, or another dashboard has it.
+    """
     async with database.write(within=STEP_WITHIN) as connection:
         schema = database.schema
         mine = await connection.fetchval(load("admin/lock_operation", schema), operation_id, runner, LEASE)
         row = await connection.fetchrow(load("admin/get_operation", schema), operation_id)
         if mine is None or row is None:
-            return Step(is_over=True)
-        done = StepProgress(
-            row["last_id"], row["stage"], list(row["watched"]), waits_for_locks=waits_for_locks
-        )
+            return None
+        done = Step(row["last_id"], row["stage"], list(row["watched"]), waits_for_locks=waits_for_locks)
         if row["state"] == "stopping":
             done.state = "stopped"
             done.note = "Stopped by a person."
@@ -275,24 +269,20 @@ async def step(database: Database, operation_id: int, runner: str, *, waits_for_
             await _undo_some(connection, database, row, done)
         else:
             await _STAGES[row["stage"]](connection, database, row, done)
-        await _note(connection, database, row, done)
-        return Step(done.changed, done.wait, done.is_held_up, is_over=done.state is not None)
-
-
-async def _note(connection: Connection, database: Database, row: Row, done: StepProgress) -> None:
-    await connection.execute(
-        load("admin/advance_operation", database.schema),
-        row["id"], done.last_id, done.changed, done.skipped, done.succeeded, done.watched,
-        done.kept, done.stage, done.state, done.note,
-    )  # fmt: skip
-    if done.changed:
-        await complete_record(connection, database.schema, row["audit_id"], jobs=done.changed)
+        await connection.execute(
+            load("admin/advance_operation", schema),
+            operation_id, done.last_id, done.changed, done.skipped, done.succeeded, done.watched,
+            done.kept, done.stage, done.state, done.note,
+        )  # fmt: skip
+        if done.changed:
+            await complete_record(connection, schema, row["audit_id"], jobs=done.changed)
+        return done
 
 
 # -- all jobs ----------------------------------------------------------------------------------------------
 
 
-async def _all(connection: Connection, database: Database, row: Row, done: StepProgress) -> None:
+async def _all(connection: Connection, database: Database, row: Row, done: Step) -> None:
     choice = await _change_next(connection, database, row, done, _size(row))
     if choice.is_last:
         done.state = "done"
@@ -305,24 +295,24 @@ def may_change(chosen: Chosen, action: ActionName, job: Standing) -> bool:
     return not chosen.only_running and (chosen.fingerprint is None or job.attempts > 0)
 
 
-async def _change_next(
-    connection: Connection, database: Database, row: Row, done: StepProgress, size: int
-) -> Choice:
+async def _change_next(connection: Connection, database: Database, row: Row, done: Step, size: int) -> Choice:
     """Change the next jobs, and note where the step after it starts."""
     chosen = msgspec.json.decode(row["chosen"], type=Chosen)
-    choice = await choose(connection, database.schema, chosen, action_of(row), position_of(row), size)
+    action: ActionName = row["action"]
+    begin = Position(row["last_id"], row["up_to"], row["created_at"])
+    choice = await choose(connection, database.schema, chosen, action, begin, size)
     found, busy = await lock_jobs(connection, database.schema, choice.ids)
     choice = _before_locked(choice, sorted({*choice.locked, *busy}), done)
     jobs = [
         found[job_id]
         for job_id in sorted({*choice.ids} & found.keys())
-        if may_change(chosen, action_of(row), found[job_id])
+        if may_change(chosen, action, found[job_id])
     ]
     audit_id = await _audit_id_for(connection, database, row, len(jobs))
+    values = msgspec.json.decode(row["arguments"], type=ActionValues)
     made = await change(
-        connection, database.utils, action_of(row), values_of(row), jobs,
-        audit_id=audit_id, who=actor_of(row).name,
-    )  # fmt: skip
+        connection, database.utils, action, values, jobs, audit_id=audit_id, who=row["who"] or ""
+    )
     done.last_id = choice.position.last_id
     done.changed += len(made.ids)
     done.skipped += len(choice.running) + len({*choice.ids, *choice.locked} - {*made.ids})
@@ -335,7 +325,7 @@ async def _change_next(
     return choice
 
 
-def _before_locked(choice: Choice, locked: Sequence[int], done: StepProgress) -> Choice:
+def _before_locked(choice: Choice, locked: Sequence[int], done: Step) -> Choice:
     """End the step before the first job whose row is locked: the next one tries it again."""
     if not locked or not done.waits_for_locks:
         return choice
@@ -370,7 +360,7 @@ def _size(row: Row) -> int:
 # -- a careful retry -----------------------------------------------------------------------------------------
 
 
-async def _canary(connection: Connection, database: Database, row: Row, done: StepProgress) -> None:
+async def _canary(connection: Connection, database: Database, row: Row, done: Step) -> None:
     """Retry some jobs."""
     wanted = int(msgspec.json.decode(row["arguments"]).get("canary", 1))
     choice = await _change_next(connection, database, row, done, wanted)
@@ -381,7 +371,7 @@ async def _canary(connection: Connection, database: Database, row: Row, done: St
         done.wait = TRY_AGAIN if done.is_held_up else 0.0
 
 
-async def _watching(connection: Connection, database: Database, row: Row, done: StepProgress) -> None:
+async def _watching(connection: Connection, database: Database, row: Row, done: Step) -> None:
     """Wait for the outcome of the first jobs."""
     await _look(connection, database, row, done)
     done.wait = LOOK_EVERY
@@ -390,7 +380,7 @@ async def _watching(connection: Connection, database: Database, row: Row, done: 
         done.stage, done.wait = "rest" if has_proof else "canary", 0.0
 
 
-async def _rest(connection: Connection, database: Database, row: Row, done: StepProgress) -> None:
+async def _rest(connection: Connection, database: Database, row: Row, done: Step) -> None:
     """Retry the others, as long as none fails and workers keep up."""
     await _look(connection, database, row, done)
     if done.state is not None or len(done.watched) >= MOST_WATCHED:
@@ -401,7 +391,7 @@ async def _rest(connection: Connection, database: Database, row: Row, done: Step
         done.stage = "settling"
 
 
-async def _settling(connection: Connection, database: Database, row: Row, done: StepProgress) -> None:
+async def _settling(connection: Connection, database: Database, row: Row, done: Step) -> None:
     """Wait for the outcome of the last jobs."""
     await _look(connection, database, row, done)
     done.wait = LOOK_EVERY
@@ -409,7 +399,7 @@ async def _settling(connection: Connection, database: Database, row: Row, done: 
         done.state = "done"
 
 
-async def _look(connection: Connection, database: Database, row: Row, done: StepProgress) -> None:
+async def _look(connection: Connection, database: Database, row: Row, done: Step) -> None:
     """See what became of retried jobs; the first failure stops it all.
 
     Workers delete jobs that complete, so a job that is no longer there succeeded, unless something says
@@ -417,38 +407,25 @@ async def _look(connection: Connection, database: Database, row: Row, done: Step
     """
     if not done.watched:
         return
-    rows = await connection.fetch(load("admin/watched_jobs", database.schema), done.watched)
+    schema = database.schema
+    rows = await connection.fetch(load("admin/watched_jobs", schema), done.watched)
     left = [job["id"] for job in rows]
     failed = [job for job in rows if job["has_failed"]]
     missing = sorted(set(done.watched) - set(left))
-    gone = await _deleted(connection, database, row, missing)
-    for end in await _other_finished_jobs(connection, database, row, missing):
-        if end["state"] == "failed":
-            failed.append(end)
-        gone.add(end["id"])
+    gone: set[int] = set()
+    if missing:
+        deleted = await connection.fetch(load("admin/deleted_by_hand", schema), missing, row["audit_id"])
+        gone = {each["job_id"] for each in deleted}
+    if missing and await own_tables(connection, schema) >= HISTORY:
+        statement = load("admin/other_finished_jobs", schema)
+        for end in await connection.fetch(statement, missing, row["created_at"]):
+            gone.add(end["id"])
+            failed += [end] if end["state"] == "failed" else []
     done.succeeded += len(missing) - len(gone)
     done.watched = left
     if failed:
         done.state = "stopped"
         done.note = _why_stopped(row, failed)
-
-
-async def _deleted(connection: Connection, database: Database, row: Row, missing: Sequence[int]) -> set[int]:
-    """Those that were deleted through the dashboard."""
-    if not missing:
-        return set()
-    statement = load("admin/deleted_by_hand", database.schema)
-    return {each["job_id"] for each in await connection.fetch(statement, missing, row["audit_id"])}
-
-
-async def _other_finished_jobs(
-    connection: Connection, database: Database, row: Row, missing: Sequence[int]
-) -> Sequence[Row]:
-    """Those that were cancelled, expired or failed, as the history says."""
-    if not missing or not await own_tables(connection, database.schema) >= HISTORY:
-        return []
-    statement = load("admin/other_finished_jobs", database.schema)
-    return await connection.fetch(statement, missing, row["created_at"])
 
 
 def _why_stopped(row: Row, failed: Sequence[Row]) -> str:
@@ -462,18 +439,13 @@ def _why_stopped(row: Row, failed: Sequence[Row]) -> str:
 # -- an undo -------------------------------------------------------------------------------------------------
 
 
-async def _undo_some(connection: Connection, database: Database, row: Row, done: StepProgress) -> None:
+async def _undo_some(connection: Connection, database: Database, row: Row, done: Step) -> None:
     chosen = msgspec.json.decode(row["chosen"], type=Chosen)
     found = await undo.undo_step(connection, database.schema, chosen.audit_id or 0, row["last_id"])
     done.last_id = found.last_id
     done.changed, done.skipped = len(found.restored), len(found.left)
     if found.is_last:
         done.state = "done"
-
-
-def actor_of(row: Row) -> Actor:
-    """Who began the operation."""
-    return Actor(row["who"] or "", row["how"] or "", row["origin"] or "")
 
 
 _STAGES = {"all": _all, "canary": _canary, "watching": _watching, "rest": _rest, "settling": _settling}

@@ -18,7 +18,7 @@ from ..audit import queries as audit
 from ..database import Database
 from ..jobs import PERMISSION_FOR, ActionValues, Skipped
 from ..security.identity import Permission
-from . import Chosen, Operation, queries
+from . import Chosen, DryRun, Operation, queries
 
 STEP = 1_000
 """Jobs of one transaction; an undo of more is an operation."""
@@ -94,15 +94,9 @@ async def _undo_now(database: Database, actor: Actor, entry: Entry) -> UndoAnswe
 
 async def _begin(database: Database, actor: Actor, entry: Entry, kept: int) -> UndoAnswer:
     """An undo of many jobs: an operation."""
+    found = DryRun(action="undo", target=_target(entry), count=Count(kept))
     begun = await queries.begin(
-        database,
-        actor,
-        "undo",
-        Chosen(audit_id=entry.id),
-        ActionValues(),
-        target=_target(entry),
-        expected=Count(kept),
-        undoes=entry.id,
+        database, actor, Chosen(audit_id=entry.id), found, ActionValues(), undoes=entry.id
     )
     return UndoAnswer(operation_id=begun.id, message=f"Undoing {_target(entry)}.")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from math import ceil
@@ -72,29 +72,21 @@ class OverviewFacts:
 
 def find(facts: OverviewFacts) -> list[OverviewFinding]:
     """The worst first; one that says that all is well if there is nothing else."""
-    found = [
-        *_no_worker(facts),
-        *_failing(facts),
-        *_stopped(facts),
-        *_overdue(facts),
-        *_paused(facts),
-        *_waiting(facts),
-        *_unknown_tasks(facts),
-        *_unreachable(facts),
-        *_growing(facts),
-        *_long_running(facts),
-    ]
+    found = [finding for look in LOOKS for finding in look(facts)]
     found.sort(key=lambda finding: ORDER[finding.level])  # stable
     return found or [_all_well(facts)]
 
 
-def _no_worker(facts: OverviewFacts) -> list[OverviewFinding]:
+def _no_worker(facts: OverviewFacts) -> Iterator[OverviewFinding]:
     """Nobody runs jobs, although there are some, there were workers, or recurring jobs should add some."""
     sample = facts.sample
     if sample.workers != 0 or sample.running.value or (facts.rates.completed or 0) > 0:  # of other runtimes
-        return []
+        return
+    is_unused = facts.last_scheduled is None or sample.at - facts.last_scheduled > LONG_UNUSED
+    is_bad = bool(sample.ready.value or facts.last_work is not None)
+    if not is_bad and not (facts.schedules and is_unused):
+        return
     reason, sentences = words("no_worker"), list[str]()
-    level: Level = "bad"
     if sample.ready.value:
         reason += f", and {count(sample.ready.value, 'job')} {_are(sample.ready.value)} ready"
         sentences.append(f"The oldest has waited for {duration(sample.oldest_wait)}.")
@@ -106,94 +98,92 @@ def _no_worker(facts: OverviewFacts) -> list[OverviewFinding]:
             f"{count(facts.schedules, 'recurring job')} {_are(facts.schedules)} known, and nobody adds "
             f"{'its' if facts.schedules == 1 else 'their'} jobs."
         )
-    if not sample.ready.value and facts.last_work is None:
-        is_unused = facts.last_scheduled is None or sample.at - facts.last_scheduled > LONG_UNUSED
-        if not facts.schedules or not is_unused:
-            return []
-        level = "warn"
-    return [
-        OverviewFinding(
-            level=level, title=title(reason), detail=" ".join(sentences), link="Open workers", path="/workers"
-        )
-    ]
+    yield OverviewFinding(
+        level="bad" if is_bad else "warn", title=title(reason), detail=" ".join(sentences),
+        link="Open workers", path="/workers",
+    )  # fmt: skip
 
 
-def _stopped(facts: OverviewFacts) -> list[OverviewFinding]:
+def _stopped(facts: OverviewFacts) -> Iterator[OverviewFinding]:
     """Steady work that has ended, although workers are alive."""
     done = facts.hour.completed
     before, since = done[-STEADY_FOR - STOPPED : -STOPPED], done[-STOPPED:]
     if not facts.sample.workers or not facts.hour.is_recorded or any(since) or len(before) < STEADY_FOR:
-        return []
+        return
     if len([number for number in before if number]) < 0.9 * STEADY_FOR or facts.sample.running.value:
-        return []
+        return
     usual = sum(before) / len(before)
-    added = facts.rates.added
-    why = "No job is added either." if added == 0 else f"{facts.sample.ready} jobs are ready."
-    return [
-        OverviewFinding(
-            level="warn",
-            title=f"No job has completed for {STOPPED} minutes; before, {usual:,.0f} a minute did",
-            detail=why,
-            link="Open workers",
-            path="/workers",
-        )
-    ]
+    is_fed = facts.rates.added != 0
+    yield OverviewFinding(
+        level="warn",
+        title=f"No job has completed for {STOPPED} minutes; before, {usual:,.0f} a minute did",
+        detail=f"{facts.sample.ready} jobs are ready." if is_fed else "No job is added either.",
+        link="Open workers",
+        path="/workers",
+    )
 
 
-def _overdue(facts: OverviewFacts) -> list[OverviewFinding]:
+def _overdue(facts: OverviewFacts) -> Iterator[OverviewFinding]:
     """Recurring jobs whose time is over."""
     if not facts.late:
-        return []
-    names = ", ".join(name for name, _ in facts.late[:3])
-    more = f" and {len(facts.late) - 3} more" if len(facts.late) > 3 else ""
+        return
+    number, names = len(facts.late), _some([name for name, _ in facts.late])
     seconds = (facts.sample.at - facts.late[0][1]).total_seconds()
-    return [
-        OverviewFinding(
-            level="bad" if seconds >= OVERDUE.total_seconds() else "warn",
-            title=f"{count(len(facts.late), 'recurring job')} {_are(len(facts.late))} overdue: {names}{more}",
-            detail=f"The first one was due {duration(max(seconds, 0.0), units=1)} ago, and no job was added.",
-            link="Open schedules",
-            path="/schedules",
-        )
-    ]
+    yield OverviewFinding(
+        level="bad" if seconds >= OVERDUE.total_seconds() else "warn",
+        title=f"{count(number, 'recurring job')} {_are(number)} overdue: {names}",
+        detail=f"The first one was due {duration(max(seconds, 0.0), units=1)} ago, and no job was added.",
+        link="Open schedules",
+        path="/schedules",
+    )
 
 
-def _failing(facts: OverviewFacts) -> list[OverviewFinding]:
-    found = []
+def _failing(facts: OverviewFacts) -> Iterator[OverviewFinding]:
+    found: list[tuple[float, str, OverviewFinding]] = []
     for name, series in facts.hour.tasks.items():
         failed, completed = sum(series.failed[-RECENT:]), sum(series.completed[-RECENT:])
-        if failed < FEW_FAILURES or failed < FAILING * (failed + completed):
-            continue
-        found.append((failed, _failing_task(facts, name, series, failed / (failed + completed))))
-    found.sort(key=lambda pair: -pair[0])
-    named = {finding.title.partition(":")[0] for _, finding in found}
-    return [
-        *(finding for _, finding in found),
-        *_new_errors(facts, named),
-        *([] if found else _failing_elsewhere(facts)),
-    ]
+        if failed >= FEW_FAILURES and failed >= FAILING * (failed + completed):
+            finding = _failing_task(facts, name, series, failed / (failed + completed))
+            found.append((failed, name, finding))
+    yield from (finding for _, _, finding in sorted(found, key=lambda each: -each[0]))
+    yield from _new_errors(facts, {name for _, name, _ in found})
+    if not found:
+        yield from _failing_elsewhere(facts)
 
 
-def _new_errors(facts: OverviewFacts, named: set[str]) -> list[OverviewFinding]:
+def _new_errors(facts: OverviewFacts, named: set[str]) -> Iterator[OverviewFinding]:
     """Errors that have just begun: workers store errors sooner than they count attempts."""
     found: dict[str, list[ErrorGroup]] = {}
     for group in facts.groups:
         is_new = group.first_at >= facts.sample.at - timedelta(minutes=JUST_BEGUN)
         if is_new and group.errors >= FEW_FAILURES and group.task_identifier not in named:
             found.setdefault(group.task_identifier, []).append(group)
-    return [_new_error(name, groups) for name, groups in found.items()]
+    for name, groups in found.items():
+        failures = count(sum(each.errors for each in groups), "failure")
+        what = "a new error" if len(groups) == 1 else f"{len(groups)} new errors"
+        began = min(each.first_at for each in groups)
+        yield _about_failures("bad", f"{name}: {failures}, {what}", name, groups, since=began)
 
 
-def _new_error(name: str, groups: Sequence[ErrorGroup]) -> OverviewFinding:
-    errors, began = sum(each.errors for each in groups), min(each.first_at for each in groups)
-    what = "a new error" if len(groups) == 1 else f"{len(groups)} new errors"
+def _about_failures(
+    level: Level,
+    title: str,
+    task: str,
+    groups: Sequence[ErrorGroup],
+    *,
+    since: datetime | None,
+    detail: str = "",
+) -> OverviewFinding:
+    """It leads to the error group if there is one only, else to all of the task."""
+    is_one = len(groups) == 1
     return OverviewFinding(
-        level="bad",
-        title=f"{name}: {count(errors, 'failure')}, {what}",
-        since=began,
-        link="Open the failure" if len(groups) == 1 else "Open failures",
-        path=f"/failures/{groups[0].fingerprint}" if len(groups) == 1 else "/failures",
-        query={} if len(groups) == 1 else {"task": name},
+        level=level,
+        title=title,
+        since=since,
+        detail=detail,
+        link="Open the failure" if is_one else "Open failures",
+        path=f"/failures/{groups[0].fingerprint}" if is_one else "/failures",
+        query={} if is_one else {"task": task},
     )
 
 
@@ -204,14 +194,13 @@ def _failing_task(facts: OverviewFacts, name: str, series: TaskSeries, share: fl
     groups = [each for each in facts.groups if each.task_identifier == name and each.last_at >= began]
     errors = "" if not groups else ", one error" if len(groups) == 1 else f", {len(groups)} errors"
     group = groups[0] if len(groups) == 1 else None
-    return OverviewFinding(
-        level="bad" if share >= FAILING_BADLY else "warn",
-        title=f"{name}: {count(total, 'failure')} in {count(minutes, 'minute')}{errors}",
+    return _about_failures(
+        "bad" if share >= FAILING_BADLY else "warn",
+        f"{name}: {count(total, 'failure')} in {count(minutes, 'minute')}{errors}",
+        name,
+        groups,
         since=began if first else None,
         detail=" ".join(_causes(facts, began, group, share)),
-        link="Open the failure" if group else "Open failures",
-        path=f"/failures/{group.fingerprint}" if group else "/failures",
-        query={} if group else {"task": name},
     )
 
 
@@ -240,48 +229,42 @@ def _first_failing(series: TaskSeries) -> int:
     return first
 
 
-def _failing_elsewhere(facts: OverviewFacts) -> list[OverviewFinding]:
+def _failing_elsewhere(facts: OverviewFacts) -> Iterator[OverviewFinding]:
     """Failures of runtimes that keep no statistics, from the server's counters."""
     failed, done = facts.sample.failed_per_minute, facts.sample.deleted_per_minute
     if facts.hour.is_recorded and facts.hour.tasks:
-        return []
+        return
     if failed is None or done is None or failed < FEW_FAILURES or failed < FAILING * (failed + done):
-        return []
+        return
     text = f"About {failed:,.0f} attempts a minute fail"
     detail = "This is worked out from the server's counters: these workers record no errors."
-    return [OverviewFinding(level="bad", title=text, detail=detail, link="Open failures", path="/failures")]
+    yield OverviewFinding(level="bad", title=text, detail=detail, link="Open failures", path="/failures")
 
 
-def _paused(facts: OverviewFacts) -> list[OverviewFinding]:
+def _paused(facts: OverviewFacts) -> Iterator[OverviewFinding]:
     every = next((each for each in facts.pauses if each.name is None), None)
     if every is not None:
         because = f" Reason: {every.reason}." if every.reason else ""
         reason = title(words("paused_everything"))
-        return [OverviewFinding(level="warn", title=reason, detail=f"Python workers start no job.{because}")]
-    if not facts.pauses:
-        return []
-    names = ", ".join(each.what for each in facts.pauses[:3])
-    more = f" and {len(facts.pauses) - 3} more" if len(facts.pauses) > 3 else ""
-    return [OverviewFinding(level="warn", title=f"Paused: {names}{more}")]
+        yield OverviewFinding(level="warn", title=reason, detail=f"Python workers start no job.{because}")
+    elif facts.pauses:
+        yield OverviewFinding(level="warn", title=f"Paused: {_some([each.what for each in facts.pauses])}")
 
 
-def _waiting(facts: OverviewFacts) -> list[OverviewFinding]:
+def _waiting(facts: OverviewFacts) -> Iterator[OverviewFinding]:
     wait, usual = facts.sample.oldest_wait, facts.usual_wait
     if wait < LONG_WAIT or (usual is not None and wait < usual * FAR_ABOVE):
-        return []
-    paused = _may_be_paused(facts)
+        return
     compared = "" if usual is None else f" Usually it is under {duration(max(usual, 1))}."
     outlook = "" if facts.forecast is None else f" Backlog: {facts.forecast.text}."
-    return [
-        OverviewFinding(
-            level="bad" if wait >= VERY_LONG_WAIT else "warn",
-            title=f"A job has been ready for {duration(wait)} and is still waiting",
-            detail=(paused + compared + outlook).strip(),
-            link="Open ready jobs",
-            path="/jobs",
-            query={"q": "state:ready"},
-        )
-    ]
+    yield OverviewFinding(
+        level="bad" if wait >= VERY_LONG_WAIT else "warn",
+        title=f"A job has been ready for {duration(wait)} and is still waiting",
+        detail=(_may_be_paused(facts) + compared + outlook).strip(),
+        link="Open ready jobs",
+        path="/jobs",
+        query={"q": "state:ready"},
+    )
 
 
 def _may_be_paused(facts: OverviewFacts) -> str:
@@ -293,55 +276,48 @@ def _may_be_paused(facts: OverviewFacts) -> str:
     return f"It may belong to {facts.pauses[0].what}, which is paused."
 
 
-def _unknown_tasks(facts: OverviewFacts) -> list[OverviewFinding]:
+def _unknown_tasks(facts: OverviewFacts) -> Iterator[OverviewFinding]:
     unknown = [task for task in facts.tasks if not task.is_known]
     if not unknown or not facts.sample.workers:
-        return []
+        return
     names = ", ".join(task.name for task in unknown[:3]) + (" and others" if len(unknown) > 3 else "")
-    return [
-        OverviewFinding(
-            level="warn",
-            title=title(words("unknown_task", name=f" {names}")),
-            detail=f"{unknown[0].waiting} of its jobs wait." if len(unknown) == 1 else "Their jobs wait.",
-            link="Open tasks",
-            path="/tasks",
-        )
-    ]
+    yield OverviewFinding(
+        level="warn",
+        title=title(words("unknown_task", name=f" {names}")),
+        detail=f"{unknown[0].waiting} of its jobs wait." if len(unknown) == 1 else "Their jobs wait.",
+        link="Open tasks",
+        path="/tasks",
+    )
 
 
-def _unreachable(facts: OverviewFacts) -> list[OverviewFinding]:
-    lost = facts.sample.unreachable
-    if not lost:
-        return []
-    verb = "does" if lost == 1 else "do"
-    text = f"{count(lost, 'worker')} {verb} not answer"
-    detail = "Another worker recovers their jobs after a while."
-    return [OverviewFinding(level="warn", title=text, detail=detail, link="Open workers", path="/workers")]
+def _unreachable(facts: OverviewFacts) -> Iterator[OverviewFinding]:
+    if lost := facts.sample.unreachable:
+        text = f"{count(lost, 'worker')} {'does' if lost == 1 else 'do'} not answer"
+        detail = "Another worker recovers their jobs after a while."
+        yield OverviewFinding(level="warn", title=text, detail=detail, link="Open workers", path="/workers")
 
 
-def _growing(facts: OverviewFacts) -> list[OverviewFinding]:
+def _growing(facts: OverviewFacts) -> Iterator[OverviewFinding]:
     outlook = facts.forecast
-    if outlook is None or not outlook.missing_slots:
-        return []
-    text = f"The backlog {outlook.text}"
-    detail = f"{facts.sample.ready} jobs are ready."
-    return [OverviewFinding(level="warn", title=text, detail=detail, link="Open tasks", path="/tasks")]
+    if outlook is not None and outlook.missing_slots:
+        text, detail = f"The backlog {outlook.text}", f"{facts.sample.ready} jobs are ready."
+        yield OverviewFinding(level="warn", title=text, detail=detail, link="Open tasks", path="/tasks")
 
 
-def _long_running(facts: OverviewFacts) -> list[OverviewFinding]:
+def _long_running(facts: OverviewFacts) -> Iterator[OverviewFinding]:
     long = [line for line in facts.running if line.is_long]
     if not long:
-        return []
+        return
     first = long[0]
     seconds = (facts.sample.at - first.started_at).total_seconds()
     usual = f"; its task usually takes under {duration(first.usual)}" if first.usual else ""
-    text = f"{count(len(long), 'job')} {'runs' if len(long) == 1 else 'run'} much longer than usual"
-    detail = f"Job {first.job_id} of {first.task} has run for {duration(seconds)}{usual}."
-    return [
-        OverviewFinding(
-            level="warn", title=text, detail=detail, link="Open the job", path=f"/jobs/{first.job_id}"
-        )
-    ]
+    yield OverviewFinding(
+        level="warn",
+        title=f"{count(len(long), 'job')} {'runs' if len(long) == 1 else 'run'} much longer than usual",
+        detail=f"Job {first.job_id} of {first.task} has run for {duration(seconds)}{usual}.",
+        link="Open the job",
+        path=f"/jobs/{first.job_id}",
+    )
 
 
 def _all_well(facts: OverviewFacts) -> OverviewFinding:
@@ -360,16 +336,24 @@ def _all_well(facts: OverviewFacts) -> OverviewFinding:
         waits = "nothing waits"
     workers = [] if sample.workers is None else [f"{count(sample.workers, 'worker')} alive."]
     if sample.failed.value:
-        workers.append(f"{sample.failed} permanently failed {_jobs(sample.failed.value)} in the table.")
+        noun = "job" if sample.failed.value == 1 else "jobs"
+        workers.append(f"{sample.failed} permanently failed {noun} {_are(sample.failed.value)} in the table.")
     return OverviewFinding(level="ok", title=f"All well: {busy}{waits}", detail=" ".join(workers))
-
-
-def _jobs(number: int) -> str:
-    return "job is" if number == 1 else "jobs are"
 
 
 def _are(number: int) -> str:
     return "is" if number == 1 else "are"
+
+
+def _some(names: Sequence[str]) -> str:
+    """The first three."""
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+
+
+LOOKS = (
+    _no_worker, _failing, _stopped, _overdue, _paused, _waiting, _unknown_tasks, _unreachable, _growing,
+    _long_running,
+)  # fmt: skip
 
 
 # -- forecast -----------------------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
 from ...database.connections.connection import Connection
@@ -12,14 +12,15 @@ from ...history.error_groups import ErrorGroup, list_error_groups
 from ...recovery.registry.workers import WorkerSummary
 from ..answers import Marker, RangeName
 from ..database import ERRORS, PAUSES, STATISTICS, WORKERS
-from ..failures.counts import ErrorCounts, count_errors
+from ..failures.counts import GroupCount, count_errors
 from ..live.hub import Hub
 from ..live.sampler import Sample
+from ..schedules import ScheduleView
 from ..schedules.queries import list_schedules
 from ..security.redact import Redactor
 from ..tasks import RunningLine
 from ..tasks.queries import TaskFacts, read_tasks
-from . import ErrorLine, Forecast, Overview, OverviewFinding, Rates, ScheduleLine, WorkerLine
+from . import ErrorLine, Forecast, Overview, Rates, ScheduleLine, WorkerLine
 from .findings import OverviewFacts, find, forecast
 from .series import RANGES, TaskSeries, Timeline, read_deploys, read_markers, read_timeline
 
@@ -38,26 +39,6 @@ HOURS_FOR = 60.0
 DAY = timedelta(days=1)
 MOST_GROUPS = 20
 NEXT_SCHEDULES = 5
-
-
-@dataclass(frozen=True, slots=True)
-class _Schedules:
-    """Recurring jobs, those of the first page."""
-
-    upcoming: list[ScheduleLine] = field(default_factory=list)
-    late: list[tuple[str, datetime]] = field(default_factory=list)
-    """With the first run that was due and was not added."""
-    known: int = 0
-    last_at: datetime | None = None
-    """When a job of one of them was last added."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Errors:
-    """Error groups of the last day, with the jobs of each."""
-
-    groups: Sequence[ErrorGroup] = ()
-    counts: ErrorCounts | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,40 +74,39 @@ async def _read(hub: Hub, range: RangeName) -> OverviewPage:
                 ),
                 max_age=0.0 if wanted.is_fine else HOURS_FOR,
             )
-        errors = await _errors(connection, hub, now)
+        groups: list[ErrorGroup] = []
+        if tables >= ERRORS:
+            groups = await list_error_groups(connection, schema, since=now - DAY, limit=MOST_GROUPS)
+        counts = await count_errors(hub, connection) if groups else None
         current = await _until_now(connection, hub, tasks.hour)
         last_work = await _last_work(connection, hub)
         markers = await read_markers(connection, schema, timeline.start, tables=tables, pauses=tasks.pauses)
         deploys = await read_deploys(connection, schema, tasks.hour.start - DAY, tables=tables)
     schedules = await hub.shared(
-        "next schedules", lambda: _schedules(hub), max_age=SCHEDULES_FOR, topic="schedules"
-    )
-    rates = _rates(sample, tasks.hour)
-    outlook = _forecast(sample, rates, tasks)
-    findings = find(
-        OverviewFacts(
-            sample, current, rates, usual_wait=usual, forecast=outlook, groups=errors.groups,
-            pauses=tasks.pauses, tasks=tasks.rows, running=tasks.running.lines, deploys=deploys,
-            last_work=last_work, late=schedules.late, schedules=schedules.known,
-            last_scheduled=schedules.last_at,
-        )
+        "next schedules", lambda: list_schedules(hub.database, hub.redactor), max_age=SCHEDULES_FOR,
+        topic="schedules",
     )  # fmt: skip
-    found = _overview(hub, sample, usual, tasks, errors, schedules, rates, outlook, findings, now)
+    rates = _rates(sample, tasks.hour)
+    late = [(view.identifier, view.late) for view in schedules.items if view.late]
+    facts = OverviewFacts(
+        sample, current, rates, usual_wait=usual, forecast=_forecast(sample, rates, tasks), groups=groups,
+        pauses=tasks.pauses, tasks=tasks.rows, running=tasks.running.lines, deploys=deploys,
+        last_work=last_work, late=sorted(late, key=lambda pair: pair[1]), schedules=len(schedules.items),
+        last_scheduled=max(filter(None, (view.last_execution for view in schedules.items)), default=None),
+    )  # fmt: skip
+    errors = [_error(group, counts.of(group), hub.redactor, now) for group in groups[:ERROR_GROUPS] if counts]
+    found = _overview(hub, facts, tasks, errors, _upcoming(schedules.items))
     return OverviewPage(found, tasks.hour, timeline, markers)
 
 
 def _overview(
     hub: Hub,
-    sample: Sample,
-    usual: float | None,
+    facts: OverviewFacts,
     tasks: TaskFacts,
-    errors: _Errors,
-    schedules: _Schedules,
-    rates: Rates,
-    outlook: Forecast | None,
-    findings: list[OverviewFinding],
-    now: datetime,
+    errors: list[ErrorLine],
+    schedules: list[ScheduleLine],
 ) -> Overview:
+    sample, findings = facts.sample, find(facts)
     return Overview(
         at=sample.at,
         level=findings[0].level,
@@ -137,20 +117,16 @@ def _overview(
         failed=sample.failed,
         slots=sample.slots,
         oldest_wait=sample.oldest_wait,
-        usual_wait=usual,
-        rates=rates,
-        forecast=outlook,
+        usual_wait=facts.usual_wait,
+        rates=facts.rates,
+        forecast=facts.forecast,
         workers=_workers(tasks.workers, tasks.running.lines),
         workers_alive=sample.workers,
-        errors=[
-            _error(group, errors.counts, hub.redactor, now)
-            for group in errors.groups[:ERROR_GROUPS]
-            if errors.counts is not None
-        ],
+        errors=errors,
         tasks=tasks.rows[:TASKS],
         task_count=len(tasks.rows),
         longest=tasks.running.lines[:LONGEST],
-        schedules=schedules.upcoming,
+        schedules=schedules,
         pauses=tasks.pauses,
         missing=missing_parts(hub.sampler.tables),
         cost=hub.database.meter.cost,
@@ -207,20 +183,11 @@ async def _usual_wait(connection: Connection, hub: Hub) -> float | None:
     return found
 
 
-async def _errors(connection: Connection, hub: Hub, now: datetime) -> _Errors:
-    """Groups with an error in the last day, the one that occurred last first."""
-    if not hub.sampler.tables >= ERRORS:
-        return _Errors()
-    groups = await list_error_groups(connection, hub.database.schema, since=now - DAY, limit=MOST_GROUPS)
-    return _Errors(groups, await count_errors(hub, connection) if groups else None)
-
-
 async def _until_now(connection: Connection, hub: Hub, hour: Timeline) -> Timeline:
     """The hour with one more step: what has been counted since its last whole minute."""
     if not hub.sampler.tables >= STATISTICS:
         return hour
-    end = hour.start + timedelta(seconds=hour.range.count * hour.range.step)
-    rows = await connection.fetch(load("admin/attempts_since", hub.database.schema), end)
+    rows = await connection.fetch(load("admin/attempts_since", hub.database.schema), hour.end)
     now = {row["task"]: row for row in rows}
     empty = [0.0] * hour.range.count
     tasks = {
@@ -242,8 +209,7 @@ async def _last_work(connection: Connection, hub: Hub) -> datetime | None:
     return found
 
 
-def _error(group: ErrorGroup, counts: ErrorCounts, redactor: Redactor, now: datetime) -> ErrorLine:
-    jobs = counts.of(group)
+def _error(group: ErrorGroup, jobs: GroupCount, redactor: Redactor, now: datetime) -> ErrorLine:
     return ErrorLine(
         fingerprint=group.fingerprint,
         task=group.task_identifier,
@@ -283,22 +249,15 @@ def _workers(workers: Sequence[WorkerSummary], running: Sequence[RunningLine]) -
     return lines[:WORKERS_SHOWN]
 
 
-async def _schedules(hub: Hub) -> _Schedules:
-    views = (await list_schedules(hub.database, hub.redactor)).items
-    upcoming = sorted(
+def _upcoming(views: Sequence[ScheduleView]) -> list[ScheduleLine]:
+    """Those that run next."""
+    found = sorted(
         (view for view in views if view.next_runs and view.pause is None), key=lambda view: view.next_runs[0]
     )
-    return _Schedules(
-        [
-            ScheduleLine(
-                identifier=view.identifier, task=view.task_identifier or "", next_at=view.next_runs[0]
-            )
-            for view in upcoming[:NEXT_SCHEDULES]
-        ],
-        sorted(((view.identifier, view.late) for view in views if view.late), key=lambda pair: pair[1]),
-        len(views),
-        max((view.last_execution for view in views if view.last_execution), default=None),
-    )
+    return [
+        ScheduleLine(identifier=view.identifier, task=view.task_identifier or "", next_at=view.next_runs[0])
+        for view in found[:NEXT_SCHEDULES]
+    ]
 
 
 def _mean(values: Sequence[float | None]) -> float | None:

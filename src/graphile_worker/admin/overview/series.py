@@ -122,6 +122,10 @@ class Timeline:
     """Whether there are statistics."""
 
     @property
+    def end(self) -> datetime:
+        return self.start + timedelta(seconds=self.range.seconds)
+
+    @property
     def completed(self) -> list[float]:
         return self._sum([each.completed for each in self.tasks.values()])
 
@@ -160,7 +164,12 @@ class Timeline:
         return min(max(passed, float(MINUTE)), float(self.range.step))
 
     def _sum(self, parts: Sequence[Sequence[float]]) -> list[float]:
-        return [sum(each) for each in zip(*parts, strict=True)] if parts else [0.0] * self.range.count
+        return added_up(parts) or [0.0] * self.range.count
+
+
+def added_up(parts: Sequence[Sequence[float]]) -> list[float]:
+    """The sum of each step; empty without parts."""
+    return [sum(each) for each in zip(*parts, strict=True)]
 
 
 async def read_timeline(
@@ -181,7 +190,8 @@ async def read_timeline(
     start = wanted.start(now, is_whole=is_whole)
     found = Timeline(wanted, start, now, is_recorded=tables >= STATISTICS)
     if found.is_recorded:
-        found.tasks = await _read_tasks(connection, schema, found, tables, task_identifier)
+        rows = await read_steps(connection, schema, found, tables, task_identifier)
+        found.tasks = _by_task(rows, found)
     if wanted.has_samples and task_identifier is None:
         if found.is_recorded:
             found.backlog = await _read_backlog(connection, schema, found)
@@ -193,30 +203,25 @@ async def read_timeline(
 async def read_steps(
     connection: Connection,
     schema: SchemaName,
-    what: Literal["series", "times"],
     of: Timeline,
     tables: frozenset[str],
     task_identifier: str | None,
+    *,
+    variant: Literal["", "@times"] = "",
 ) -> Sequence[Row]:
     """Statistics of each step and task, from the minutes, the hours or the days."""
-    source = "minute" if of.range.is_fine else "day" if of.range.is_by_day and DAYS in tables else "hour"
-    statement = load(f"admin/{source}_{what}", schema)
-    rows = await connection.fetch(statement, of.start, _end(of), float(of.range.step), task_identifier)
+    source = "minutes" if of.range.is_fine else "days" if of.range.is_by_day and DAYS in tables else "hours"
+    statement = load(f"admin/{source}_by_step{variant}", schema)
+    rows = await connection.fetch(statement, of.start, of.end, float(of.range.step), task_identifier)
     return [row for row in rows if 0 <= row["step"] < of.range.count]
 
 
-async def _read_tasks(
-    connection: Connection,
-    schema: SchemaName,
-    of: Timeline,
-    tables: frozenset[str],
-    task_identifier: str | None,
-) -> dict[str, TaskSeries]:
-    rows = await read_steps(connection, schema, "series", of, tables, task_identifier)
+def _by_task(rows: Sequence[Row], of: Timeline) -> dict[str, TaskSeries]:
+    """The busiest task first."""
     found: dict[str, TaskSeries] = {}
     for row in rows:
         step = row["step"]
-        series = found.setdefault(row["task"], _nothing(of.range.count))
+        series = found.setdefault(row["task"], TaskSeries(*([0.0] * of.range.count for _ in range(3))))
         seconds = of.seconds(step)
         series.completed[step] = row["completed"] * 60 / seconds
         series.failed[step] = row["failed"] * 60 / seconds
@@ -226,7 +231,7 @@ async def _read_tasks(
 
 async def _read_backlog(connection: Connection, schema: SchemaName, of: Timeline) -> BacklogSeries:
     statement = load("admin/backlog_series", schema)
-    rows = await connection.fetch(statement, of.start, _end(of), float(of.range.step))
+    rows = await connection.fetch(statement, of.start, of.end, float(of.range.step))
     found = _no_backlog(of.range.count)
     for row in rows:
         step = row["step"]
@@ -250,16 +255,8 @@ def _backlog_in_memory(of: Timeline, samples: Sequence[Sample]) -> BacklogSeries
     return found
 
 
-def _nothing(count: int) -> TaskSeries:
-    return TaskSeries([0.0] * count, [0.0] * count, [0.0] * count)
-
-
 def _no_backlog(count: int) -> BacklogSeries:
     return BacklogSeries([None] * count, [None] * count, [None] * count, [None] * count)
-
-
-def _end(of: Timeline) -> datetime:
-    return of.start + timedelta(seconds=of.range.seconds)
 
 
 # -- percentiles --------------------------------------------------------------------------------------------
@@ -295,7 +292,8 @@ async def read_percentiles(
     if not of.is_recorded:
         return {}
     steps: defaultdict[tuple[str, int], _Percentiles] = defaultdict(_Percentiles)
-    for step, task, *row in await read_steps(connection, schema, "times", of, tables, task_identifier):
+    rows = await read_steps(connection, schema, of, tables, task_identifier, variant="@times")
+    for step, task, *row in rows:
         steps[task, step].add(*row)
         steps["", step].add(*row)
     found: dict[str, dict[str, Points]] = {}

@@ -18,7 +18,16 @@ from ..web.routes import API, Route
 from ..web.times import duration, zone_name
 from . import Overview
 from .queries import RECENT, OverviewPage, read_overview
-from .series import RANGES, TaskSeries, Timeline, read_markers, read_percentiles, read_timeline, shown_to
+from .series import (
+    RANGES,
+    TaskSeries,
+    Timeline,
+    added_up,
+    read_markers,
+    read_percentiles,
+    read_timeline,
+    shown_to,
+)
 from .summary import summary
 
 COLOURS: tuple[charts.Colour, ...] = ("c1", "c2", "c4", "c5")
@@ -28,8 +37,9 @@ FEW = 10
 HOURS = (1, 3, 6, 12, 24, 48)
 """Of the incident summary."""
 METRICS = ("completed", "failed", "added", "backlog", "oldest_wait", "busy", "run_p95", "wait_p95")
-OF_ALL = ("added", "backlog", "oldest_wait")
-"""Metrics of the whole jobs table, which are not known by task."""
+OF_TASKS = ("completed", "failed", "busy")
+OF_ALL = {"added": "added", "backlog": "ready", "oldest_wait": "oldest_wait"}
+"""Metrics of the whole jobs table, which are not known by task, with their names in the samples."""
 ALL = "all"
 
 
@@ -85,14 +95,10 @@ async def overview(call: Call) -> Page:
         "tiles": tiles(found),
         "timeline": found.timeline,
         "series": series_of(found.timeline, by_task=wanted.by == "task"),
-        "markers": [
-            charts.ChartMarker(each.at, each.text, each.kind)
-            for each in shown_to(found.markers, may_audit=call.may("audit.read"))
-        ],
+        "markers": shown_to(found.markers, may_audit=call.may("audit.read")),
         "ranges": list(RANGES.values()),
         "range": wanted.range,
         "is_down": call.hub.down_since is not None,
-        "zone_info": call.zone,
         "began": lambda finding: began(finding.since, call.zone),
         "by": wanted.by if wanted.by == "task" else "",
         "longest_p95": max((task.run_time.p95 or 0.0 for task in found.overview.tasks), default=0.0),
@@ -191,20 +197,11 @@ def _by_task(timeline: Timeline) -> list[charts.ChartSeries]:
     ]
     if rest:
         parts.append(
-            charts.ChartSeries("other tasks", _sum([timeline.tasks[name].completed for name in rest]), "c6")
+            charts.ChartSeries(
+                "other tasks", added_up([timeline.tasks[name].completed for name in rest]), "c6"
+            )
         )
     return parts or [charts.ChartSeries("completed", timeline.completed, "c1")]
-
-
-def _sum(parts: Sequence[Sequence[float]]) -> list[float]:
-    return [sum(values) for values in zip(*parts, strict=True)]
-
-
-def share(value: float | None) -> str:
-    """A share in per cent; small ones are not rounded to nothing."""
-    if value is None:
-        return "—"
-    return f"{value:.0%}" if value == 0 or value >= 0.01 else "< 1%"
 
 
 def began(since: datetime | None, zone: tzinfo) -> str:
@@ -235,7 +232,7 @@ async def series(call: Call) -> Series:
             )
     by_task = wanted.by == "task" or task is not None
     shown = shown_to(markers, may_audit=call.may("audit.read"))
-    return _series(timeline, metrics, times if by_task else {"": times.get("", {})}, shown, by_task)
+    return _series(timeline, metrics, times, shown, by_task)
 
 
 def _metrics(text: str) -> list[str]:
@@ -253,46 +250,23 @@ def _series(
     markers: list[Marker],
     by_task: bool,
 ) -> Series:
+    def chosen(counted: TaskSeries | Timeline, name: str) -> dict[str, Points]:
+        """Metrics of a task, or of all of them, which have no name."""
+        found = {metric: list(getattr(counted, metric)) for metric in metrics if metric in OF_TASKS}
+        return found | {metric: of for metric, of in times.get(name, {}).items() if metric in metrics}
+
     points: dict[str, dict[str, Points]] = {}
     if by_task:
-        for name, values in timeline.tasks.items():
-            points[name] = _of_task(values, metrics) | _chosen(times.get(name, {}), metrics)
-    whole = {metric: _of_all(timeline, metric) for metric in metrics}
-    kept = {
-        metric: values
-        for metric, values in whole.items()
-        if values is not None and (not by_task or metric in OF_ALL)
-    } | ({} if by_task else _chosen(times.get("", {}), metrics))
-    if kept:
-        points[ALL] = kept
+        points = {name: chosen(counted, name) for name, counted in timeline.tasks.items()}
+    whole = {} if by_task else chosen(timeline, "")
+    if timeline.backlog is not None:
+        whole |= {metric: getattr(timeline.backlog, OF_ALL[metric]) for metric in metrics if metric in OF_ALL}
+    if whole:
+        points[ALL] = whole
     return Series(
         start=timeline.start, step=timeline.range.step, points=points, markers=markers,
         is_recorded=timeline.is_recorded,
     )  # fmt: skip
-
-
-def _of_task(values: TaskSeries, metrics: list[str]) -> dict[str, Points]:
-    known: dict[str, Points] = {
-        "completed": list(values.completed), "failed": list(values.failed), "busy": list(values.busy)
-    }  # fmt: skip
-    return _chosen(known, metrics)
-
-
-def _of_all(timeline: Timeline, metric: str) -> Points | None:
-    backlog = timeline.backlog
-    found: dict[str, Points | None] = {
-        "completed": list(timeline.completed),
-        "failed": list(timeline.failed),
-        "busy": list(timeline.busy),
-        "added": backlog.added if backlog else None,
-        "backlog": backlog.ready if backlog else None,
-        "oldest_wait": backlog.oldest_wait if backlog else None,
-    }
-    return found.get(metric)
-
-
-def _chosen(values: dict[str, Points], metrics: list[str]) -> dict[str, Points]:
-    return {metric: values[metric] for metric in metrics if metric in values}
 
 
 # -- the incident summary -----------------------------------------------------------------------------------

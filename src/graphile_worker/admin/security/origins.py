@@ -1,4 +1,7 @@
-"""Which names the Host header may have: a page on another name that resolves to us must not reach us."""
+"""Hosts, origins, headers and cookies: what belongs to us, and what a page of another site may not do.
+
+A page on another name that resolves to us must not reach us, so the Host header may have known names only.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import ip_address
 from urllib.parse import urlsplit
+
+from starlette.requests import Request
+from starlette.responses import Response
 
 from ...errors import ConfigError
 from ..answers import Problem
@@ -144,3 +150,28 @@ def is_own_origin(origin: str | None, host: str | None, scheme: str) -> bool:
     ):
         return False
     return theirs == (ours[0].strip("[]"), ours[1] or DEFAULT_PORTS[parts.scheme])
+
+
+# -- cookies -----------------------------------------------------------------------------------------------
+
+
+def cookie_name(request: Request, what: str) -> str:
+    """Cookies know no ports, so two dashboards on one machine need two names."""
+    host = split_host(request.headers.get("host", ""))
+    port = f"_{host[1]}" if host is not None and host[1] is not None else ""
+    prefix = "__Secure-" if request.scope.get("scheme", "http") == "https" else ""
+    return f"{prefix}graphile_worker_{what}{port}"
+
+
+def set_cookie(request: Request, response: Response, what: str, value: str, *, max_age: int) -> None:
+    """Set a cookie that scripts cannot read and other sites cannot send; no value deletes it."""
+    response.set_cookie(
+        cookie_name(request, what), value, max_age=max_age if value else 0, path=cookie_path(request),
+        secure=request.scope.get("scheme", "http") == "https", httponly=True, samesite="strict",
+    )  # fmt: skip
+
+
+def cookie_path(request: Request) -> str:
+    """The root of the dashboard, not of one of its databases."""
+    root: str = request.scope.get("graphile_worker.root", request.scope.get("root_path", ""))
+    return root or "/"

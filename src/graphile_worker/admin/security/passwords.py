@@ -25,7 +25,8 @@ _TOKEN = re.compile(r"sha256\$[0-9a-f]{64}")
 def hash_password(password: str) -> str:
     """A text for the configuration: `scrypt$n$r$p$salt$hash`."""
     salt = secrets.token_bytes(16)
-    return _text(COST, salt, _scrypt(password, salt, COST))
+    n, r, p = COST
+    return f"scrypt${n}${r}${p}${encoded(salt)}${encoded(_scrypt(password, salt, COST))}"
 
 
 def check_password_hash(text: str) -> None:
@@ -44,8 +45,8 @@ def matches(password: str, text: str) -> bool:
     if found is None or len(password) > MAX_PASSWORD:
         return False
     cost = (int(found[1]), int(found[2]), int(found[3]))
-    expected = _decoded(found[5])
-    return hmac.compare_digest(_scrypt(password, _decoded(found[4]), cost, len(expected)), expected)
+    expected = decoded(found[5])
+    return hmac.compare_digest(_scrypt(password, decoded(found[4]), cost, len(expected)), expected)
 
 
 def new_token() -> str:
@@ -70,14 +71,10 @@ def _scrypt(password: str, salt: bytes, cost: tuple[int, int, int], length: int 
     return hashlib.scrypt(content, salt=salt, n=n, r=r, p=p, maxmem=MAX_MEMORY, dklen=length)
 
 
-def _text(cost: tuple[int, int, int], salt: bytes, digest: bytes) -> str:
-    n, r, p = cost
-    return f"scrypt${n}${r}${p}${_encoded(salt)}${_encoded(digest)}"
-
-
-def _encoded(content: bytes) -> str:
+def encoded(content: bytes) -> str:
+    """For a hash or a cookie: base64 without the signs that these use for themselves."""
     return urlsafe_b64encode(content).decode().rstrip("=")
 
 
-def _decoded(text: str) -> bytes:
+def decoded(text: str) -> bytes:
     return urlsafe_b64decode(text + "=" * (-len(text) % 4))

@@ -18,7 +18,6 @@ import msgspec
 
 from ...values.job import Pause
 from ..settings import AppSettings, FormatPayload
-from . import redact
 
 HIDDEN = "[redacted]"
 NAMES = (
@@ -102,7 +101,7 @@ class Redactor:
         skipped = 0  # how deep inside of a hidden value
         is_hidden = is_next_hidden = is_changed = False
         names = [name for name in above if not name.isdecimal()]  # of the members that the walk is in
-        for kind, symbol, path in redact.walk(raw):
+        for kind, symbol, path in walk(raw):
             if skipped:
                 skipped += {"open": 1, "close": -1}.get(kind, 0)
                 if kind == "close" and not skipped:
@@ -114,7 +113,7 @@ class Redactor:
                     names.append(path[-1])
                 is_hidden = self._hides_last(names)
             elif kind in ("open", "value") and is_hidden:
-                kept.append(redact.quoted(HIDDEN))
+                kept.append(quoted(HIDDEN))
                 is_changed = True
                 skipped = 1 if kind == "open" else 0
                 is_hidden = bool(skipped)
@@ -125,10 +124,10 @@ class Redactor:
                 kept.append(symbol)
                 del names[depths.pop() :]
                 is_next_hidden = False
-            elif kind == "value" and redact.is_text(symbol):
+            elif kind == "value" and is_text(symbol):
                 kept.append(self._text_symbol(symbol))
                 is_changed = is_changed or kept[-1] != symbol
-                is_next_hidden = _names_next(redact.text_of(symbol), path)
+                is_next_hidden = _names_next(text_of(symbol), path)
             else:
                 kept.append(symbol)
                 if symbol == ",":
@@ -164,9 +163,9 @@ class Redactor:
         return _may_name_secrets(raw)
 
     def _text_symbol(self, symbol: str) -> str:
-        text = redact.text_of(symbol)
+        text = text_of(symbol)
         redacted = redacted_text(text)
-        return symbol if redacted == text else redact.quoted(redacted)
+        return symbol if redacted == text else quoted(redacted)
 
     def _formatted(self, format: FormatPayload, raw: str, task: str) -> str:
         """What the user's function returns, redacted all the same."""
@@ -175,7 +174,7 @@ class Redactor:
             return self.json(msgspec.json.encode(value).decode())
         except Exception:
             logger.exception("format_payload failed for a payload of %s; the payload is not shown", task)
-            return redact.quoted("[format_payload failed]")
+            return quoted("[format_payload failed]")
 
 
 def is_telling(name: str) -> bool:

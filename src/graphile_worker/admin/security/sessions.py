@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import hmac
 import secrets
-from base64 import urlsafe_b64decode, urlsafe_b64encode
 from binascii import Error as Base64Error
 from collections import OrderedDict
 from collections.abc import Iterable
@@ -20,7 +19,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ...values.clock import Clock
-from .origins import split_host
+from .origins import cookie_name, set_cookie
+from .passwords import decoded, encoded
 
 LASTS = 12 * 3600
 MAX_ENDED = 10_000
@@ -86,28 +86,6 @@ class SignInSessions:
         set_cookie(request, response, "session", self._signer.sign(PURPOSE, session), max_age=LASTS)
 
 
-def cookie_name(request: Request, what: str) -> str:
-    """Cookies know no ports, so two dashboards on one machine need two names."""
-    host = split_host(request.headers.get("host", ""))
-    port = f"_{host[1]}" if host is not None and host[1] is not None else ""
-    prefix = "__Secure-" if request.scope.get("scheme", "http") == "https" else ""
-    return f"{prefix}graphile_worker_{what}{port}"
-
-
-def set_cookie(request: Request, response: Response, what: str, value: str, *, max_age: int) -> None:
-    """Set a cookie that scripts cannot read and other sites cannot send; no value deletes it."""
-    response.set_cookie(
-        cookie_name(request, what), value, max_age=max_age if value else 0, path=cookie_path(request),
-        secure=request.scope.get("scheme", "http") == "https", httponly=True, samesite="strict",
-    )  # fmt: skip
-
-
-def cookie_path(request: Request) -> str:
-    """The root of the dashboard, not of one of its databases."""
-    root: str = request.scope.get("graphile_worker.root", request.scope.get("root_path", ""))
-    return root or "/"
-
-
 # -- signatures ---------------------------------------------------------------------------------------------
 
 T = TypeVar("T")
@@ -125,7 +103,7 @@ class Signer:
 
     def sign(self, purpose: str, value: object) -> str:
         """The value as text for a cookie."""
-        content = urlsafe_b64encode(msgspec.json.encode(value)).decode().rstrip("=")
+        content = encoded(msgspec.json.encode(value))
         return f"{content}.{self._mac(purpose, content)}"
 
     def read(self, purpose: str, text: str, type: type[T]) -> T | None:
@@ -136,7 +114,7 @@ class Signer:
         if not hmac.compare_digest(mac, self._mac(purpose, content)):
             return None
         try:
-            return msgspec.json.decode(urlsafe_b64decode(content + "=" * (-len(content) % 4)), type=type)
+            return msgspec.json.decode(decoded(content), type=type)
         except (Base64Error, msgspec.DecodeError, ValueError):
             return None
 
@@ -147,4 +125,4 @@ class Signer:
     def _mac(self, purpose: str, content: str) -> str:
         key = hmac.new(self._key, purpose.encode(), hashlib.sha256).digest()
         mac = hmac.new(key, content.encode(), hashlib.sha256).digest()
-        return urlsafe_b64encode(mac).decode().rstrip("=")
+        return encoded(mac)

@@ -19,6 +19,7 @@ from ipaddress import IPv6Address, ip_address
 from starlette.requests import Request
 
 from ...errors import ConfigError
+from ...history.audit import Actor
 from ...values.clock import Clock, SystemClock
 from ...values.text import duration
 from ..answers import Problem
@@ -28,6 +29,8 @@ from .sessions import Signer, SignInSession, SignInSessions
 
 SIMPLE_USER = "admin"
 """The user of a password that was given without a name."""
+LONGEST_NAME = 200
+_PATH = re.compile(r"/(?![/\\])[!-\[\]-~]*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,15 +41,6 @@ class Credential:
     role: str
     hash: str = ""
     fingerprint: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class FailedSignIn:
-    """What the audit gets of an attempt that failed."""
-
-    user: str
-    how: str
-    address: str
 
 
 class SignIn:
@@ -78,7 +72,7 @@ class SignIn:
         self.header = header.lower()
         self.survives_restarts = bool(secret)
         """Whether sessions are valid after a restart; then sign-outs must be known there too."""
-        self.on_failure: Callable[[FailedSignIn], None] | None = None  # set by the dashboard, for its audit
+        self.on_failure: Callable[[Actor], None] | None = None  # set by the dashboard, for its audit
         self._header_role = _checked_role(header_role, "header_role")
         self._roles: dict[str, str] = {}
         self._users: dict[str, Credential] = {}
@@ -152,10 +146,6 @@ class SignIn:
             return self._by_header(request)
         return self._by_session(request)
 
-    def user(self, name: str) -> Credential | None:
-        """The user of this name with a password."""
-        return self._users.get(name)
-
     def hash_for(self, name: str) -> str:
         """What a password is compared with: for a name that nobody has, the hash of one of the users.
 
@@ -166,21 +156,10 @@ class SignIn:
         place = int.from_bytes(self.signer.fingerprint("no one", name).encode()) % len(self._users)
         return list(self._users.values())[place].hash
 
-    def use_link(self, secret: str) -> Credential | None:
-        """The credential of the one-time link, once."""
-        if self._link is None or not hmac.compare_digest(hash_token(secret), self._link[0]):
-            return None
-        self._linked = self._link[1]
-        self._link = None
-        return self._linked
-
     def has_earlier_session(self, request: Request) -> bool:
         """Whether the session of the request is older than this process."""
         session = self.sessions.read(request) if self.survives_restarts else None
         return session is not None and session.issued < self.sessions.began
-
-    def begin_session(self, credential: Credential, how: str) -> SignInSession:
-        return self.sessions.begin(credential.name, how, credential.fingerprint)
 
     def _by_token(self, authorization: str) -> Identity | None:
         token = authorization.partition(" ")[2]
@@ -204,6 +183,39 @@ class SignIn:
         identity = Identity.with_role(credential.name, credential.role, session.how)
         return replace(identity, expires_at=datetime.fromtimestamp(session.expires, UTC), session=session.id)
 
+    # -- signing in ----------------------------------------------------------------------------------------
+
+    async def with_password(self, user: str, password: str, address: str) -> SignInSession:
+        """A new session. The answer is the same for a wrong user and a wrong password."""
+        name = user or self.only_user or SIMPLE_USER
+        self.attempts.begin(address, name)
+        async with self.computations.slot():
+            is_right = await asyncio.to_thread(matches, password, self.hash_for(name))
+        found = self._users.get(name)
+        if found is None or not is_right:
+            self._report(name, "password", address)
+            raise Problem(401, "The user or the password is wrong")
+        self.attempts.succeeded(address, name)
+        return self.sessions.begin(found.name, "password", found.fingerprint)
+
+    def with_link(self, secret: str, address: str) -> SignInSession:
+        """A new session, if the one-time link has not been used."""
+        self.attempts.begin(address)
+        if self._link is None or not hmac.compare_digest(hash_token(secret), self._link[0]):
+            self._report("", "link", address)
+            raise Problem(
+                401, "This link has been used, or is not valid",
+                "Each link signs in once. Restart `graphile-worker admin` to get another one.",
+            )  # fmt: skip
+        self.attempts.succeeded(address)
+        found = self._linked = self._link[1]
+        self._link = None
+        return self.sessions.begin(found.name, "link", found.fingerprint)
+
+    def _report(self, user: str, how: str, address: str) -> None:
+        if self.on_failure is not None:
+            self.on_failure(Actor(user[:LONGEST_NAME], how, address))
+
 
 def _checked_role(role: str, place: str) -> str:
     if role not in ROLES:
@@ -211,48 +223,9 @@ def _checked_role(role: str, place: str) -> str:
     return role
 
 
-# -- signing in ---------------------------------------------------------------------------------------------
-
-LONGEST_NAME = 200
-_PATH = re.compile(r"/(?![/\\])[!-\[\]-~]*")
-
-
-async def check_password(sign_in: SignIn, user: str, password: str, address: str) -> Credential:
-    """The user, if the password is right. The answer is the same for a wrong user and a wrong password."""
-    name = user or sign_in.only_user or SIMPLE_USER
-    sign_in.attempts.begin(address, name)
-    found = sign_in.user(name)
-    async with sign_in.computations.slot():
-        is_right = await asyncio.to_thread(matches, password, sign_in.hash_for(name))
-    if found is None or not is_right:
-        _report(sign_in, name, "password", address)
-        raise Problem(401, "The user or the password is wrong")
-    sign_in.attempts.succeeded(address, name)
-    return found
-
-
-def check_link(sign_in: SignIn, secret: str, address: str) -> Credential:
-    """The credential of the one-time link, if it has not been used."""
-    sign_in.attempts.begin(address)
-    found = sign_in.use_link(secret)
-    if found is None:
-        _report(sign_in, "", "link", address)
-        raise Problem(
-            401, "This link has been used, or is not valid",
-            "Each link signs in once. Restart `graphile-worker admin` to get another one.",
-        )  # fmt: skip
-    sign_in.attempts.succeeded(address)
-    return found
-
-
 def safe_path(path: str) -> str:
     """A path of this dashboard to go to after signing in; `/` in place of anything else."""
     return path if _PATH.fullmatch(path) else "/"
-
-
-def _report(sign_in: SignIn, user: str, how: str, address: str) -> None:
-    if sign_in.on_failure is not None:
-        sign_in.on_failure(FailedSignIn(user[:LONGEST_NAME], how, address))
 
 
 @cache

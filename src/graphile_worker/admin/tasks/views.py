@@ -86,7 +86,7 @@ async def get_task(call: Call) -> Page:
         "times": shown.times,
         "groups": shown.groups,
         "error_title": lambda group: error_title(group, call.hub.redactor),
-        "markers": [charts.ChartMarker(each.at, each.text, each.kind) for each in markers],
+        "markers": markers,
     }
     return Page("task.html", title, here="tasks", values=values)
 

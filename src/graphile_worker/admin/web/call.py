@@ -19,7 +19,6 @@ from ..live.hub import Hub, hubs_of
 from ..security.identity import Identity, Permission
 from ..security.redact import Redactor
 from ..settings import Dashboard
-from .frame import LayoutContext
 from .times import ZONE_COOKIE, typed_time, zone_named
 
 S = TypeVar("S", bound=msgspec.Struct)
@@ -44,8 +43,6 @@ class Call:
     """For `<script nonce>` of this answer."""
     notice: Notice | None = None
     """What the page before this one wants to say."""
-    layout: LayoutContext | None = None
-    """What the frame shows, if the answer is a page."""
     is_api: bool = False
     """The answer is JSON, and so is the body."""
     _content: bytes | None = None

@@ -49,7 +49,8 @@ class ProblemDocument(msgspec.Struct, frozen=True):
 def openapi(routes: Iterable[Route]) -> dict[str, Any]:
     """The document for the API routes among these."""
     found = [route for route in routes if route.is_api]
-    described = [*_types(found), ProblemDocument]
+    given = [each for route in found for each in (route.body, route.answer) if each is not None]
+    described = [*{repr(part): part for each in given for part in _parts(each)}.values(), ProblemDocument]
     schemas, components = _schemas(described)
     schema_of = dict(zip(map(repr, described), schemas, strict=True))
     paths: dict[str, dict[str, Any]] = {}
@@ -63,7 +64,7 @@ def openapi(routes: Iterable[Route]) -> dict[str, Any]:
         "security": [{"token": []}, {"session": []}],
         "paths": paths,
         "components": {
-            "schemas": {name: value for name, value in components.items() if name not in _query_names(found)},
+            "schemas": components,
             "securitySchemes": {
                 "token": {"type": "http", "scheme": "bearer"},
                 "session": {"type": "apiKey", "in": "cookie", "name": "graphile_worker_session"},
@@ -94,17 +95,12 @@ def parameters_of(route: Route) -> list[dict[str, Any]]:
     return found
 
 
-def permissions_of(route: Route) -> list[str]:
-    """The permissions of which one is needed; empty for everyone who is signed in."""
-    return list(route.permissions)
-
-
 def _operation(route: Route, schema_of: dict[str, Any]) -> dict[str, Any]:
     operation: dict[str, Any] = {
         "operationId": _operation_id(route),
         "summary": route.summary,
         "tags": [tag_of(route)],
-        "x-permission": permissions_of(route),
+        "x-permission": list(route.permissions),  # of which one is needed
         "responses": _responses(route, schema_of),
     }
     parameters = parameters_of(route)
@@ -162,13 +158,6 @@ def _schema_of_others(type: type[Any]) -> dict[str, Any]:
     raise NotImplementedError(type)
 
 
-def _types(routes: Sequence[Route]) -> list[Any]:
-    """Every type of a body or an answer, once."""
-    given = [each for route in routes for each in (route.body, route.answer) if each is not None]
-    found = {repr(part): part for each in given for part in _parts(each)}
-    return list(found.values())
-
-
 def _parts(type: Any) -> tuple[Any, ...]:
     """The members of a union, which msgspec describes only if they are tagged; else the type itself."""
     return typing.get_args(type) if isinstance(type, types.UnionType) else (type,)
@@ -177,14 +166,6 @@ def _parts(type: Any) -> tuple[Any, ...]:
 def _schema(type: Any, schema_of: dict[str, Any]) -> dict[str, Any]:
     found = [schema_of[repr(part)] for part in _parts(type)]
     return found[0] if len(found) == 1 else {"anyOf": found}
-
-
-def _query_names(routes: Sequence[Route]) -> frozenset[str]:
-    """Structs of query strings become parameters, and are no schemas of their own unless used elsewhere."""
-    used = {repr(each) for each in _types(routes)}
-    return frozenset(
-        route.query.__name__ for route in routes if route.query is not None and repr(route.query) not in used
-    )
 
 
 def _query_parameters(type: type[Any]) -> list[dict[str, Any]]:
@@ -212,12 +193,9 @@ def _inlined(schema: Any, components: dict[str, Any]) -> Any:
 
 
 async def document(call: Call) -> dict[str, Any]:
-    return {**description(call), "servers": [{"url": call.url("") or "/"}]}
-
-
-def description(call: Call) -> dict[str, Any]:
-    """The document, made once: that takes longer than a page may."""
-    return call.app.shared("openapi", lambda: openapi(call.app.routes))
+    """It is made once: that takes longer than a page may."""
+    made: dict[str, Any] = call.app.shared("openapi", lambda: openapi(call.app.routes))
+    return {**made, "servers": [{"url": call.url("") or "/"}]}
 
 
 ROUTES = [

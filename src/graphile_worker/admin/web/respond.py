@@ -1,43 +1,61 @@
-"""Turns what handlers return or raise into responses."""
+"""Turns what handlers return or raise into responses. A page is a template in the frame of the layout.
+
+Templates are of Jinja2 with autoescape. Each can use the macros of `templates/parts/ui.html` as `ui.NAME`,
+without an import; that file says how. Filters: `ago` and `until` (relative time), `instant` and `clock`
+(exact time), `duration` (seconds), `number`, `sentence` (capital letter), `short` (one line, cut), `exact`
+(for values of fields). Characters that change the direction of text are shown by number in all texts that
+are not `exact`.
+"""
 
 from __future__ import annotations
 
-from typing import Any
-from urllib.parse import quote
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta, tzinfo
+from functools import cache
+from typing import Any, Literal
+from urllib.parse import quote, urlencode
 
 import msgspec
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import escape
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from ...database.connections import sqlstates
-from ...database.connections.errors import server_message, sqlstate_of, translated_error
-from ...errors import (
-    ConfigError,
-    GraphileWorkerError,
-    InvalidArgumentError,
-    JobRefusedError,
-    SchemaMissingError,
-)
-from ..answers import Download, Notice, Page, Problem, Redirect
-from ..database import is_outage
-from ..security.sessions import cookie_name, set_cookie
+from ...database.connections.connection import Row
+from ...database.connections.errors import explained
+from ...database.sql import load
+from ...diagnostics.explanation.values import title, words
+from ...values.job import Pause
+from .. import charts
+from ..answers import Count, Download, Notice, Page, Problem, Redirect
+from ..database import ERRORS, OPERATIONS, WORKERS, Database
+from ..live.hub import DOCTOR, Hub
+from ..security.identity import Permission
+from ..security.origins import cookie_name, set_cookie
+from ..security.redact import redacted_pauses
+from . import texts, times
 from .call import Call
-from .render import render
 from .routes import Route
+from .show import numbered
+
+logger = logging.getLogger("graphile_worker.admin")
 
 NOTICE = "notice"
 NOTICE_LASTS = 60
 LONGEST_NOTICE = 600
 
 
-def response_of(call: Call, route: Route, answer: Any) -> Response:
+async def response_of(call: Call, route: Route, answer: Any) -> Response:
     """The response for what a handler returned."""
     if isinstance(answer, Response):
         return answer
     if call.is_api and isinstance(answer, Page | Redirect):
         answer = answer.answer
     if isinstance(answer, Page):
-        return page_response(call, answer)
+        return page_response(call, answer, await gathered(call.hub))
     if isinstance(answer, Redirect):
         return _redirect(call, answer)
     if isinstance(answer, Download):
@@ -45,8 +63,8 @@ def response_of(call: Call, route: Route, answer: Any) -> Response:
     return Response(msgspec.json.encode(answer), route.status, media_type="application/json")
 
 
-def page_response(call: Call, page: Page) -> Response:
-    response = Response(render(call, page), page.status, media_type="text/html")
+def page_response(call: Call, page: Page, around: Around | None = None) -> Response:
+    response = Response(render(call, page, around), page.status, media_type="text/html")
     if call.notice is not None:
         set_cookie(call.request, response, NOTICE, "", max_age=0)
     return response
@@ -58,7 +76,8 @@ def problem_response(call: Call, problem: Problem, *, is_api: bool) -> Response:
     if is_api or wanted == "application/json":
         response = problem_document(problem)
     else:
-        page = Page("problem.html", problem.title, values=_values(problem), status=problem.status)
+        values = {"detail": problem.detail, "more": problem.more}
+        page = Page("problem.html", problem.title, values=values, status=problem.status)
         response = Response(render(call, page), problem.status, media_type="text/html")
     return with_problem_headers(response, problem)
 
@@ -97,10 +116,6 @@ def preferred_type(request: Request) -> str:
     return "text/html"
 
 
-def _values(problem: Problem) -> dict[str, Any]:
-    return {"detail": problem.detail, "status": problem.status, "more": problem.more}
-
-
 def _redirect(call: Call, answer: Redirect) -> Response:
     response = RedirectResponse(call.url(answer.path), 303)
     if answer.notice:
@@ -120,93 +135,273 @@ def _download(answer: Download) -> Response:
     return Response(answer.content, headers=headers, media_type=answer.media_type)
 
 
-# -- problems -----------------------------------------------------------------------------------------------
+# -- templates ----------------------------------------------------------------------------------------------
 
-AGAIN_AFTER = 5
-"""Seconds after which a page that failed is worth another request."""
-
-_REFUSED = ("28", "53", sqlstates.INVALID_CATALOG_NAME)
-"""SQLSTATEs: no entry, no resources, no such database."""
-_MISSING = (
-    sqlstates.INVALID_SCHEMA_NAME,
-    sqlstates.UNDEFINED_TABLE,
-    sqlstates.UNDEFINED_FUNCTION,
-    sqlstates.UNDEFINED_COLUMN,
-)
-_CONFLICTS = (sqlstates.SERIALIZATION_FAILURE, sqlstates.DEADLOCK_DETECTED)
+THEME_COOKIE = "gw_theme"
+THEMES = ("light", "dark")
 
 
-def problem_of(error: Exception) -> Problem | None:
-    """The problem that an error means; None for a fault of our own."""
-    if isinstance(error, Problem):
-        return error
-    if isinstance(error, InvalidArgumentError):
-        return Problem(400, "A value is not valid", str(error))
-    if isinstance(error, JobRefusedError):
-        return Problem(409, "The job was refused", str(error))
-    if isinstance(error, SchemaMissingError):
-        return _missing(str(error))
-    if is_outage(error):
-        return _down(error)
-    state = sqlstate_of(error)
-    if state is None:
-        return _without_state(error)
-    return _of_state(state, error)
+@dataclass(frozen=True, slots=True)
+class Viewer:
+    """For whom a page is rendered: filters and macros look here."""
+
+    call: Call
+    around: Around
+    zone: tzinfo
+    now: datetime
 
 
-def _of_state(state: str, error: Exception) -> Problem | None:
-    if state == sqlstates.QUERY_CANCELED:
-        return Problem(
-            503, "The database took too long",
-            "The statement was stopped, and nothing was changed. Narrow the filter, or try again when the "
-            "database is less busy.", retry_after=AGAIN_AFTER,
-        )  # fmt: skip
-    if state == sqlstates.LOCK_NOT_AVAILABLE:
-        return Problem(
-            409, "Busy: a worker or another transaction has locked its row",
-            "Nothing was changed. Try again in a moment.", retry_after=1,
-        )  # fmt: skip
-    if state in _CONFLICTS:
-        return Problem(409, "Another transaction changed the same rows", "Nothing was changed. Try again.")
-    if state == sqlstates.INSUFFICIENT_PRIVILEGE:
-        return Problem(
-            403, "The database role may not do this",
-            f"PostgreSQL says: {server_message(error)}. The dashboard connects with a role that lacks a "
-            "privilege; the documentation lists the grants.",
-        )  # fmt: skip
-    if state == sqlstates.READ_ONLY_SQL_TRANSACTION:
-        return Problem(403, "The database is read-only here", "PostgreSQL refused the change.")
-    if state in _MISSING:
-        return _missing(server_message(error))
-    if state.startswith(_REFUSED):
-        return _down(error)
-    if state.startswith("22"):
-        return Problem(400, "A value is not valid", f"PostgreSQL says: {server_message(error)}")
-    return None
+_viewer: ContextVar[Viewer] = ContextVar("viewer")
 
 
-def _without_state(error: Exception) -> Problem | None:
-    if isinstance(error, ValueError) and type(error).__module__.startswith("asyncpg"):
-        return Problem(400, "A value is not valid", "A number is too large, or a text cannot be stored.")
-    if isinstance(error, GraphileWorkerError) and not isinstance(error, ConfigError):
-        return Problem(409, "This did not work", str(error))
-    return _down(error) if translated_error(error) is not None else None
-
-
-def _down(error: Exception) -> Problem:
-    state = sqlstate_of(error)
-    reason = f" ({state})" if state else ""
-    return Problem(
-        503, "The database does not answer",
-        f"The dashboard tries again with each request{reason}.",
-        retry_after=AGAIN_AFTER,
+@cache
+def environment() -> Environment:
+    found = Environment(
+        loader=PackageLoader("graphile_worker.admin"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=_shown,
+    )
+    found.filters.update(
+        ago=_ago, clock=_clock, clock_in=_clock_in, duration=times.duration,
+        number=number, sentence=sentence, short=short, exact=escape,
     )  # fmt: skip
+    found.globals.update(
+        url=_url, static=_static, may=_may, offers=_offers, now=_now, state_of=state_of,
+        time_parts=_time_parts, times_in=times.times_in, worker_name=_worker_name, texts=texts,
+    )  # fmt: skip
+    found.globals["ui"] = found.get_template("parts/ui.html").module
+    found.globals["charts"] = charts
+    return found
 
 
-def _missing(said: str) -> Problem:
-    if "graphile-worker migrate" in said:
-        return Problem(409, "A part of the schema is not installed", said)
-    advice = f"{said}. To create it, run as the owner of the schema: graphile-worker migrate"
-    if "_private_py_" in said:
-        return Problem(409, "A part of the schema is not installed", advice)
-    return Problem(503, "The schema is not installed, or not completely", advice)
+def _shown(value: object) -> object:
+    return numbered(value) if type(value) is str else value
+
+
+def render(call: Call, page: Page, around: Around | None = None) -> str:
+    """The page as HTML."""
+    around = around if around is not None else Around()
+    theme = call.request.cookies.get(THEME_COOKIE, "")
+    frame = {
+        "call": call, "title": page.title, "here": page.here, "around": around,
+        "zone": times.zone_name(call.zone), "zone_info": call.zone,
+        "theme": theme if theme in THEMES else "",  # without one, that of the system
+        "environment_tone": texts.ENVIRONMENT_TONES.get(call.app.environment.lower(), "accent"),
+    }  # fmt: skip
+    token = _viewer.set(Viewer(call, around, call.zone, datetime.now(UTC)))
+    try:
+        return environment().get_template(page.template).render(frame, **page.values)
+    finally:
+        _viewer.reset(token)
+
+
+def state_of(state: str) -> tuple[str, str, str]:
+    """Words that a phone leaves out, the word and the tone of a state; an unknown one is shown as it is."""
+    words, tone = texts.STATES.get(state, (state.replace("_", " ").replace("|", " "), "idle"))
+    more, _, word = words.rpartition("|")
+    return more, word, tone
+
+
+def number(value: float | Count | None, places: int = 0) -> str:
+    """1,234; counts say their kind."""
+    if value is None:
+        return times.NONE
+    return str(value) if isinstance(value, Count) else f"{value:,.{places}f}"
+
+
+def short(value: object, longest: int = 200) -> str:
+    """One line of text, cut with an ellipsis: for lists."""
+    text = " ".join(str("" if value is None else value)[: longest * 4].split())
+    return text if len(text) <= longest else text[: longest - 1] + "…"
+
+
+def sentence(text: str) -> str:
+    """With a capital letter, unless the first word is a name from the program, such as send_email."""
+    first, _, _ = text.partition(" ")
+    return text[:1].upper() + text[1:] if first.rstrip(":,").isalpha() else text
+
+
+def _worker_name(id: str) -> str:
+    """Host and process id of a pool; the id itself if the database does not know it."""
+    return _viewer.get().around.worker_names.get(id, id)
+
+
+def _ago(at: datetime | None) -> str:
+    return times.relative(at, _viewer.get().now)
+
+
+def _clock(at: datetime | None) -> str:
+    viewer = _viewer.get()
+    return times.clock(at, viewer.now, viewer.zone)
+
+
+def _clock_in(at: datetime, zone: tzinfo) -> str:
+    return times.clock(at, _viewer.get().now, zone)
+
+
+def _time_parts(at: datetime, kind: str) -> dict[str, str]:
+    """What `ui.time` shows: the machine's form, the text, and the exact time in both zones."""
+    viewer = _viewer.get()
+    universal = times.instant(at, UTC)
+    local = times.instant(at, viewer.zone)
+    return {
+        "machine": at.isoformat() if not times.is_never(at, viewer.now) else "",
+        "text": _clock(at) if kind == "clock" else _ago(at),
+        "title": universal if local == universal else f"{local} · {universal}",
+    }
+
+
+def _url(path: str, **query: object) -> str:
+    return _viewer.get().call.url(path, **query)
+
+
+def _static(name: str) -> str:
+    call = _viewer.get().call
+    return call.url(call.app.static_url(name))
+
+
+def _may(permission: Any) -> bool:
+    return _viewer.get().call.may(permission)
+
+
+def _offers(path: str) -> bool:
+    call = _viewer.get().call
+    return call.app.offers(call.database, path)
+
+
+def _now(after: float = 0) -> datetime:
+    return _viewer.get().now + timedelta(seconds=after)
+
+
+# -- around a page ------------------------------------------------------------------------------------------
+
+MAX_AGE = 30.0
+"""Seconds for which all pages share what was found."""
+FINDINGS_FOR = 900.0
+"""Seconds for which the number beside Doctor is shown: no other page examines the database."""
+RECENT = timedelta(hours=1)
+"""Error groups that occurred since then are counted beside Failures."""
+MOST_GROUPS = 99
+MOST_BANNERS = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Banner:
+    """A line above the page: something is paused or under way, no worker is alive, the database is down."""
+
+    text: str
+    tone: Literal["info", "warn", "bad"] = "warn"
+    here: str = ""
+    """The entry of the navigation whose pages say the same by themselves."""
+    until: datetime | None = None
+    """Follows the text, as a time of the viewer's zone."""
+    rest: str = ""
+    """Follows the time."""
+    action: str = ""
+    """The label of a link."""
+    path: str = ""
+    """Where the link leads."""
+    permission: Permission | None = None
+    """For `post`; those without it get the link only."""
+    post: str = ""
+    """The path of a form that ends it, with a button Resume."""
+    name: str = ""
+    """The field `name` of that form."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Around:
+    """Counts beside the navigation, banners, and names."""
+
+    failures: Count | None = None
+    """Error groups that occurred lately; None if there are none."""
+    findings: int | None = None
+    """Errors and warnings of the doctor, if it was asked lately and found any."""
+    banners: tuple[Banner, ...] = ()
+    worker_names: Mapping[str, str] = field(default_factory=dict)
+    """What pages call a pool, by its id: host and process id."""
+
+
+async def gathered(hub: Hub) -> Around:
+    """What is shown around a page; a problem of its own never becomes one of the page."""
+    found: Around
+    try:
+        found = await hub.shared("frame", lambda: _around(hub.database), max_age=MAX_AGE, topic="banners")
+    except Exception as error:
+        logger.debug("nothing around the page: %s", explained(error))
+        found = Around()
+    report = hub.known(DOCTOR, max_age=FINDINGS_FOR)
+    findings = None if report is None else (report.errors + report.warnings) or None
+    return replace(found, findings=findings, banners=(*_alarms(hub), *found.banners))
+
+
+async def _around(database: Database) -> Around:
+    now = datetime.now(UTC)
+    async with database.read() as connection:
+        tables = await database.own_tables(connection)
+        pauses = await database.pauses(connection)
+        groups = (
+            await database.utils.history.list_error_groups(
+                since=now - RECENT, limit=MOST_GROUPS + 1, connection=connection
+            )
+            if tables >= ERRORS
+            else None
+        )
+        operations = (
+            await connection.fetch(load("admin/active_operations", database.schema))
+            if tables >= OPERATIONS
+            else []
+        )
+        pools = (
+            await connection.fetch(load("admin/hosts_of_pools", database.schema)) if WORKERS in tables else []
+        )
+    return Around(
+        failures=_counted(len(groups)) if groups else None,
+        banners=(
+            *_under_way(operations),
+            *(_paused(each) for each in redacted_pauses(pauses[:MOST_BANNERS])),
+        ),
+        worker_names={pool["id"]: f"{pool['host']} · {pool['pid']}" for pool in pools if pool["host"]},
+    )
+
+
+def _counted(groups: int) -> Count:
+    return Count(groups) if groups <= MOST_GROUPS else Count(MOST_GROUPS, "at_least")
+
+
+def _alarms(hub: Hub) -> Iterator[Banner]:
+    samples = hub.sampler.samples
+    if hub.down_since is not None:
+        text = "The database does not answer. What you see is what it was before."
+        yield Banner(text=text, tone="bad")
+    elif samples and samples[-1].workers == 0 and samples[-1].ready.value:
+        text = title(f"{words('no_worker', python='Python ')}, and jobs are ready to run.")
+        yield Banner(text=text, tone="bad", action="Workers", path="/workers")
+
+
+def _under_way(operations: Sequence[Row]) -> Iterator[Banner]:
+    """A line about the changes to many jobs that have not ended."""
+    if len(operations) > 1:
+        text = f"{len(operations)} operations are under way."
+        yield Banner(text=text, tone="info", here="operations", action="Operations", path="/operations")
+    for row in operations if len(operations) == 1 else ():
+        done, of = row["changed"] + row["skipped"], Count(row["expected"], row["expected_kind"])
+        action = row["action"].replace("_", " ")
+        text = f"Operation {row['id']} is under way: {action}, {done:,} of {of} jobs."
+        path = f"/operations/{row['id']}"
+        yield Banner(text=text, tone="info", here="operations", action="Open", path=path)
+
+
+def _paused(pause: Pause) -> Banner:
+    what = pause.what[0].upper() + pause.what[1:]
+    because = f": {pause.reason}" if pause.reason else ""
+    query = urlencode({"name": pause.name or ""})
+    kind = "task" if pause.queue_name is None else "queue"
+    return Banner(
+        text=f"{what} is paused", until=pause.until, rest=because, action="Details",
+        path=f"/{kind}?{query}" if pause.name else "/tasks", post=f"/{kind}s/resume",
+        permission="tasks.pause" if kind == "task" else "queues.pause", name=pause.name or "",
+    )  # fmt: skip

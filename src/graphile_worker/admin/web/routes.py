@@ -108,14 +108,6 @@ def with_api(routes: Iterable[Route]) -> Iterator[Route]:
 
 
 @dataclass(frozen=True, slots=True)
-class FoundRoute:
-    """A route, and the values in its path."""
-
-    route: Route
-    values: Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
 class _Entry:
     route: Route
     pattern: re.Pattern[str]
@@ -144,14 +136,14 @@ class RouteTable:
         # A path whose routes all write is known, so that the answer is 405 and not 404.
         self._removed = [_entry(route, route.path) for route in everything if route not in kept]
 
-    def find(self, method: str, path: str) -> FoundRoute | None:
-        """The route of this method and path. HEAD is served as GET."""
+    def find(self, method: str, path: str) -> tuple[Route, dict[str, Any]] | None:
+        """The route of this method and path, and the values in the path. HEAD is served as GET."""
         wanted = "GET" if method == "HEAD" else method
         for entry in self._entries:
             if entry.route.method != wanted or (method == "HEAD" and entry.route.streams):
                 continue
             if (values := entry.values(path)) is not None:
-                return FoundRoute(entry.route, values)
+                return entry.route, values
         return None
 
     def methods(self, path: str) -> list[str] | None:

@@ -125,11 +125,6 @@ def typed_time(text: str, zone: tzinfo) -> datetime:
     return found if found.tzinfo is not None else found.replace(tzinfo=zone)
 
 
-def optional_time(text: str, zone: tzinfo) -> datetime | None:
-    """The same for a field that may be empty."""
-    return typed_time(text, zone) if text else None
-
-
 def end_of_pause(until: datetime | None, period: int | None) -> datetime | timedelta | None:
     """A time if one was given, else a period in seconds; None for no end."""
     return until if until is not None or period is None else timedelta(seconds=period)

@@ -1,32 +1,8 @@
 -- Errors of failed jobs, by group.
 
--- statement: failed_errors
--- Permanently failed jobs with their last errors, the newest first, along the index of failed jobs.
--- $1 how many.
-select
-    job.id,
-    coalesce(
-        (
-            select tasks.identifier
-            from :GRAPHILE_WORKER_SCHEMA._private_tasks as tasks
-            where tasks.id = job.task_id
-        ),
-        ''
-    ) as task_identifier,
-    pg_catalog."left"(job.last_error, 4000) as last_error,
-    job.failed_at
-from (
-    select job.id, job.task_id, job.last_error, standing.failed_at
-    from :GRAPHILE_WORKER_SCHEMA._private_jobs as job
-:include back_off
-:include standing
-    where not job.is_available and job.locked_at is null
-    order by job.id desc
-    limit $1::integer
-) as job
-
--- statement: failed_errors_of_newest
--- The same without that index: the permanently failed ones among the newest jobs.
+-- statement: failed_errors @newest
+-- Permanently failed jobs with their last errors, the newest first, along their index; in the variant `newest`, where that
+-- index is missing, those among the newest jobs.
 -- $1 how many jobs to read.
 select
     job.id,
@@ -39,16 +15,17 @@ select
         ''
     ) as task_identifier,
     pg_catalog."left"(job.last_error, 4000) as last_error,
-    job.failed_at
+    standing.failed_at
 from (
-    select job.id, job.task_id, job.last_error, job.is_available, job.locked_at, standing.failed_at
-    from :GRAPHILE_WORKER_SCHEMA._private_jobs as job
+    select
+        job.id, job.task_id, job.last_error, job.attempts, job.run_at, job.updated_at,
+        job.is_available, job.locked_at
+:include newest_failed
+) as job
 :include back_off
 :include standing
-    order by job.id desc
-    limit $1::integer
-) as job
 where not job.is_available and job.locked_at is null
+order by job.id desc
 
 -- statement: recent_errors
 -- The latest errors of all jobs.
@@ -76,7 +53,8 @@ limit $2::integer
 -- $1 how many jobs to read.
 -- Returns seen (how many jobs were read), and task_identifier, state, error and jobs: one row with nulls if there are none.
 with read as materialized (
-:include failed_to_count
+    select job.task_id, job.last_error, job.is_available, job.locked_at
+:include newest_failed
 ),
 counted as materialized (
     select job.task_id, 'failed' as state,
@@ -238,15 +216,13 @@ where $1::text = (
         || coalesce(pg_catalog."substring"(error.message, '\n  at [^\n]+, line [0-9]+, in [^\n]+'), '')
     end as error
 
--- part: failed_to_count
-    select job.task_id, job.last_error, job.is_available, job.locked_at
+-- part: newest_failed
     from :GRAPHILE_WORKER_SCHEMA._private_jobs as job
     where not job.is_available and job.locked_at is null
     order by job.id desc
     limit $1::integer
 
--- part: failed_to_count@newest
-    select job.task_id, job.last_error, job.is_available, job.locked_at
+-- part: newest_failed@newest
     from :GRAPHILE_WORKER_SCHEMA._private_jobs as job
     order by job.id desc
     limit $1::integer

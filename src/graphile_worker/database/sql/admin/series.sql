@@ -1,137 +1,65 @@
 -- Figures over time, for the charts.
 
--- statement: minute_series
--- What workers of this package did, by time and task, from the minutes.
+-- statement: minutes_by_step @times
+-- What workers of this package did, by time and task, from the minutes; in the variant `times`, how long it took.
 --
 -- $1 timestamptz       from this minute
 -- $2 timestamptz       to this time, exclusive
 -- $3 double precision  seconds of a step
 -- $4 text              task, or null for all
--- Returns step (from 0), task, completed, failed (attempts, those that were the last one included), run_seconds.
+-- Returns step (from 0), task, completed, failed (attempts, those that were the last one included), run_seconds; in the
+-- variant step, task, longest, run_times, wait_times, and a step and task may have several rows.
 with counted as (
   select
-    minutes.minute as at, minutes.task, minutes.completed, minutes.failed, minutes.permanently_failed,
-    minutes.run_seconds
-  from :GRAPHILE_WORKER_SCHEMA._private_py_minutes as minutes
-  where minutes.minute >= $1::timestamptz
-  and minutes.minute < $2::timestamptz
-  and ($4::text is null or minutes.task = $4::text)
+    period.minute as at, period.task,
+:include measures
+  from :GRAPHILE_WORKER_SCHEMA._private_py_minutes as period
+  where period.minute >= $1::timestamptz
+  and period.minute < $2::timestamptz
+  and ($4::text is null or period.task = $4::text)
 )
-:include counts_by_step
+:include by_step
 
--- statement: hour_series
--- What workers of this package did, by time and task, from the hours and the minutes that are not folded into them yet.
---
--- $1 timestamptz       from this hour
--- $2 timestamptz       to this time, exclusive
--- $3 double precision  seconds of a step
--- $4 text              task, or null for all
--- Returns step (from 0), task, completed, failed (attempts, those that were the last one included), run_seconds.
+-- statement: hours_by_step @times
+-- The same from the hours and the minutes that are not folded into them yet.
 with counted as (
-  select hours.hour as at, hours.task, hours.completed, hours.failed, hours.permanently_failed, hours.run_seconds
-  from :GRAPHILE_WORKER_SCHEMA._private_py_hours as hours
-  where hours.hour >= $1::timestamptz
-  and hours.hour < $2::timestamptz
-  and ($4::text is null or hours.task = $4::text)
+  select
+    period.hour as at, period.task,
+:include measures
+  from :GRAPHILE_WORKER_SCHEMA._private_py_hours as period
+  where period.hour >= $1::timestamptz
+  and period.hour < $2::timestamptz
+  and ($4::text is null or period.task = $4::text)
   union all
-:include unfolded_counts
+:include unfolded
 )
-:include counts_by_step
+:include by_step
 
--- statement: day_series
--- What workers of this package did, by time and task: from the days that are folded, the hours of later ones, and the
--- minutes that are not folded into hours yet.
---
--- $1 timestamptz       from this day
--- $2 timestamptz       to this time, exclusive
--- $3 double precision  seconds of a step
--- $4 text              task, or null for all
--- Returns step (from 0), task, completed, failed (attempts, those that were the last one included), run_seconds.
+-- statement: days_by_step @times
+-- The same from the days that are folded, the hours of later ones, and the minutes that are not folded into hours yet.
 with
 :include folded_until
 ,
 counted as (
-  select days.day as at, days.task, days.completed, days.failed, days.permanently_failed, days.run_seconds
-  from :GRAPHILE_WORKER_SCHEMA._private_py_days as days
-  where days.day >= $1::timestamptz
-  and days.day < least($2::timestamptz, (select folded.until from folded))
-  and ($4::text is null or days.task = $4::text)
-  union all
-  select hours.hour, hours.task, hours.completed, hours.failed, hours.permanently_failed, hours.run_seconds
-  from :GRAPHILE_WORKER_SCHEMA._private_py_hours as hours
-  where hours.hour >= greatest($1::timestamptz, (select folded.until from folded))
-  and hours.hour < $2::timestamptz
-  and ($4::text is null or hours.task = $4::text)
-  union all
-:include unfolded_counts
-)
-:include counts_by_step
-
--- statement: minute_times
--- Run times and wait times by time and task, from the minutes.
---
--- $1 timestamptz       from this minute
--- $2 timestamptz       to this time, exclusive
--- $3 double precision  seconds of a step
--- $4 text              task, or null for all
--- Returns step (from 0), task, longest, run_times, wait_times; a step and task may have several rows.
-with counted as (
   select
-    minutes.minute as at, minutes.task, minutes.longest, minutes.run_times, minutes.wait_times
-  from :GRAPHILE_WORKER_SCHEMA._private_py_minutes as minutes
-  where minutes.minute >= $1::timestamptz
-  and minutes.minute < $2::timestamptz
-  and ($4::text is null or minutes.task = $4::text)
-)
-:include times_by_step
-
--- statement: hour_times
--- Run times and wait times by time and task, from the hours and the minutes that are not folded into them yet.
---
--- $1 timestamptz       from this hour
--- $2 timestamptz       to this time, exclusive
--- $3 double precision  seconds of a step
--- $4 text              task, or null for all
--- Returns step (from 0), task, longest, run_times, wait_times; a step and task may have several rows.
-with counted as (
-  select hours.hour as at, hours.task, hours.longest, hours.run_times, hours.wait_times
-  from :GRAPHILE_WORKER_SCHEMA._private_py_hours as hours
-  where hours.hour >= $1::timestamptz
-  and hours.hour < $2::timestamptz
-  and ($4::text is null or hours.task = $4::text)
+    period.day as at, period.task,
+:include measures
+  from :GRAPHILE_WORKER_SCHEMA._private_py_days as period
+  where period.day >= $1::timestamptz
+  and period.day < least($2::timestamptz, (select folded.until from folded))
+  and ($4::text is null or period.task = $4::text)
   union all
-:include unfolded_times
-)
-:include times_by_step
-
--- statement: day_times
--- Run times and wait times by time and task: from the days that are folded, the hours of later ones, and the minutes
--- that are not folded into hours yet.
---
--- $1 timestamptz       from this day
--- $2 timestamptz       to this time, exclusive
--- $3 double precision  seconds of a step
--- $4 text              task, or null for all
--- Returns step (from 0), task, longest, run_times, wait_times; a step and task may have several rows.
-with
-:include folded_until
-,
-counted as (
-  select days.day as at, days.task, days.longest, days.run_times, days.wait_times
-  from :GRAPHILE_WORKER_SCHEMA._private_py_days as days
-  where days.day >= $1::timestamptz
-  and days.day < least($2::timestamptz, (select folded.until from folded))
-  and ($4::text is null or days.task = $4::text)
+  select
+    period.hour, period.task,
+:include measures
+  from :GRAPHILE_WORKER_SCHEMA._private_py_hours as period
+  where period.hour >= greatest($1::timestamptz, (select folded.until from folded))
+  and period.hour < $2::timestamptz
+  and ($4::text is null or period.task = $4::text)
   union all
-  select hours.hour, hours.task, hours.longest, hours.run_times, hours.wait_times
-  from :GRAPHILE_WORKER_SCHEMA._private_py_hours as hours
-  where hours.hour >= greatest($1::timestamptz, (select folded.until from folded))
-  and hours.hour < $2::timestamptz
-  and ($4::text is null or hours.task = $4::text)
-  union all
-:include unfolded_times
+:include unfolded
 )
-:include times_by_step
+:include by_step
 
 -- statement: backlog_series
 -- Samples of the jobs table, summed up by time.
@@ -163,7 +91,30 @@ select
 from sample
 group by 1
 
--- part: counts_by_step
+-- part: measures
+    period.completed, period.failed, period.permanently_failed, period.run_seconds
+
+-- part: measures@times
+    period.longest, period.run_times, period.wait_times
+
+-- part: measures_of_minutes
+    period.completed::bigint, period.failed::bigint, period.permanently_failed::bigint, period.run_seconds
+
+-- part: measures_of_minutes@times
+    period.longest, period.run_times::bigint[], period.wait_times::bigint[]
+
+-- part: unfolded
+  -- $1, $2 and $4: from, to and task, as for the hours.
+  select
+    period.minute, period.task,
+:include measures_of_minutes
+  from :GRAPHILE_WORKER_SCHEMA._private_py_minutes as period
+  where period.pool_id <> ''
+  and period.minute >= $1::timestamptz
+  and period.minute < $2::timestamptz
+  and ($4::text is null or period.task = $4::text)
+
+-- part: by_step
 -- $1: the first step; $3: seconds of a step.
 select
   floor(
@@ -176,9 +127,9 @@ select
 from counted
 group by 1, 2
 
--- part: times_by_step
--- $1: the first step; $3: seconds of a step. Several rows of a step and task are added up by the reader: one row is what
--- there usually is, and sums of arrays would take most of the time.
+-- part: by_step@times
+-- Several rows of a step and task are added up by the reader: one row is what there usually is, and sums of arrays would
+-- take most of the time.
 select
   floor(
     (date_part('epoch', counted.at) - date_part('epoch', $1::timestamptz)) / $3::double precision
@@ -188,24 +139,3 @@ select
   counted.run_times,
   counted.wait_times
 from counted
-
--- part: unfolded_counts
-  -- $1, $2 and $4: from, to and task, as for the hours.
-  select
-    minutes.minute, minutes.task, minutes.completed::bigint, minutes.failed::bigint, minutes.permanently_failed::bigint,
-    minutes.run_seconds
-  from :GRAPHILE_WORKER_SCHEMA._private_py_minutes as minutes
-  where minutes.pool_id <> ''
-  and minutes.minute >= $1::timestamptz
-  and minutes.minute < $2::timestamptz
-  and ($4::text is null or minutes.task = $4::text)
-
--- part: unfolded_times
-  -- $1, $2 and $4: from, to and task, as for the hours.
-  select
-    minutes.minute, minutes.task, minutes.longest, minutes.run_times::bigint[], minutes.wait_times::bigint[]
-  from :GRAPHILE_WORKER_SCHEMA._private_py_minutes as minutes
-  where minutes.pool_id <> ''
-  and minutes.minute >= $1::timestamptz
-  and minutes.minute < $2::timestamptz
-  and ($4::text is null or minutes.task = $4::text)
