@@ -15,7 +15,7 @@ from ..database import ERRORS, PAUSES, STATISTICS, WORKERS
 from ..failures.counts import ErrorCounts, count_errors
 from ..live.hub import Hub
 from ..live.sampler import Sample
-from ..schedules.queries import list_schedules
+from ..schedules.queries import list_turns
 from ..security.redact import Redactor
 from ..tasks import RunningLine
 from ..tasks.queries import TaskFacts, read_tasks
@@ -42,7 +42,7 @@ NEXT_SCHEDULES = 5
 
 @dataclass(frozen=True, slots=True)
 class _Schedules:
-    """Recurring jobs, those of the first page."""
+    """Recurring jobs."""
 
     upcoming: list[ScheduleLine] = field(default_factory=list)
     late: list[tuple[str, datetime]] = field(default_factory=list)
@@ -284,20 +284,24 @@ def _workers(workers: Sequence[WorkerSummary], running: Sequence[RunningLine]) -
 
 
 async def _schedules(hub: Hub) -> _Schedules:
-    views = (await list_schedules(hub.database, hub.redactor)).items
-    upcoming = sorted(
-        (view for view in views if view.next_runs and view.pause is None), key=lambda view: view.next_runs[0]
-    )
+    turns = await list_turns(hub.database)
+    upcoming = [
+        ScheduleLine(
+            identifier=turn.schedule.identifier,
+            task=turn.schedule.current.task_identifier if turn.schedule.current else "",
+            next_at=turn.next_at,
+        )
+        for turn in turns
+        if turn.next_at is not None
+    ]
+    last = (turn.schedule.last_execution for turn in turns)
     return _Schedules(
-        [
-            ScheduleLine(
-                identifier=view.identifier, task=view.task_identifier or "", next_at=view.next_runs[0]
-            )
-            for view in upcoming[:NEXT_SCHEDULES]
-        ],
-        sorted(((view.identifier, view.late) for view in views if view.late), key=lambda pair: pair[1]),
-        len(views),
-        max((view.last_execution for view in views if view.last_execution), default=None),
+        upcoming[:NEXT_SCHEDULES],
+        sorted(
+            ((turn.schedule.identifier, turn.late) for turn in turns if turn.late), key=lambda pair: pair[1]
+        ),
+        len(turns),
+        max((at for at in last if at is not None), default=None),
     )
 
 
