@@ -15,7 +15,7 @@ async def tidy() -> None: ...
 async def test_an_overdue_job_among_many_is_seen(
     http: httpx.AsyncClient, workers: Workers, database_url: str, connection: Any
 ) -> None:
-    """Also one that runs next much later than the others, so that it is not on the first page of schedules."""
+    """Also one that runs next much later than the others, so that it is not on the first page."""
     often = [f"0 * * * * tidy ?id=hourly-{number}" for number in range(40)]
     crontab = "\n".join([*often, "0 4 1 1 * tidy ?id=yearly"])
     await workers.start({"tidy": tidy}, connection_string=database_url, crontab=crontab)

@@ -46,6 +46,8 @@ async def login(call: Call) -> Response:
         return _page(call, sign_in, target, problem, form.user)
     response = RedirectResponse(call.app_url(target), 303)
     sign_in.sessions.set_cookie(call.request, response, sign_in.begin_session(credential, how))
+    if how == "password":
+        sign_in.remember_browser(call.request, response, credential.name)
     return response
 
 
@@ -65,7 +67,7 @@ async def logout(call: Call) -> Response:
 async def _check(call: Call, sign_in: SignIn, form: LoginForm) -> tuple[Credential, str]:
     if form.token:
         return check_link(sign_in, form.token, call.address), "link"
-    return await check_password(sign_in, form.user, form.password, call.address), "password"
+    return await check_password(sign_in, form.user, form.password, call.address, call.request), "password"
 
 
 def _sign_in(call: Call) -> SignIn:
