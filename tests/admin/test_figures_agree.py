@@ -67,3 +67,13 @@ async def test_a_paused_queue_has_its_reason_as_a_sentence(
     await utils.queues.pause("q", until=timedelta(hours=1), reason="bank")
     page = (await http.get("/queue", params={"name": "q"})).text
     assert ".</span> <span>Reason: bank</span>" in page
+
+
+async def test_a_page_has_the_whole_name(http: httpx.AsyncClient, utils: WorkerUtils) -> None:
+    """As long as names may be; lists cut them."""
+    name = "q" * 124 + "-end"
+    await utils.add_job(name, queue_name=name)
+    for path in ("/queue", "/task"):
+        page = (await http.get(path, params={"name": name})).text
+        assert f"<h1>{name}" in page, path
+        assert f'data-copy="{name}"' in page, path
