@@ -25,7 +25,7 @@ async def test_a_wide_queue_keeps_the_rules(
     """Refused jobs stay as they were, and do not hold up those behind them."""
     ran: list[int] = []
 
-    @task("sync", queue_concurrency=3, **({} if limit is None else {"limit": limit}))
+    @task("sync", queue_concurrency=3, limit=limit)
     async def sync(payload: dict[str, Any]) -> None:
         ran.append(payload["n"])
 
