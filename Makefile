@@ -103,10 +103,10 @@ browser: $(BROWSER_STAMP)
 screenshots: $(BROWSER_STAMP)
 	$(BIN)/python -m scripts.screenshots $(SCREENSHOTS_ARGS)
 
-# What each page of the dashboard reads, with a million jobs; `make statements` has fewer.
+# What each page of the dashboard reads, with a million jobs, and a careful retry of 300,000; `make statements` has fewer.
 SCALE_JOBS ?= 1000000
 scale: $(STAMP)
-	SCALE_JOBS=$(SCALE_JOBS) $(BIN)/pytest --timeout=3600 tests/plans/test_pages.py $(PYTEST_ARGS)
+	SCALE_JOBS=$(SCALE_JOBS) $(BIN)/pytest --timeout=3600 tests/plans/test_pages.py tests/plans/test_careful_retry.py $(PYTEST_ARGS)
 
 # The blocking client, which is written from the asynchronous one, and the reference pages.
 reference: $(STAMP)

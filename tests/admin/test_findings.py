@@ -129,6 +129,27 @@ def test_no_worker_although_there_were_some() -> None:
     assert "5 recurring jobs are known, and nobody adds their jobs." in found.detail
 
 
+def test_no_worker_a_moment_after_the_last_one_was_killed() -> None:
+    """Jobs that they completed or have locked are no sign of workers of other runtimes."""
+    given = facts(workers=0, unreachable=3, running=Count(12), last_work=NOW - timedelta(minutes=3))
+    given.hour.tasks["resize"] = TaskSeries([300.0] * 57 + [100.0, 0.0, 0.0], [0.0] * 60, [1.0] * 60)
+    given.rates = Rates(completed=220.0)
+    (found,) = find(given)
+    assert (found.level, found.title) == ("bad", "No worker is running")
+    assert "3 workers do not answer, and nobody recovers their jobs." in found.detail
+    given.rates = Rates(completed=400.0)  # of other runtimes, too
+    assert "No worker is running" not in [each.title for each in find(given)]
+
+
+def test_no_worker_while_one_is_replaced() -> None:
+    given = facts(workers=0, last_work=NOW - timedelta(seconds=70))
+    given.hour.tasks["resize"] = TaskSeries([300.0] * 60, [0.0] * 60, [1.0] * 60)
+    given.rates = Rates(completed=300.0)
+    assert [(each.level, each.title) for each in find(given)] == [("warn", "No worker is running")]
+    given.sample = msgspec.structs.replace(given.sample, ready=Count(9), oldest_wait=70.0)
+    assert find(given)[0].level == "bad"
+
+
 def test_recurring_jobs_of_nobody() -> None:
     """Node workers may be idle; a day without a recurring job is suspicious."""
     given = facts(workers=0, schedules=2, last_scheduled=NOW - timedelta(days=2))

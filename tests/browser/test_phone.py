@@ -70,3 +70,18 @@ def test_failures_and_the_audit_can_be_read(lively: Site, visit: Visit) -> None:
     cell = page.locator("tbody td.phone-cell").first
     expect(cell).to_contain_text("a" * 60)
     assert cell.evaluate("cell => cell.scrollWidth <= cell.clientWidth")
+
+
+CUT_TEXTS = """() => [...document.querySelectorAll("main .seg > *")]
+  .filter(element => element.checkVisibility() && !element.closest("details:not([open])"))
+  .filter(element => element.scrollWidth > element.clientWidth + 1
+    || element.getBoundingClientRect().right > document.documentElement.clientWidth)
+  .map(element => element.textContent)"""
+
+
+@pytest.mark.parametrize("path", ["/", "/jobs", "/failures", "/task", "/summary"])
+def test_tabs_can_be_read(lively: Site, visit: Visit, path: str) -> None:
+    """With their counts, without one over the other or beyond the edge."""
+    page = visit(lively, size="phone").go(address_of(lively, path))
+    page.locator("main .seg").first.wait_for()
+    assert page.evaluate(CUT_TEXTS) == []

@@ -44,11 +44,13 @@ async def login(call: Call) -> Response:
         if form.token:
             begun = sign_in.with_link(form.token, call.address)
         else:
-            begun = await sign_in.with_password(form.user, form.password, call.address)
+            begun = await sign_in.with_password(form.user, form.password, call.address, call.request)
     except Problem as problem:
         return _page(call, sign_in, target, problem, form.user)
     response = RedirectResponse(call.app_url(target), 303)
     sign_in.sessions.set_cookie(call.request, response, begun)
+    if begun.how == "password":
+        sign_in.remember_browser(call.request, response, begun.user)
     return response
 
 

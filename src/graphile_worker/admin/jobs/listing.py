@@ -18,6 +18,7 @@ from ...database.connections.connection import Connection, Row
 from ...database.connections.errors import if_readable, sqlstate_of
 from ...database.sql import load
 from ...database.statements.bulk_changes import COMPLETE, BulkReport, BulkWalk
+from ...database.statements.inspection import jobs_table_pages
 from ...database.statements.job_filter import LAST_ID, JobFilter, RunPosition
 from ...recovery.registry.workers import list_workers
 from ...values.schema_name import SchemaName
@@ -310,7 +311,9 @@ async def count_exactly(database: Database, filter: JobFilter) -> Count:
 BOUND = 1_000
 """Up to this many jobs are counted."""
 READ = 50
-"""Of so many scheduled jobs the attempts are read to count those that are retrying."""
+"""Of so many scheduled jobs the attempts are read to count those that are retrying, in a large table."""
+SMALL = 150
+"""Pages of a table that is read as a whole instead."""
 
 
 class Estimates(msgspec.Struct, frozen=True, kw_only=True):
@@ -352,7 +355,11 @@ async def count_later(connection: Connection, schema: SchemaName, otherwise: Cou
     """Scheduled jobs, and those of them that wait for another attempt; `otherwise` if there are many."""
     row: Any = await connection.fetchrow(load("admin/count_scheduled", schema), BOUND + 1, READ + 1)
     scheduled = Count(row["scheduled"]) if row["scheduled"] <= BOUND else otherwise
-    return scheduled, Count(row["retrying"], "exact" if row["scheduled"] <= READ else "at_least")
+    if row["scheduled"] <= READ:
+        return scheduled, Count(row["retrying"])
+    if await jobs_table_pages(connection, schema) <= SMALL:
+        return scheduled, Count(await connection.fetchval(load("admin/count_retrying", schema)))
+    return scheduled, Count(row["retrying"], "at_least")
 
 
 async def count_states(database: Database, scheduled: Count) -> dict[str, Count]:

@@ -20,6 +20,10 @@ from .series import TaskSeries, Timeline
 
 RECENT = 10
 """Minutes in which failures count as now."""
+RATED = 6
+"""Minutes whose jobs are in a rate: five, and the one that is going on."""
+OTHERS = 0.15
+"""Share of the completed jobs from which on those that no Python worker counted are of other runtimes."""
 FEW_FAILURES = 5
 FAILING = 0.1
 """Share of failed attempts from which on a task counts as failing."""
@@ -41,6 +45,8 @@ STOPPED = 5
 """Minutes without a completed job after which steady work counts as stopped."""
 OVERDUE = timedelta(hours=1)
 """A recurring job that is later is a problem, not a warning."""
+RESTARTED_WITHIN = timedelta(minutes=2)
+"""Workers that ended so lately may be replaced in a moment."""
 LONG_UNUSED = timedelta(days=1)
 """Recurring jobs of other runtimes may be rare; without any for so long, nobody runs them."""
 ORDER: dict[Level, int] = {"bad": 0, "warn": 1, "idle": 2, "ok": 3}
@@ -80,28 +86,49 @@ def find(facts: OverviewFacts) -> list[OverviewFinding]:
 def _no_worker(facts: OverviewFacts) -> Iterator[OverviewFinding]:
     """Nobody runs jobs, although there are some, there were workers, or recurring jobs should add some."""
     sample = facts.sample
-    if sample.workers != 0 or sample.running.value or (facts.rates.completed or 0) > 0:  # of other runtimes
-        return
-    is_unused = facts.last_scheduled is None or sample.at - facts.last_scheduled > LONG_UNUSED
-    is_bad = bool(sample.ready.value or facts.last_work is not None)
-    if not is_bad and not (facts.schedules and is_unused):
+    if sample.workers != 0 or _others_work(facts):
         return
     reason, sentences = words("no_worker"), list[str]()
+    level: Level = "bad"
+    if sample.unreachable:
+        verb, whose = ("does", "its") if sample.unreachable == 1 else ("do", "their")
+        sentences.append(
+            f"{count(sample.unreachable, 'worker')} {verb} not answer, and nobody recovers {whose} jobs."
+        )
     if sample.ready.value:
         reason += f", and {count(sample.ready.value, 'job')} {_are(sample.ready.value)} ready"
         sentences.append(f"The oldest has waited for {duration(sample.oldest_wait)}.")
     if facts.last_work is not None:
-        seconds = max((sample.at - facts.last_work).total_seconds(), 0.0)
-        sentences.append(f"The last job ran {duration(seconds, units=1)} ago.")
+        since = max(sample.at - facts.last_work, timedelta())
+        sentences.append(f"The last job ran {duration(since.total_seconds(), units=1)} ago.")
+        if since < RESTARTED_WITHIN and sample.oldest_wait < LONG_WAIT:
+            level = "warn"
     if facts.schedules:
         sentences.append(
             f"{count(facts.schedules, 'recurring job')} {_are(facts.schedules)} known, and nobody adds "
             f"{'its' if facts.schedules == 1 else 'their'} jobs."
         )
+    if not sample.ready.value and not sample.unreachable and facts.last_work is None:
+        is_unused = facts.last_scheduled is None or sample.at - facts.last_scheduled > LONG_UNUSED
+        if not facts.schedules or not is_unused:
+            return
+        level = "warn"
     yield OverviewFinding(
-        level="bad" if is_bad else "warn", title=title(reason), detail=" ".join(sentences),
-        link="Open workers", path="/workers",
-    )  # fmt: skip
+        level=level, title=title(reason), detail=" ".join(sentences), link="Open workers", path="/workers"
+    )
+
+
+def _others_work(facts: OverviewFacts) -> bool:
+    """Whether workers of other runtimes run jobs.
+
+    Jobs that Python workers completed before they ended are no sign of that, nor are those that killed ones
+    have locked.
+    """
+    if facts.sample.running.value and not facts.sample.unreachable:
+        return True
+    rate, own = facts.rates.completed or 0.0, facts.hour.completed[-RATED:]
+    known = sum(own) / (RATED - 1)  # rather more than less
+    return rate > 0 and (not known or rate - known > max(OTHERS * rate, 1.0))
 
 
 def _stopped(facts: OverviewFacts) -> Iterator[OverviewFinding]:
@@ -291,7 +318,8 @@ def _unknown_tasks(facts: OverviewFacts) -> Iterator[OverviewFinding]:
 
 
 def _unreachable(facts: OverviewFacts) -> Iterator[OverviewFinding]:
-    if lost := facts.sample.unreachable:
+    lost = facts.sample.unreachable
+    if lost and facts.sample.workers:  # with none alive, that is the finding
         text = f"{count(lost, 'worker')} {'does' if lost == 1 else 'do'} not answer"
         detail = "Another worker recovers their jobs after a while."
         yield OverviewFinding(level="warn", title=text, detail=detail, link="Open workers", path="/workers")

@@ -15,8 +15,7 @@ from ..database import ERRORS, PAUSES, STATISTICS, WORKERS
 from ..failures.counts import GroupCount, count_errors
 from ..live.hub import Hub
 from ..live.sampler import Sample
-from ..schedules import ScheduleView
-from ..schedules.queries import list_schedules
+from ..schedules.queries import ScheduleTurn, list_turns
 from ..security.redact import Redactor
 from ..tasks import RunningLine
 from ..tasks.queries import TaskFacts, read_tasks
@@ -83,19 +82,19 @@ async def _read(hub: Hub, range: RangeName) -> OverviewPage:
         markers = await read_markers(connection, schema, timeline.start, tables=tables, pauses=tasks.pauses)
         deploys = await read_deploys(connection, schema, tasks.hour.start - DAY, tables=tables)
     schedules = await hub.shared(
-        "next schedules", lambda: list_schedules(hub.database, hub.redactor), max_age=SCHEDULES_FOR,
-        topic="schedules",
-    )  # fmt: skip
+        "next schedules", lambda: list_turns(hub.database), max_age=SCHEDULES_FOR, topic="schedules"
+    )
     rates = _rates(sample, tasks.hour)
-    late = [(view.identifier, view.late) for view in schedules.items if view.late]
+    late = [(turn.schedule.identifier, turn.late) for turn in schedules if turn.late]
+    last = (turn.schedule.last_execution for turn in schedules)
     facts = OverviewFacts(
         sample, current, rates, usual_wait=usual, forecast=_forecast(sample, rates, tasks), groups=groups,
         pauses=tasks.pauses, tasks=tasks.rows, running=tasks.running.lines, deploys=deploys,
-        last_work=last_work, late=sorted(late, key=lambda pair: pair[1]), schedules=len(schedules.items),
-        last_scheduled=max(filter(None, (view.last_execution for view in schedules.items)), default=None),
+        last_work=last_work, late=sorted(late, key=lambda pair: pair[1]), schedules=len(schedules),
+        last_scheduled=max(filter(None, last), default=None),
     )  # fmt: skip
     errors = [_error(group, counts.of(group), hub.redactor, now) for group in groups[:ERROR_GROUPS] if counts]
-    found = _overview(hub, facts, tasks, errors, _upcoming(schedules.items))
+    found = _overview(hub, facts, tasks, errors, _upcoming(schedules))
     return OverviewPage(found, tasks.hour, timeline, markers)
 
 
@@ -249,15 +248,17 @@ def _workers(workers: Sequence[WorkerSummary], running: Sequence[RunningLine]) -
     return lines[:WORKERS_SHOWN]
 
 
-def _upcoming(views: Sequence[ScheduleView]) -> list[ScheduleLine]:
+def _upcoming(turns: Sequence[ScheduleTurn]) -> list[ScheduleLine]:
     """Those that run next."""
-    found = sorted(
-        (view for view in views if view.next_runs and view.pause is None), key=lambda view: view.next_runs[0]
-    )
     return [
-        ScheduleLine(identifier=view.identifier, task=view.task_identifier or "", next_at=view.next_runs[0])
-        for view in found[:NEXT_SCHEDULES]
-    ]
+        ScheduleLine(
+            identifier=turn.schedule.identifier,
+            task=turn.schedule.current.task_identifier if turn.schedule.current else "",
+            next_at=turn.next_at,
+        )
+        for turn in turns
+        if turn.next_at is not None
+    ][:NEXT_SCHEDULES]
 
 
 def _mean(values: Sequence[float | None]) -> float | None:

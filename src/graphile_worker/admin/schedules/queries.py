@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import islice
 from typing import Any
@@ -43,6 +44,15 @@ FUNCTION = "when a function in the code says so"
 UNKNOWN = "not known: no running Python worker has it"
 
 
+@dataclass(frozen=True, slots=True)
+class ScheduleTurn:
+    """When a recurring job runs next, and the first run that is overdue."""
+
+    schedule: Schedule
+    next_at: datetime | None
+    late: datetime | None
+
+
 async def list_schedules(
     database: Database, redactor: Redactor, after: str | None = None, limit: int = PAGE
 ) -> ScheduleListing:
@@ -68,6 +78,23 @@ def _turn(schedule: Schedule, now: datetime) -> tuple[bool, datetime, str]:
     """By the next run; those that are paused, or of which it is not known, come last."""
     runs = [] if schedule.pause is not None else _next_runs(_matcher(schedule.current), now, 1)
     return not runs, runs[0] if runs else now, schedule.identifier
+
+
+async def list_turns(database: Database) -> list[ScheduleTurn]:
+    """When each of the recurring jobs runs next, or should have run; those that run next come first."""
+    now = database.clock.now()
+    async with database.read() as connection:
+        found = await database.utils.schedules.list(limit=MAX_SCHEDULES, connection=connection)
+    found.sort(key=lambda schedule: _turn(schedule, now))
+    return [
+        ScheduleTurn(
+            schedule,
+            next(iter(_next_runs(matcher, now, 1)), None) if schedule.pause is None else None,
+            _late(schedule, matcher, now),
+        )
+        for schedule in found
+        for matcher in (_matcher(schedule.current),)
+    ]
 
 
 async def get_schedule(database: Database, redactor: Redactor, identifier: str) -> ScheduleView:

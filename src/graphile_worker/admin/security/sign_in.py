@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import re
+import secrets
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -16,7 +17,9 @@ from datetime import UTC, datetime
 from functools import cache
 from ipaddress import IPv6Address, ip_address
 
+import msgspec
 from starlette.requests import Request
+from starlette.responses import Response
 
 from ...errors import ConfigError
 from ...history.audit import Actor
@@ -24,6 +27,7 @@ from ...values.clock import Clock, SystemClock
 from ...values.text import duration
 from ..answers import Problem
 from .identity import ROLES, Identity
+from .origins import cookie_name, set_cookie
 from .passwords import check_password_hash, check_token_hash, hash_password, hash_token, matches, new_token
 from .sessions import Signer, SignInSession, SignInSessions
 
@@ -41,6 +45,18 @@ class Credential:
     role: str
     hash: str = ""
     fingerprint: str = ""
+
+
+BROWSER = "browser"
+BROWSER_FOR = 180 * 86_400
+"""Seconds for which a browser is known."""
+
+
+class KnownBrowser(msgspec.Struct, frozen=True, kw_only=True):
+    """The content of a cookie that stays after the session."""
+
+    id: str
+    user: str
 
 
 class SignIn:
@@ -161,6 +177,17 @@ class SignIn:
         session = self.sessions.read(request) if self.survives_restarts else None
         return session is not None and session.issued < self.sessions.began
 
+    def known_browser(self, request: Request, user: str) -> str:
+        """The id of the request's browser if this user has signed in with it before; else empty."""
+        text = request.cookies.get(cookie_name(request, BROWSER))
+        found = self.signer.read(BROWSER, text, KnownBrowser) if text else None
+        return found.id if found is not None and found.user == user else ""
+
+    def remember_browser(self, request: Request, response: Response, user: str) -> None:
+        """Let the browser show that this user has signed in with it, also after a restart."""
+        known = self.signer.sign(BROWSER, KnownBrowser(id=secrets.token_urlsafe(12), user=user))
+        set_cookie(request, response, BROWSER, known, max_age=BROWSER_FOR)
+
     def _by_token(self, authorization: str) -> Identity | None:
         token = authorization.partition(" ")[2]
         found = self._tokens.get(hash_token(token.strip()))
@@ -185,17 +212,18 @@ class SignIn:
 
     # -- signing in ----------------------------------------------------------------------------------------
 
-    async def with_password(self, user: str, password: str, address: str) -> SignInSession:
+    async def with_password(self, user: str, password: str, address: str, request: Request) -> SignInSession:
         """A new session. The answer is the same for a wrong user and a wrong password."""
         name = user or self.only_user or SIMPLE_USER
-        self.attempts.begin(address, name)
+        browser = self.known_browser(request, name)
+        self.attempts.begin(address, name, browser)
         async with self.computations.slot():
             is_right = await asyncio.to_thread(matches, password, self.hash_for(name))
         found = self._users.get(name)
         if found is None or not is_right:
             self._report(name, "password", address)
             raise Problem(401, "The user or the password is wrong")
-        self.attempts.succeeded(address, name)
+        self.attempts.succeeded(address, name, browser)
         return self.sessions.begin(found.name, "password", found.fingerprint)
 
     def with_link(self, secret: str, address: str) -> SignInSession:
@@ -260,7 +288,8 @@ class SignInAttempts:
     """Failures by address and by user, in memory. The oldest entries are dropped when there are too many.
 
     A user is paused for strange addresses only. So many addresses together get no more attempts than one, and
-    nobody can keep people out of the place where they have signed in before.
+    nobody can keep people out of the place or of the browser where they have signed in before: failures of
+    such a browser count for it alone.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -268,13 +297,14 @@ class SignInAttempts:
         self._failures: OrderedDict[str, _Failures] = OrderedDict()
         self._known: OrderedDict[tuple[str, str], None] = OrderedDict()
 
-    def begin(self, address: str, user: str = "") -> None:
+    def begin(self, address: str, user: str = "", browser: str = "") -> None:
         """Count an attempt as failed before it is checked, so that many at once do not all get through.
 
-        Raises a problem while the address is paused, or the user for an address that is not known.
+        Raises a problem while the address is paused, or the user for an address that is not known. In a
+        browser that the user is known by, only that browser may be paused.
         """
         now = self._clock.monotonic()
-        keys = _keys(address, user)
+        keys = [f"browser {browser}"] if browser else _keys(address, user)
         asked = keys[:1] if (user[:LONGEST_NAME], keys[0]) in self._known else keys
         wait = max((self._failures[key].until - now for key in asked if key in self._failures), default=0.0)
         if wait > 0:
@@ -284,9 +314,13 @@ class SignInAttempts:
         for key in keys:
             self._count(key, now)
 
-    def succeeded(self, address: str, user: str = "") -> None:
+    def succeeded(self, address: str, user: str = "", browser: str = "") -> None:
         """Forget the failures of the address, and that this attempt was counted for the user."""
         keys = _keys(address, user)
+        if browser:
+            self._failures.pop(f"browser {browser}", None)
+            self._remember(user[:LONGEST_NAME], keys[0])
+            return
         self._failures.pop(keys[0], None)
         for key in keys[1:]:
             entry = self._failures.get(key)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Literal
 
 import msgspec
 
@@ -136,11 +137,16 @@ class TaskDetails(msgspec.Struct, frozen=True, kw_only=True):
     """Of running workers."""
 
 
+TaskOrder = Literal["busiest", "name", "waiting", "running", "rate", "failing", "p95", "wait", "workers"]
+
+
 class TasksQuery(msgspec.Struct, frozen=True):
-    """Which tasks."""
+    """Which tasks, in which order."""
 
     q: str = ""
     """Only tasks with this text in their name."""
+    order: TaskOrder = "busiest"
+    """The largest value first."""
 
 
 class TaskQuery(msgspec.Struct, frozen=True, kw_only=True):

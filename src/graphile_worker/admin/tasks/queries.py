@@ -16,7 +16,6 @@ from ...history import audit
 from ...history.audit import Actor
 from ...history.records import HistoryFilter
 from ...history.statistics import StatisticsList, TaskStatistics, read_statistics
-from ...metrics.database_reader import COUNTED_PAGES
 from ...recovery.registry.workers import (
     RunningTasks,
     WorkerList,
@@ -37,6 +36,8 @@ from . import Percentiles, RunningLine, SlowRun, TaskDetails, TaskNotes, TaskRow
 from .expected import read_notes
 
 HOUR = timedelta(hours=1)
+COUNTED_PAGES = 200
+"""Of the jobs table: jobs are counted in a table of this size, and estimated in a larger one."""
 MOST_TASKS = 500
 RUST_FOR = 300.0
 """Seconds for which it is not looked up again whether Rust workers use the schema."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from urllib.parse import urlencode
@@ -28,7 +29,16 @@ from ..overview.series import (
 from ..web.call import Call
 from ..web.routes import Route
 from ..web.times import PERIODS, end_of_pause
-from . import Resumed, TaskDetails, TaskPauseRequest, TaskQuery, TaskResumeRequest, TaskRow, TasksQuery
+from . import (
+    Resumed,
+    TaskDetails,
+    TaskOrder,
+    TaskPauseRequest,
+    TaskQuery,
+    TaskResumeRequest,
+    TaskRow,
+    TasksQuery,
+)
 from .queries import TaskFacts, pause, read_task, read_tasks, resume
 
 TOPICS = ("tasks", "overview", "banners", "audit")
@@ -49,12 +59,13 @@ OF_ALL = (
 async def list_tasks(call: Call) -> Page:
     wanted = call.query(TasksQuery)
     facts = await _all_tasks(call)
-    rows = _matching(facts.rows, wanted.q)
+    rows = _sorted(_matching(facts.rows, wanted.q), wanted.order)
     every = next((each for each in facts.pauses if each.name is None), None)
     values = {
         "rows": rows,
         "total": len(facts.rows),
         "q": wanted.q,
+        "order": wanted.order,
         "every": every,
         "is_recorded": facts.hour.is_recorded,
     }
@@ -101,6 +112,27 @@ async def _all_tasks(call: Call) -> TaskFacts:
             return await read_tasks(connection, hub, datetime.now(UTC))
 
     return await hub.shared("tasks", read, max_age=hub.pause * 0.9, topic="banners")
+
+
+def _sorted(rows: list[TaskRow], order: TaskOrder) -> list[TaskRow]:
+    """The largest value first; what is not known comes last."""
+    if order == "busiest":
+        return rows
+    if order == "name":
+        return sorted(rows, key=lambda row: row.name)
+    value = _VALUES[order]
+    return sorted(rows, key=lambda row: (-(value(row) or 0), row.name))
+
+
+_VALUES: dict[TaskOrder, Callable[[TaskRow], float | None]] = {
+    "waiting": lambda row: row.waiting.value,
+    "running": lambda row: row.running,
+    "rate": lambda row: row.completed_per_minute,
+    "failing": lambda row: row.failure_share,
+    "p95": lambda row: row.run_time.p95,
+    "wait": lambda row: row.wait_time.p95,
+    "workers": lambda row: row.workers,
+}
 
 
 def _matching(rows: list[TaskRow], text: str) -> list[TaskRow]:

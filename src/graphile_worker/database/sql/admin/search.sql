@@ -335,6 +335,12 @@ select
         ) as found
     ) as retrying
 
+-- statement: count_retrying
+-- Jobs that wait for another attempt, by a look at all: for a small table.
+select count(*)
+from :GRAPHILE_WORKER_SCHEMA._private_jobs as job
+where job.is_available and job.attempts > 0 and job.run_at > now()
+
 -- part: later_jobs
                 from :GRAPHILE_WORKER_SCHEMA._private_jobs as job
                 where job.is_available = true
