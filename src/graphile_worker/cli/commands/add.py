@@ -27,7 +27,7 @@ from ..support.bulk_input import add_from
 from ..support.client import run_async, utils_for, with_app
 from ..support.command import Output, command
 from ..support.output import cell
-from ..support.parameters import Period, When
+from ..support.parameters import PERIOD, WHEN
 
 if TYPE_CHECKING:
     from ...client import WorkerUtils
@@ -54,7 +54,7 @@ def _flags(option: JobOption) -> Iterator[Callable[[Command], Command]]:
         yield click.option(name, option.name, is_flag=True, default=None, help=option.help)
     if option.kind == "keep":
         yield click.option(
-            f"{name}-for", f"{option.name}_for", type=Period(), metavar=option.metavar,
+            f"{name}-for", f"{option.name}_for", type=PERIOD, metavar=option.metavar,
             help="The same, for this long, such as 12h or 30d.",
         )  # fmt: skip
     if option.kind == "unique":
@@ -72,7 +72,7 @@ def _flags(option: JobOption) -> Iterator[Callable[[Command], Command]]:
         yield click.option(name, option.name, type=kind, metavar=option.metavar, help=help)
 
 
-TYPES: dict[str, Any] = {"text": str, "number": int, "time": When(), "period": Period()}
+TYPES: dict[str, Any] = {"text": str, "number": int, "time": WHEN, "period": PERIOD}
 
 
 def _chosen(flags: dict[str, Any]) -> dict[str, Any]:
@@ -107,7 +107,7 @@ def _chosen(flags: dict[str, Any]) -> dict[str, Any]:
 )
 @click.option(
     "--wait-timeout",
-    type=Period(),
+    type=PERIOD,
     metavar="TIME",
     help="With --wait: how long to wait at most, such as 30s or 5m.  [default: no limit]",
 )

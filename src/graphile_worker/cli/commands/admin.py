@@ -17,7 +17,14 @@ from ...process.logs import start_logging
 from ...process.signals import end_by_signal
 from ..support.client import load_settings, utils_for, with_app, with_database
 from ..support.output import print_json
-from ..support.parameters import APP_OPTION, CONFIG_OPTION, CONNECTION_OPTION, JSON_OPTION, SCHEMA_OPTION
+from ..support.parameters import (
+    APP_OPTION,
+    CONFIG_OPTION,
+    CONNECTION_OPTION,
+    JSON_OPTION,
+    SCHEMA_OPTION,
+    Parsed,
+)
 
 if TYPE_CHECKING:
     import socket
@@ -31,20 +38,12 @@ MISSING = "the dashboard needs further packages; install them with: pip install 
 logger = logging.getLogger("graphile_worker.admin")
 
 
-class Pair(click.ParamType):  # type: ignore[type-arg,unused-ignore]
+def _pair(text: str) -> tuple[str, str]:
     """`NAME=VALUE`; the value may be a secret, so errors do not quote it."""
-
-    name = "pair"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[str, str]:
-        if isinstance(value, tuple):
-            return value
-        name, sign, text = str(value).partition("=")
-        if not sign or not name.strip() or not text.strip() or "/" in name:
-            self.fail("expected NAME=URL", param, ctx)
-        return name.strip(), text.strip()
+    name, sign, value = text.partition("=")
+    if not sign or not name.strip() or not value.strip() or "/" in name:
+        raise ValueError("expected NAME=URL")
+    return name.strip(), value.strip()
 
 
 @click.group("admin", invoke_without_command=True)
@@ -79,7 +78,7 @@ class Pair(click.ParamType):  # type: ignore[type-arg,unused-ignore]
 @click.option(
     "--database",
     "databases",
-    type=Pair(),
+    type=Parsed("pair", _pair),
     multiple=True,
     metavar="NAME=URL",
     help="Show several databases; a parameter ?schema=NAME in the URL names the schema. Repeatable.",

@@ -19,7 +19,7 @@ from ...values.text import count, duration
 from ..support.command import Output, client_command
 from ..support.job_record import print_record, why_unknown
 from ..support.output import cell, print_fields, print_table
-from ..support.parameters import JobId, Since, limit_option
+from ..support.parameters import JOB_ID, SINCE, limit_option
 from ..support.wait import follow, progress_of
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ NOTHING_KEPT = (
 )
 
 SINCE_OPTION = click.option(
-    "--since", type=Since(), metavar="WHEN", help="Only since this time, or the last 30m, 12h or 7d."
+    "--since", type=SINCE, metavar="WHEN", help="Only since this time, or the last 30m, 12h or 7d."
 )
 
 
@@ -166,7 +166,7 @@ def _require_one(**parameters: Any) -> None:
 
 
 @client_command("show", check=_require_one, connections=2)
-@click.argument("ids", nargs=-1, required=True, type=JobId(), metavar="ID...")
+@click.argument("ids", nargs=-1, required=True, type=JOB_ID, metavar="ID...")
 @click.option("--all", "all_tracebacks", is_flag=True, help="Show the traceback of every attempt.")
 @click.option("--follow", "is_followed", is_flag=True, help="Show the progress until the job has ended.")
 async def show_command(

@@ -23,7 +23,7 @@ from ..support.bulk_change import Words, change_matching
 from ..support.command import Output, client_command, given_command
 from ..support.job_filter import filter_flags, filter_from, selection_flags, selection_from
 from ..support.output import cell, print_table
-from ..support.parameters import When, limit_option
+from ..support.parameters import WHEN, limit_option
 
 if TYPE_CHECKING:
     from ...client import WorkerUtils
@@ -94,7 +94,7 @@ async def fail_command(utils: WorkerUtils, reason: str | None, **flags: Any) -> 
 @selection_flags
 @click.option(
     "--run-at",
-    type=When(),
+    type=WHEN,
     metavar="WHEN",
     help="New time to run: 2030-01-31T12:00:00Z, now, or from now: 5m, 2h, 1d12h.",
 )

@@ -17,7 +17,7 @@ from ...values.job import Pause
 from ...values.text import duration, parse_time_phrase
 from ..support.command import Output, client_command
 from ..support.output import cell, print_table
-from ..support.parameters import Period, When, _ParamType
+from ..support.parameters import PERIOD, WHEN, Parsed
 
 if TYPE_CHECKING:
     from ...client import WorkerUtils
@@ -80,10 +80,10 @@ def _audited_pause(
 @client_command("pause", check=_check_pause, audit=_audited_pause)
 @targets
 @click.option(
-    "--for", "period", type=Period(), metavar="PERIOD", help="Resume by itself after this time: 10m, 2h."
+    "--for", "period", type=PERIOD, metavar="PERIOD", help="Resume by itself after this time: 10m, 2h."
 )
 @click.option(
-    "--until", type=When(), metavar="WHEN", help="Resume by itself at this time: 2030-01-31T12:00:00Z."
+    "--until", type=WHEN, metavar="WHEN", help="Resume by itself at this time: 2030-01-31T12:00:00Z."
 )
 @click.option("--reason", metavar="TEXT", help="Why; shown with the pause.")
 async def pause_command(
@@ -248,24 +248,16 @@ ACTIONS = ("list", "set", "reset")
 COLUMNS = ("limit", "concurrency", "rate", "burst", "running", "set by hand", "tasks")
 
 
-class StartRate(_ParamType):
+def _start_rate(text: str) -> tuple[int, timedelta]:
     """A number of starts in a period: `500/1m`, `10/s`."""
-
-    name = "rate"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[int, timedelta]:
-        if isinstance(value, tuple):
-            return value
-        count, sign, period = str(value).replace(" ", "").lower().partition("/")
-        try:
-            seconds = parse_time_phrase(f"1{period}" if period in ("s", "m", "h", "d", "w") else period)
-            if not sign or not 0 < int(count) <= MOST or seconds <= 0:
-                raise ValueError(value)
-        except ValueError:
-            self.fail(f"{value!r} is not a rate such as 500/1m or 10/s", param, ctx)
-        return int(count), timedelta(seconds=seconds)
+    count, sign, period = text.replace(" ", "").lower().partition("/")
+    try:
+        seconds = parse_time_phrase(f"1{period}" if period in ("s", "m", "h", "d", "w") else period)
+        if not sign or not 0 < int(count) <= MOST or seconds <= 0:
+            raise ValueError
+    except ValueError:
+        raise ValueError(f"{text!r} is not a rate such as 500/1m or 10/s") from None
+    return int(count), timedelta(seconds=seconds)
 
 
 def _check(action: str, name: str | None, **bounds: Any) -> None:
@@ -293,7 +285,9 @@ def _audited(action: str, **_: Any) -> str:
     metavar="N",
     help="Jobs that may run at once; 0 stops them.",
 )
-@click.option("--rate", type=StartRate(), metavar="N/PERIOD", help="Jobs that may start: 500/1m, 10/s.")
+@click.option(
+    "--rate", type=Parsed("rate", _start_rate), metavar="N/PERIOD", help="Jobs that may start: 500/1m, 10/s."
+)
 @click.option(
     "--burst", type=click.IntRange(1, MOST), metavar="N", help="Jobs that may start at once after a rest."
 )

@@ -24,11 +24,11 @@ from ...diagnostics.json_shapes import schedule_as_json
 from ...errors import CrontabError, CrontabProblem, InvalidArgumentError
 from ...values.spec import Unique
 from ...values.text import count as counted
-from ...values.text import duration
+from ...values.text import duration, parse_when
 from ..support.client import with_app
 from ..support.command import Output, client_command, command
 from ..support.output import print_table
-from ..support.parameters import APP_OPTION, TASKS_OPTION, When
+from ..support.parameters import APP_OPTION, TASKS_OPTION, Parsed
 
 if TYPE_CHECKING:
     from ...app import App
@@ -112,19 +112,13 @@ def _when(schedule: Schedule, now: datetime) -> tuple[str | None, datetime | Non
 FILE_ARGUMENT = click.argument("file", required=False, metavar="[FILE]")
 
 
-class StartTime(When):
+def _start_time(text: str) -> datetime | timedelta:
     """A time as other commands take it; without a zone it is UTC, as in a crontab."""
-
-    name = "time"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> datetime | timedelta:
-        try:
-            moment = datetime.fromisoformat(value)
-        except (TypeError, ValueError):
-            return super().convert(value, param, ctx)
-        return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        return parse_when(text)
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 @click.group("crontab")
@@ -179,7 +173,7 @@ def check_command(settings: Settings, file: str | None, task_directory: str | No
 @click.option(
     "--from",
     "start",
-    type=StartTime(),
+    type=Parsed("time", _start_time),
     default="now",
     help="Start at this time (UTC unless it has a zone), or after a period such as 2h.",
 )

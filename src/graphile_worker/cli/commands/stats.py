@@ -27,7 +27,7 @@ from ...values.job import instant
 from ...values.text import count
 from ..support.command import Output, client_command
 from ..support.output import cell, print_table
-from ..support.parameters import Since
+from ..support.parameters import SINCE
 from .pause import paused_notes
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def _check(exact: bool, since: datetime | timedelta | None, task: str | None) ->
 @EXACT_OPTION
 @click.option(
     "--since",
-    type=Since(),
+    type=SINCE,
     metavar="PERIOD",
     help="Show what workers did since then: 15m, 1h, 7d, or a time.",
 )

@@ -3,39 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 import msgspec
 
 from ...database.statements.job_filter import CONDITIONS, FILTER_STATES
-from ...values.text import parse_when
-from .parameters import JobId
+from .parameters import AGO, JOB_ID
 
 if TYPE_CHECKING:
     from ...database.statements.job_filter import JobFilter
 
-    _ParamType = click.ParamType[Any]
-else:
-    _ParamType = click.ParamType  # generic only in newer versions of click
-
 Command = TypeVar("Command", bound=Callable[..., Any])
-
-
-class Ago(_ParamType):
-    """A time in the past: ISO 8601 with a zone, `now`, or a period before now such as `5m` or `1d12h`."""
-
-    name = "ago"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
-        if isinstance(value, datetime):
-            return value
-        try:
-            when = parse_when(value)
-        except ValueError as error:
-            self.fail(str(error).replace("period from now", "period before now"), param, ctx)
-        return when if isinstance(when, datetime) else datetime.now(UTC) - when
 
 
 FLAGS = {"worker": "--locked-by"}
@@ -52,17 +31,17 @@ FILTERS = [
     click.option(
         "--since",
         "created_since",
-        type=Ago(),
+        type=AGO,
         metavar="WHEN",
         help="Only jobs added since then: 2030-01-31T12:00:00Z, or a period before now: 5m, 2h, 1d12h.",
     ),
-    click.option("--until", "created_until", type=Ago(), metavar="WHEN", help="Only jobs added before then."),
-    click.option("--older-than", type=Ago(), metavar="PERIOD", help="Only jobs added longer ago: 12h, 30d."),
+    click.option("--until", "created_until", type=AGO, metavar="WHEN", help="Only jobs added before then."),
+    click.option("--older-than", type=AGO, metavar="PERIOD", help="Only jobs added longer ago: 12h, 30d."),
     click.option(
-        "--failed-since", type=Ago(), metavar="WHEN", help="Only jobs that failed permanently since then."
+        "--failed-since", type=AGO, metavar="WHEN", help="Only jobs that failed permanently since then."
     ),
     click.option(
-        "--failed-until", type=Ago(), metavar="WHEN", help="Only jobs that failed permanently before then."
+        "--failed-until", type=AGO, metavar="WHEN", help="Only jobs that failed permanently before then."
     ),
 ]
 BULK_FLAGS = [
@@ -99,7 +78,7 @@ def selection_flags(command: Command) -> Command:
     )
     for option in reversed([by_key, *FILTERS, *BULK_FLAGS]):
         command = option(command)
-    return click.argument("ids", nargs=-1, type=JobId(), metavar="[ID]...")(command)
+    return click.argument("ids", nargs=-1, type=JOB_ID, metavar="[ID]...")(command)
 
 
 def filter_from(values: Mapping[str, Any], **more: Any) -> JobFilter:

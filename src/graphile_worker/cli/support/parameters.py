@@ -7,7 +7,7 @@ else has to know it: not the command, not Django's command, and not the tables o
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -31,148 +31,99 @@ LOG_LEVELS = ("error", "warning", "info", "debug")
 CLEANUP_TASKS = ("DELETE_PERMAFAILED_JOBS", "GC_TASK_IDENTIFIERS", "GC_JOB_QUEUES")
 
 
-class When(_ParamType):
-    """A time: ISO 8601 with a zone, `now`, or a period from now such as `5m`, `+2h` or `1d12h`."""
+class Parsed(_ParamType):
+    """A value that a function reads from text; its ValueError says what is wrong."""
 
-    name = "when"
+    def __init__(self, name: str, read: Callable[[str], Any], *, words: Sequence[str] = ()) -> None:
+        """`words` are offered by the completion of the shell."""
+        self.name = name
+        self._read = read
+        self._words = words
 
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> datetime | timedelta:
-        if isinstance(value, datetime | timedelta):
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if not isinstance(value, str):  # click converts the default, too
             return value
         try:
-            return parse_when(value)
+            return self._read(value)
         except ValueError as error:
             self.fail(str(error), param, ctx)
-
-
-class Since(_ParamType):
-    """The beginning of a period: ISO 8601 with a zone, or a period before now such as `15m` or `7d`."""
-
-    name = "since"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> datetime | timedelta:
-        if isinstance(value, datetime | timedelta):
-            return value
-        try:
-            return parse_when(value.strip().removeprefix("-"))
-        except ValueError as error:
-            self.fail(str(error).replace("from now", "before now"), param, ctx)
-
-
-class Period(_ParamType):
-    """A length of time such as `30s`, `5m` or `1h30m`; a number without a unit is in seconds."""
-
-    name = "period"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> timedelta:
-        if isinstance(value, timedelta):
-            return value
-        try:
-            return parse_period(value)
-        except ValueError as error:
-            self.fail(str(error), param, ctx)
-
-
-class JobId(_ParamType):
-    """The id of a job, a positive number."""
-
-    name = "id"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        try:
-            number = int(value)
-        except ValueError:
-            self.fail(
-                f"{value!r} is not a job id; ids are numbers, and `graphile-worker list` shows them",
-                param,
-                ctx,
-            )
-        if number < 1:
-            self.fail(f"job ids start at 1, got {number}", param, ctx)
-        return number
-
-
-class Names(_ParamType):
-    """Names from a fixed list, separated by commas."""
-
-    name = "names"
-
-    def __init__(self, allowed: tuple[str, ...]) -> None:
-        self._allowed = allowed
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[str, ...]:
-        if isinstance(value, tuple):
-            return value
-        names = tuple(name.strip() for name in str(value).split(",") if name.strip())
-        if not names or not set(names) <= set(self._allowed):
-            self.fail(f"expected names from {', '.join(self._allowed)}; got {value!r}", param, ctx)
-        return names
-
-
-class LogLevel(_ParamType):
-    """A level, or `logger=level`; a pair of logger and level, without a name for all loggers."""
-
-    name = "level"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[str, str]:
-        if isinstance(value, tuple):
-            return value
-        logger, sign, level = str(value).rpartition("=")
-        if sign and not logger.strip():
-            self.fail(f"{value!r} names no logger; write for example httpx=warning", param, ctx)
-        level = level.strip().lower()
-        if level not in LOG_LEVELS:
-            near = closest(level, LOG_LEVELS)
-            hint = f"; did you mean {near!r}?" if near else ""
-            self.fail(f"{level!r} is not a level{hint} (levels: {', '.join(LOG_LEVELS)})", param, ctx)
-        return logger.strip(), level
 
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
         from click.shell_completion import CompletionItem
 
-        return [CompletionItem(level) for level in LOG_LEVELS if level.startswith(incomplete)]
+        return [CompletionItem(word) for word in self._words if word.startswith(incomplete)]
 
 
-class LaneSlots(_ParamType):
-    """The name of a lane and its number of slots: `video=2`."""
-
-    name = "lane"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[str, int]:
-        if isinstance(value, tuple):
-            return value
-        name, sign, slots = str(value).rpartition("=")
-        if not sign or not name.strip() or not slots.strip().isdecimal() or not int(slots):
-            self.fail(f"{value!r} is not a lane with its slots, such as video=2", param, ctx)
-        return name.strip(), int(slots)
+def _since(text: str) -> datetime | timedelta:
+    try:
+        return parse_when(text.strip().removeprefix("-"))
+    except ValueError as error:
+        raise ValueError(str(error).replace("from now", "before now")) from None
 
 
-class ExecutorSetting(_ParamType):
-    """One setting of an executor: `process.processes=4`."""
+def _ago(text: str) -> datetime:
+    when = _since(text)
+    return datetime.now(UTC) - when if isinstance(when, timedelta) else when
 
-    name = "executor"
 
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[str, str]:
-        if isinstance(value, tuple):
-            return value
-        name, sign, setting = str(value).partition("=")
-        if not sign or "." not in name.strip(". ") or not setting.strip():
-            self.fail(f"{value!r} is not a setting of an executor, such as process.processes=4", param, ctx)
-        return name.strip(), setting.strip()
+def _job_id(text: str) -> int:
+    try:
+        number = int(text)
+    except ValueError:
+        raise ValueError(
+            f"{text!r} is not a job id; ids are numbers, and `graphile-worker list` shows them"
+        ) from None
+    if number < 1:
+        raise ValueError(f"job ids start at 1, got {number}")
+    return number
+
+
+def _cleanup_tasks(text: str) -> tuple[str, ...]:
+    names = tuple(name.strip() for name in text.split(",") if name.strip())
+    if not names or not set(names) <= set(CLEANUP_TASKS):
+        raise ValueError(f"expected names from {', '.join(CLEANUP_TASKS)}; got {text!r}")
+    return names
+
+
+def _log_level(text: str) -> tuple[str, str]:
+    logger, sign, level = text.rpartition("=")
+    if sign and not logger.strip():
+        raise ValueError(f"{text!r} names no logger; write for example httpx=warning")
+    level = level.strip().lower()
+    if level not in LOG_LEVELS:
+        near = closest(level, LOG_LEVELS)
+        hint = f"; did you mean {near!r}?" if near else ""
+        raise ValueError(f"{level!r} is not a level{hint} (levels: {', '.join(LOG_LEVELS)})")
+    return logger.strip(), level
+
+
+def _lane_slots(text: str) -> tuple[str, int]:
+    name, sign, slots = text.rpartition("=")
+    if not sign or not name.strip() or not slots.strip().isdecimal() or not int(slots):
+        raise ValueError(f"{text!r} is not a lane with its slots, such as video=2")
+    return name.strip(), int(slots)
+
+
+def _executor_setting(text: str) -> tuple[str, str]:
+    name, sign, setting = text.partition("=")
+    if not sign or "." not in name.strip(". ") or not setting.strip():
+        raise ValueError(f"{text!r} is not a setting of an executor, such as process.processes=4")
+    return name.strip(), setting.strip()
+
+
+WHEN = Parsed("when", parse_when)
+"""A time: ISO 8601 with a zone, `now`, or a period from now such as `5m`, `+2h` or `1d12h`."""
+SINCE = Parsed("since", _since)
+"""The beginning of a period: ISO 8601 with a zone, or a period before now such as `15m` or `7d`."""
+AGO = Parsed("ago", _ago)
+"""The same as a point in time."""
+PERIOD = Parsed("period", parse_period)
+"""A length of time such as `30s`, `5m` or `1h30m`; a number without a unit is in seconds."""
+JOB_ID = Parsed("id", _job_id)
+CLEANUP_NAMES = Parsed("names", _cleanup_tasks)
+"""Names separated by commas."""
 
 
 def split_levels(given: Sequence[tuple[str, str]] | None) -> dict[str, Any]:
@@ -286,7 +237,7 @@ _WORKER_OPTIONS: list[Callable[[Any], Any]] = [
     click.option(
         "--lane",
         "lanes",
-        type=LaneSlots(),
+        type=Parsed("lane", _lane_slots),
         multiple=True,
         callback=_as_table,
         metavar="NAME=N",
@@ -295,7 +246,7 @@ _WORKER_OPTIONS: list[Callable[[Any], Any]] = [
     click.option(
         "--executor",
         "executors",
-        type=ExecutorSetting(),
+        type=Parsed("executor", _executor_setting),
         multiple=True,
         callback=_as_table,
         metavar="NAME.SETTING=VALUE",
@@ -348,7 +299,7 @@ _WORKER_OPTIONS: list[Callable[[Any], Any]] = [
     ),
     click.option(
         "--cleanup",
-        type=Names(CLEANUP_TASKS),
+        type=CLEANUP_NAMES,
         multiple=True,
         metavar="NAMES",
         help=f"Clean up, then exit: {', '.join(CLEANUP_TASKS)}, separated by commas.",
@@ -366,7 +317,7 @@ _WORKER_OPTIONS: list[Callable[[Any], Any]] = [
     ),
     click.option(
         "--wait-for-database",
-        type=Period(),
+        type=PERIOD,
         metavar="PERIOD",
         help="How long to wait for a database server that is not up yet, such as 60s.  [default: 5s]",
     ),
@@ -398,7 +349,7 @@ _WORKER_OPTIONS: list[Callable[[Any], Any]] = [
     ),
     click.option(
         "--log-level",
-        type=LogLevel(),
+        type=Parsed("level", _log_level, words=LOG_LEVELS),
         multiple=True,
         metavar="[LOGGER=]LEVEL",
         help="Lowest level to log: error, warning, info or debug. Repeat it for single loggers: "
