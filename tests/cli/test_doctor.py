@@ -21,9 +21,13 @@ from graphile_worker.diagnostics.connection_checks import check_server, check_se
 from graphile_worker.diagnostics.examine import examine
 from graphile_worker.diagnostics.facts import OldTransaction, server_facts
 from graphile_worker.diagnostics.finding import Finding, Thresholds
-from graphile_worker.diagnostics.function_origin import SHARED_FUNCTIONS
-from graphile_worker.diagnostics.schema_checks import SHARED_INDEXES, index_statement, own_indexes
-from graphile_worker.diagnostics.table_checks import check_transactions
+from graphile_worker.diagnostics.job_checks import check_transactions
+from graphile_worker.diagnostics.schema_checks import (
+    SHARED_FUNCTIONS,
+    SHARED_INDEXES,
+    index_statement,
+    own_indexes,
+)
 from graphile_worker.recovery.registry import workers
 from graphile_worker.testing.fake_clock import FakeClock
 from graphile_worker.values.schema_name import SchemaName

@@ -8,7 +8,7 @@ from pathlib import Path
 from rich.cells import cell_len
 from rich.console import Console
 
-from graphile_worker.cli.live_view.feed import (
+from graphile_worker.cli.dev.feed import (
     MOST_ERRORS,
     MOST_RUNNING,
     Activity,
@@ -16,7 +16,7 @@ from graphile_worker.cli.live_view.feed import (
     Snapshot,
     error_of,
 )
-from graphile_worker.cli.live_view.render import ShownRate, ViewState, render
+from graphile_worker.cli.dev.render import ShownRate, ViewState, render
 from graphile_worker.database.statements.inspection import JobCounts
 from graphile_worker.hooks import Hooks
 from graphile_worker.hooks.events import PoolCreated

@@ -35,6 +35,8 @@ from .job_checks import (
     check_locks,
     check_lost_queues,
     check_queues,
+    check_table,
+    check_transactions,
     check_workers,
     not_scanned,
 )
@@ -46,7 +48,6 @@ from .schema_checks import (
     check_schema,
     check_sequences,
 )
-from .table_checks import check_table, check_transactions
 from .waiting_checks import check_limits, check_pauses, check_waiting
 
 T = TypeVar("T")

@@ -26,7 +26,7 @@ from .error_report import UNHEALTHY
 from .signals import Reload, end_by_signal, flush_output, forwarded_signals, stop_when_parent_dies
 
 if TYPE_CHECKING:
-    from .observer import Observer
+    from .reports import Observer
     from .systemd import Relay
 
 logger = logging.getLogger("graphile_worker.processes")

@@ -7,13 +7,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ..config.process_options import ProcessOptions
+from ..config.settings import ProcessOptions
 from ..logging.configure import PipeHandler
 from .signals import ParentProcess, Reload
 
 if TYPE_CHECKING:
     from ..hooks import Plugin
-    from .observer import Observer
+    from .reports import Observer
     from .run_worker import OpenPlugin
     from .systemd import Systemd
 
@@ -74,7 +74,7 @@ def _supervise(service: Service, systemd: Systemd | None) -> int:
 
         relay = Relay(systemd)
     if relay is not None or service.http is not None:
-        from .observer import Observer
+        from .reports import Observer
 
         observer = Observer(processes, http=service.http, relay=relay)
     return Supervisor(
@@ -97,7 +97,7 @@ def _work(service: Service, make_servers: Callable[[], list[OpenPlugin]]) -> int
     servers = make_servers()
     plugins: list[Plugin] = [*servers]
     if service.http is not None:
-        from .http.plugin import metrics_plugins
+        from .probes import metrics_plugins
 
         plugins += metrics_plugins(of_database=service.options.database_metrics)
     if plugins:
@@ -109,7 +109,7 @@ def _own_servers(service: Service, systemd: Systemd | None) -> list[OpenPlugin]:
     """What speaks for the only worker process."""
     servers: list[OpenPlugin] = []
     if service.http is not None:
-        from .http.plugin import HttpPlugin
+        from .probes import HttpPlugin
 
         address, port = service.http
         servers.append(HttpPlugin(port, address))

@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 import threading
+from collections.abc import Iterable
 from contextlib import suppress
 from types import FrameType
 
@@ -25,6 +26,26 @@ def forwarded_signals() -> tuple[signal.Signals, ...]:
 def is_ignored(number: signal.Signals) -> bool:
     """Whether this process was started with the signal ignored."""
     return signal.getsignal(number) is signal.SIG_IGN
+
+
+async def signal_received(numbers: Iterable[signal.Signals]) -> signal.Signals:
+    """Wait until one of these signals arrives; returns it."""
+    import asyncio  # which a command without an event loop does not need
+
+    loop = asyncio.get_running_loop()
+    received: asyncio.Future[signal.Signals] = loop.create_future()
+
+    def receive(number: signal.Signals) -> None:
+        if not received.done():
+            received.set_result(number)
+
+    for number in numbers:
+        loop.add_signal_handler(number, receive, number)
+    try:
+        return await received
+    finally:
+        for number in numbers:
+            loop.remove_signal_handler(number)
 
 
 def end_by_signal(number: int) -> int:

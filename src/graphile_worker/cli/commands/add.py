@@ -31,8 +31,8 @@ from ..support.parameters import PERIOD, WHEN
 
 if TYPE_CHECKING:
     from ...client import WorkerUtils
+    from ..support.job_record import Waited
     from ..support.task_names import LocalTasks, TaskNames
-    from ..support.wait import Waited
 
 STDIN = "-"
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -154,7 +154,7 @@ def add_command(
     spec = JobSpec(local.get(task), value, **options)
     queue = spec.queue_name
     if is_awaited:
-        from ..support.wait import output_of
+        from ..support.job_record import output_of
 
         job, waited = run_async(_add_and_wait(settings, spec, local, wait_timeout, strict=strict))
         return output_of(waited, job, queue, wait_timeout)
@@ -185,7 +185,7 @@ async def _add_and_wait(
     settings: Settings, spec: JobSpec, local: LocalTasks, timeout: timedelta | None, *, strict: bool
 ) -> tuple[Job, Waited]:
     """Two connections: one is told of the end."""
-    from ..support.wait import wait_for_end
+    from ..support.job_record import wait_for_end
 
     async with _opened(settings, local, connections=2) as (utils, names):
         job = await _add(utils, names, spec, strict=strict)

@@ -17,10 +17,9 @@ from ...diagnostics.json_shapes import (
 )
 from ...values.text import count, duration
 from ..support.command import Output, client_command
-from ..support.job_record import print_record, why_unknown
+from ..support.job_record import follow, print_record, progress_of, why_unknown
 from ..support.output import cell, print_fields, print_table
 from ..support.parameters import JOB_ID, SINCE, limit_option
-from ..support.wait import follow, progress_of
 
 if TYPE_CHECKING:
     from ...client import WorkerUtils

@@ -19,7 +19,7 @@ from django.db import connections
 
 from graphile_worker.cli.main import graphile_worker, run_main
 from graphile_worker.cli.support.parameters import PERIOD
-from graphile_worker.config.process_options import SERVE_OPTIONS
+from graphile_worker.config.settings import SERVE_OPTIONS
 from graphile_worker.contrib.django.conf import chosen_settings, host
 from graphile_worker.contrib.django.worker import make_app
 from graphile_worker.errors import GraphileWorkerError
