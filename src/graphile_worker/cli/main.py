@@ -58,7 +58,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "list": ("jobs", "List jobs."),
     "migrate": ("cleanup", "Install or upgrade the schema."),
     "pause": ("pause", "Start no more jobs of a queue, of a task, or at all."),
-    "queues": ("queues", "Show named queues, longest first, or set how many jobs of one may run at once."),
+    "queues": ("pause", "Show named queues, longest first, or set how many jobs of one may run at once."),
     "remove": ("jobs", "Delete jobs by key."),
     "reschedule": ("jobs", "Change the time, priority or attempts of jobs."),
     "resume": ("pause", "End pauses."),

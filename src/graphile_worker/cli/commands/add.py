@@ -12,7 +12,7 @@ import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, NoReturn, TextIO, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
 import click
 
@@ -27,7 +27,7 @@ from ..support.bulk_input import add_from
 from ..support.client import run_async, utils_for, with_app
 from ..support.command import Output, command
 from ..support.output import cell
-from ..support.parameters import PERIOD, WHEN
+from ..support.parameters import PERIOD, WHEN, flags
 
 if TYPE_CHECKING:
     from ...client import WorkerUtils
@@ -35,18 +35,9 @@ if TYPE_CHECKING:
     from ..support.task_names import LocalTasks, TaskNames
 
 STDIN = "-"
-Command = TypeVar("Command", bound=Callable[..., Any])
 
 
-def job_options(command: Command) -> Command:
-    """The flags for the options of a job."""
-    for option in reversed(options_on("add")):
-        for flag in reversed(list(_flags(option))):
-            command = flag(command)
-    return command
-
-
-def _flags(option: JobOption) -> Iterator[Callable[[Command], Command]]:
+def _flags(option: JobOption) -> Iterator[Callable[[Any], Any]]:
     """One flag; two for an option that is either a switch or has a value."""
     name = "--" + (option.flag or option.short).replace("_", "-")
     help = option.help + (f"  [default: {option.default}]" if option.default else "")
@@ -90,7 +81,7 @@ def _chosen(flags: dict[str, Any]) -> dict[str, Any]:
 @click.argument("task", required=False)
 @click.argument("payload", required=False)
 @click.option("--payload-file", metavar="FILE", help="Read the payload from a file, or from - (stdin).")
-@job_options
+@flags(*(flag for option in options_on("add") for flag in _flags(option)))
 @click.option(
     "--from", "source", metavar="FILE", help="Add a job for each line of a JSON Lines file, or of - (stdin)."
 )
@@ -120,7 +111,7 @@ def add_command(
     strict: bool,
     is_awaited: bool,
     wait_timeout: timedelta | None,
-    **flags: Any,
+    **given: Any,
 ) -> Output:
     """Add a job for TASK. PAYLOAD is JSON, or - to read it from standard input.
 
@@ -137,10 +128,10 @@ def add_command(
     """
     if wait_timeout is not None and not is_awaited:
         raise click.UsageError("--wait-timeout is for --wait.")
-    options = _chosen(flags)
+    options = _chosen(given)
     if source is not None:
-        given = (task, payload, payload_file, is_awaited or None, *options.values())
-        if any(value is not None for value in given):
+        others = (task, payload, payload_file, is_awaited or None, *options.values())
+        if any(value is not None for value in others):
             raise click.UsageError("--from cannot be combined with a task or its options.")
         local = _local_tasks(settings)
         added = run_async(_add_many(settings, source, local, strict=strict))

@@ -46,10 +46,9 @@ from ...values.options import WorkerOptions
 from ...values.schema_name import SchemaName
 from ...values.spec import JobSpec
 from ...values.text import duration
-from ..support.bulk_change import progress_bar
 from ..support.client import run_async, with_database
 from ..support.command import Output, command
-from ..support.output import print_table
+from ..support.output import print_table, progress_bar
 from ..support.parameters import CONNECTION_OPTION
 
 TASK = "bench"

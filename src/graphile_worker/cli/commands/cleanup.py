@@ -12,9 +12,9 @@ from ...config import Settings
 from ...database.migrations import MigrationReport, migration_sql
 from ...diagnostics.json_shapes import cleanup_as_json, migration_as_json
 from ...values.text import count
-from ..support.bulk_change import progress_bar
 from ..support.client import run_async, utils_for, with_app
 from ..support.command import Output, client_command, command, record_command
+from ..support.output import progress_bar
 from ..support.parameters import CLEANUP_NAMES, CLEANUP_TASKS
 
 if TYPE_CHECKING:

@@ -19,9 +19,15 @@ from ...diagnostics.json_shapes import details_as_json, job_as_json
 from ...values.attempts import how_it_failed
 from ...values.job import Job
 from ...values.text import count
-from ..support.bulk_change import Words, change_matching
+from ..support.bulk_change import (
+    Words,
+    change_matching,
+    filter_flags,
+    filter_from,
+    selection_flags,
+    selection_from,
+)
 from ..support.command import Output, client_command, given_command
-from ..support.job_filter import filter_flags, filter_from, selection_flags, selection_from
 from ..support.output import cell, print_table
 from ..support.parameters import WHEN, limit_option
 

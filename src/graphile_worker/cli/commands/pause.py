@@ -1,54 +1,53 @@
-"""`graphile-worker pause`, `resume` and `limits`: what may run, and how much of it at once.
+"""`graphile-worker pause`, `resume`, `limits` and `queues`: what may run, and how much of it at once.
 
-`limits` shows limits, and changes their bounds while workers run.
+`limits` and `queues` show what there is, and change how much may run while workers run.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from ...diagnostics.json_shapes import limit_as_json, pause_as_json
+from ...diagnostics.json_shapes import limit_as_json, pause_as_json, queue_as_json
 from ...values.concurrency import MOST
 from ...values.job import Pause
-from ...values.text import duration, parse_time_phrase
+from ...values.spec import MAX_QUEUE_CONCURRENCY
+from ...values.text import count, duration, parse_time_phrase
 from ..support.command import Output, client_command
-from ..support.output import cell, print_table
-from ..support.parameters import PERIOD, WHEN, Parsed
+from ..support.output import ESTIMATE, cell, print_table
+from ..support.parameters import EXACT_OPTION, PERIOD, WHEN, Parsed, flags
 
 if TYPE_CHECKING:
     from ...client import WorkerUtils
-    from ...database.statements.limits import LimitSummary
+    from ...database.statements.inspection import QueueSummary
 
 MOST_NOTES = 10
-QUEUE = click.option("--queue", "queues", multiple=True, metavar="NAME", help="This named queue; repeatable.")
-TASK = click.option("--task", "tasks", multiple=True, metavar="TASK", help="This task; repeatable.")
-SCHEDULE = click.option(
-    "--schedule", "schedules", multiple=True, metavar="NAME", help="This recurring job; repeatable."
+MOST_QUEUES = 100
+"""That are shown by default."""
+ACTIONS = click.argument(
+    "action", type=click.Choice(("list", "set", "reset")), default="list", metavar="[list|set|reset]"
 )
-WORKER = click.option(
-    "--worker", "workers", multiple=True, metavar="ID", help="This worker pool fetches no jobs; repeatable."
-)
-ALL = click.option("--all", "everything", is_flag=True, help="Every task.")
-
-
-def targets(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the flags that say what to pause or to resume."""
-    return QUEUE(TASK(SCHEDULE(WORKER(ALL(function)))))
+NAME = click.argument("name", required=False, metavar="[NAME]")
+targets = flags(
+    click.option("--queue", "queues", multiple=True, metavar="NAME", help="This named queue; repeatable."),
+    click.option("--task", "tasks", multiple=True, metavar="TASK", help="This task; repeatable."),
+    click.option(
+        "--schedule", "schedules", multiple=True, metavar="NAME", help="This recurring job; repeatable."
+    ),
+    click.option(
+        "--worker", "workers", multiple=True, metavar="ID",
+        help="This worker pool fetches no jobs; repeatable.",
+    ),
+    click.option("--all", "everything", is_flag=True, help="Every task."),
+)  # fmt: skip
+"""The flags that say what to pause or to resume."""
 
 
 def _check_pause(
-    queues: Sequence[str],
-    tasks: Sequence[str],
-    schedules: Sequence[str],
-    workers: Sequence[str],
-    everything: bool,
-    period: timedelta | None,
-    until: datetime | timedelta | None,
-    reason: str | None,
+    period: timedelta | None, until: datetime | timedelta | None, reason: str | None, **targets: Any
 ) -> None:
     if period is not None and until is not None:
         raise click.UsageError("--for and --until cannot be combined.")
@@ -56,9 +55,9 @@ def _check_pause(
         if value is not None and _is_over(value):
             raise click.UsageError(f"{flag} must be in the future.")
     has_terms = period is not None or until is not None or reason is not None
-    if has_terms and not (queues or tasks or schedules or workers or everything):
+    if has_terms and not any(targets.values()):
         raise click.UsageError("Name what to pause: --queue, --task, --schedule, --worker or --all.")
-    if workers and (period is not None or until is not None):
+    if targets["workers"] and (period is not None or until is not None):
         raise click.UsageError("--worker cannot be combined with --for and --until.")
 
 
@@ -67,14 +66,9 @@ def _is_over(value: datetime | timedelta) -> bool:
 
 
 def _audited_pause(
-    queues: Sequence[str],
-    tasks: Sequence[str],
-    schedules: Sequence[str],
-    workers: Sequence[str],
-    everything: bool,
-    **_: Any,
+    period: timedelta | None, until: datetime | timedelta | None, reason: str | None, **targets: Any
 ) -> str:
-    return "pause" if queues or tasks or schedules or workers or everything else ""
+    return "pause" if any(targets.values()) else ""
 
 
 @client_command("pause", check=_check_pause, audit=_audited_pause)
@@ -136,14 +130,8 @@ async def pause_command(
     )
 
 
-def _check_resume(
-    queues: Sequence[str],
-    tasks: Sequence[str],
-    schedules: Sequence[str],
-    workers: Sequence[str],
-    everything: bool,
-) -> None:
-    if not (queues or tasks or schedules or workers or everything):
+def _check_resume(**targets: Any) -> None:
+    if not any(targets.values()):
         raise click.UsageError(
             "Name what to resume: --queue, --task, --schedule, --worker or --all. `graphile-worker pause` "
             "lists what is paused."
@@ -244,10 +232,6 @@ async def _about_names(utils: WorkerUtils, tasks: Sequence[str]) -> list[str]:
     ]
 
 
-ACTIONS = ("list", "set", "reset")
-COLUMNS = ("limit", "concurrency", "rate", "burst", "running", "set by hand", "tasks")
-
-
 def _start_rate(text: str) -> tuple[int, timedelta]:
     """A number of starts in a period: `500/1m`, `10/s`."""
     count, sign, period = text.replace(" ", "").lower().partition("/")
@@ -260,25 +244,32 @@ def _start_rate(text: str) -> tuple[int, timedelta]:
     return int(count), timedelta(seconds=seconds)
 
 
-def _check(action: str, name: str | None, **bounds: Any) -> None:
+def _check_action(
+    command: str, noun: str, action: str, name: str | None, bounds: Mapping[str, Any], needed: str
+) -> None:
+    """Refuse what does not fit the action; `bounds` are the values that `set` takes."""
     given = [f"--{flag}" for flag, value in bounds.items() if value is not None]
     if action == "list" and name is not None:
-        raise click.UsageError("`limits list` takes no NAME.")
+        raise click.UsageError(f"`{command} list` takes no NAME.")
     if action != "list" and name is None:
-        raise click.UsageError(f"`limits {action}` needs the NAME of a limit.")
+        raise click.UsageError(f"`{command} {action}` needs the NAME of a {noun}.")
     if action != "set" and given:
-        raise click.UsageError(f"{given[0]} is for `limits set NAME`.")
+        raise click.UsageError(f"{given[0]} is for `{command} set NAME`.")
     if action == "set" and not given:
-        raise click.UsageError("Give --concurrency, --rate or --burst.")
+        raise click.UsageError(f"Give {needed}.")
 
 
-def _audited(action: str, **_: Any) -> str:
+def _check_limits(action: str, name: str | None, **bounds: Any) -> None:
+    _check_action("limits", "limit", action, name, bounds, "--concurrency, --rate or --burst")
+
+
+def _audited_limits(action: str, **_: Any) -> str:
     return {"set": "set_limit", "reset": "reset_limit"}.get(action, "")
 
 
-@client_command("limits", check=_check, audit=_audited)
-@click.argument("action", type=click.Choice(ACTIONS), default="list", metavar="[list|set|reset]")
-@click.argument("name", required=False, metavar="[NAME]")
+@client_command("limits", check=_check_limits, audit=_audited_limits)
+@ACTIONS
+@NAME
 @click.option(
     "--concurrency",
     type=click.IntRange(0, MOST),
@@ -315,19 +306,96 @@ async def limits_command(
         found = [await utils.limits.reset(name)]
     else:
         found = await utils.limits.list()
+    columns = ("limit", "concurrency", "rate", "burst", "running", "set by hand", "tasks")
+    rows = [
+        (
+            limit.name,
+            limit.concurrency,
+            None if limit.rate is None else f"{limit.rate[0]} in {duration(limit.rate[1])}",
+            limit.burst,
+            limit.running,
+            ", ".join(limit.overridden),
+            ", ".join(limit.tasks),
+        )
+        for limit in found
+    ]
     return Output(
         lambda: [limit_as_json(limit) for limit in found],
-        lambda: print_table(COLUMNS, [_row(limit) for limit in found], empty="There are no limits."),
+        lambda: print_table(columns, rows, empty="There are no limits."),
     )
 
 
-def _row(limit: LimitSummary) -> tuple[Any, ...]:
-    return (
-        limit.name,
-        limit.concurrency,
-        None if limit.rate is None else f"{limit.rate[0]} in {duration(limit.rate[1])}",
-        limit.burst,
-        limit.running,
-        ", ".join(limit.overridden),
-        ", ".join(limit.tasks),
+def _check_queues(
+    action: str, name: str | None, concurrency: int | None, limit: int | None, exact: bool
+) -> None:
+    _check_action("queues", "queue", action, name, {"concurrency": concurrency}, "--concurrency")
+    if action != "list" and (limit is not None or exact):
+        raise click.UsageError("--limit and --exact are for `queues list`.")
+
+
+def _audited_queues(action: str, **_: Any) -> str:
+    return "" if action == "list" else "set_queue_concurrency"
+
+
+@client_command("queues", check=_check_queues, audit=_audited_queues)
+@ACTIONS
+@NAME
+@click.option(
+    "--concurrency",
+    type=click.IntRange(1, MAX_QUEUE_CONCURRENCY),
+    metavar="N",
+    help="Jobs that may run at once.",
+)
+@click.option(
+    "--limit",
+    type=click.IntRange(1, 100_000),
+    metavar="N",
+    help=f"Maximum number of queues to show; {MOST_QUEUES} if it is not given.",
+)
+@EXACT_OPTION
+async def queues_command(
+    utils: WorkerUtils,
+    action: str,
+    name: str | None,
+    concurrency: int | None,
+    limit: int | None,
+    exact: bool,
+) -> Output:
+    """Show named queues, longest first, or set how many jobs of one may run at once.
+
+    Workers obey at once. What is set by hand wins over the tasks and stays until it is reset, also when
+    workers start again.
+
+    \b
+    graphile-worker queues --limit 10
+    graphile-worker queues set tenant:7 --concurrency 10
+    graphile-worker queues reset tenant:7
+    """
+    if action == "list" or name is None:
+        found = await utils.queues.list(limit=limit or MOST_QUEUES, exact=exact)
+        return Output(lambda: [queue_as_json(queue) for queue in found], lambda: _print_queues(found))
+    await utils.queues.set_concurrency(name, concurrency)
+    text = (
+        f"The tasks of {cell(name)} decide again how many of its jobs run at once."
+        if concurrency is None
+        else f"Up to {count(concurrency, 'job')} of {cell(name)} may run at once."
     )
+    return Output(lambda: {"queue_name": name, "concurrency": concurrency}, lambda: click.echo(text))
+
+
+def _print_queues(found: list[QueueSummary]) -> None:
+    shown: dict[str, list[Any]] = {
+        "queue": [queue.queue_name for queue in found],
+        "concurrency": [queue.concurrency if queue.concurrency > 1 else None for queue in found],
+        "jobs": [queue.jobs for queue in found],
+        "ready": [queue.ready for queue in found],
+        "locked by": [queue.locked_by for queue in found],
+        "locked at": [queue.locked_at for queue in found],
+        "state": [None if queue.pause is None else f"paused{queue.pause.terms}" for queue in found],
+    }
+    for name in ("concurrency", "state"):
+        if not any(shown[name]):
+            del shown[name]
+    print_table(tuple(shown), list(zip(*shown.values(), strict=True)), empty="No named queues.")
+    if any(queue.is_estimate for queue in found):
+        click.echo(ESTIMATE)

@@ -28,6 +28,7 @@ from ...process.logs import start_logging
 from .client import load_settings, run_async, utils_for, with_app
 from .output import print_json
 from .parameters import ARGUMENTS, CONFIG_OPTION, CONNECTION_OPTION, JSON_OPTION, SCHEMA_OPTION, SHARED_FLAGS
+from .parameters import flags as decorated_by
 
 if TYPE_CHECKING:
     from ...client import WorkerUtils
@@ -66,10 +67,8 @@ def command(
             own = {key: value for key, value in parameters.items() if key not in SHARED_FLAGS}
             return _print(body(settings, **own), as_json=as_json)
 
-        callback: Callable[..., Any] = update_wrapper(run, body)
-        for option in reversed([*shared, CONFIG_OPTION, JSON_OPTION]):
-            callback = option(callback)
-        return click.command(name, cls=click.Command, **attributes)(callback)
+        with_flags = decorated_by(*shared, CONFIG_OPTION, JSON_OPTION)
+        return click.command(name, cls=click.Command, **attributes)(with_flags(update_wrapper(run, body)))
 
     return decorate
 

@@ -21,9 +21,8 @@ from ...values.attempts import failed_permanently, how_it_failed
 from ...values.job import Job
 from ...values.payload import traces_in, without_trace
 from ...values.text import duration
-from .bulk_change import progress_bar
 from .command import Output
-from .output import cell, print_fields, print_table
+from .output import cell, print_fields, print_table, progress_bar
 
 if TYPE_CHECKING:
     from ...client import WorkerUtils

@@ -1,16 +1,21 @@
-"""Prints results: tables on a terminal, plain columns in a pipe, or JSON."""
+"""Prints results: tables on a terminal, plain columns in a pipe, or JSON; and the progress of long work."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
 
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
+
 MAX_CELL = 60
+ESTIMATE = "The table is large, so the numbers are estimates; --exact counts every job."
 
 
 def print_json(value: Any) -> None:
@@ -99,3 +104,40 @@ def _in_utc(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_in_utc(inner) for inner in value]
     return value
+
+
+class Bar:
+    """Updates the bar; does nothing where none is drawn."""
+
+    def __init__(self, progress: Progress | None, task: TaskID | None) -> None:
+        self._progress = progress
+        self._task = task
+
+    def show(self, detail: str, *, done: float | None = None) -> None:
+        """Set the amount done, in the unit of the total, and the text beside the bar."""
+        if self._progress is not None and self._task is not None:
+            self._progress.update(self._task, completed=done, detail=detail, refresh=True)
+
+
+@contextmanager
+def progress_bar(label: str, *, total: float | None, wanted: bool = True) -> Iterator[Bar]:
+    """A bar on standard error, if that is a terminal, that disappears at the end.
+
+    Without a total it only shows activity.
+    """
+    if not wanted or not sys.stderr.isatty():
+        yield Bar(None, None)
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+    columns = [TextColumn("{task.description}", markup=False), BarColumn(bar_width=None)]
+    if total is not None:
+        columns += [TaskProgressColumn(), TimeRemainingColumn()]
+    with Progress(
+        *columns,
+        TextColumn("{task.fields[detail]}", markup=False),
+        console=Console(stderr=True),
+        transient=True,
+    ) as progress:
+        yield Bar(progress, progress.add_task(label, total=total, detail=""))

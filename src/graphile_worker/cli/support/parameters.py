@@ -176,6 +176,7 @@ CONFIG_OPTION = click.option(
     metavar="FILE",
     help="Configuration file.  [default: graphile_worker.toml or pyproject.toml]",
 )
+EXACT_OPTION = click.option("--exact", is_flag=True, help="Count every job, however long it takes.")
 JSON_OPTION = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 TASKS_OPTION = click.option(
     "--tasks",
@@ -198,6 +199,17 @@ JOBS_OPTION = click.option(
 )
 
 
+def flags(*options: Callable[[Any], Any]) -> Callable[[Command], Command]:
+    """All of these flags, in this order."""
+
+    def decorate(command: Command) -> Command:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorate
+
+
 def limit_option(nouns: str, default: int) -> Callable[[Command], Command]:
     """`--limit` of a command that lists things."""
     return click.option(
@@ -210,14 +222,7 @@ def limit_option(nouns: str, default: int) -> Callable[[Command], Command]:
     )
 
 
-def worker_options(command: Command) -> Command:
-    """The flags for running a worker: those of Graphile Worker for Node, then ours."""
-    for option in reversed(_WORKER_OPTIONS):
-        command = option(command)
-    return command
-
-
-_WORKER_OPTIONS: list[Callable[[Any], Any]] = [
+worker_options = flags(
     click.option("--schema-only", is_flag=True, help="Install or upgrade the schema, then exit."),
     click.option("--once", is_flag=True, help="Run until no job is ready, then exit."),
     click.option(
@@ -355,4 +360,5 @@ _WORKER_OPTIONS: list[Callable[[Any], Any]] = [
         help="Lowest level to log: error, warning, info or debug. Repeat it for single loggers: "
         "--log-level httpx=warning.  [default: info]",
     ),
-]
+)
+"""The flags for running a worker: those of Graphile Worker for Node, then ours."""
