@@ -155,7 +155,7 @@ class _Examination:
         self._findings.append(well("connection", "the database answers"))
         server = await self._check(
             "server",
-            facts.server_facts(connection),
+            facts.ServerFacts.load_one(connection),
             lambda facts: (*check_server(facts), *check_settings(facts)),
         )
         await self._check("connection", probe(connection, self._other, self._clock), self._judge_connection)
@@ -205,7 +205,7 @@ class _Examination:
         schema, connection, thresholds = self._schema, self._connection, self._thresholds
         table = await self._check(
             "table",
-            facts.table_facts(connection, schema),
+            facts.TableFacts.load_one(connection, schema, f"{schema.quoted}._private_jobs"),
             lambda table: check_table(table, schema, thresholds),
         )
         pages = table.table_bytes // PAGE if table is not None else 0

@@ -50,6 +50,12 @@ class Fact(msgspec.Struct, frozen=True):
         rows = await connection.fetch(load(f"diagnose/{cls.statement}", schema), *values)
         return [cls(**dict(row.items())) for row in rows]
 
+    @classmethod
+    async def load_one(cls, connection: Connection, schema: SchemaName | None = None, *values: Any) -> Self:
+        """The same for a statement that has one row."""
+        (found,) = await cls.load(connection, schema or SchemaName(), *values)
+        return found
+
 
 class ServerFacts(Fact, frozen=True):
     """The server and the session."""
@@ -250,18 +256,6 @@ class JobsOutsideLimit(Fact, frozen=True):
     jobs: int
 
 
-async def server_facts(connection: Connection) -> ServerFacts:
-    """The server and the session."""
-    (found,) = await ServerFacts.load(connection, SchemaName())
-    return found
-
-
-async def moment(connection: Connection) -> Moment:
-    """The server's clock and process id."""
-    (found,) = await Moment.load(connection, SchemaName())
-    return found
-
-
 async def locks(connection: Connection, schema: SchemaName, *, has_workers: bool, scan: bool) -> Locks:
     """Who has jobs: from the pools' own reports, or by a scan of the jobs table.
 
@@ -272,7 +266,7 @@ async def locks(connection: Connection, schema: SchemaName, *, has_workers: bool
     async with connection.transaction():
         await connection.fetchrow(load("diagnose/plain_plans"))
         workers = await list_workers(connection, schema, scan=scan)
-    now = (await moment(connection)).at
+    now = (await Moment.load_one(connection)).at
     holders = [
         LockHolder(
             locked_by=worker.id,
@@ -348,9 +342,3 @@ async def waiting(
     """Tasks with ready jobs, and what may keep workers from them; `workers` are None if not known."""
     ready = await ready_tasks(connection, schema, limit=ready_jobs)
     return Waiting(ready, await gather_pools(connection, schema, workers, pauses) if ready else PoolFacts())
-
-
-async def table_facts(connection: Connection, schema: SchemaName) -> TableFacts:
-    """Size and maintenance of the jobs table."""
-    (found,) = await TableFacts.load(connection, schema, f"{schema.quoted}._private_jobs")
-    return found

@@ -17,12 +17,13 @@ from ...values.job import Pause
 from ...values.spec import MAX_QUEUE_CONCURRENCY
 from ...values.text import count, duration, parse_time_phrase
 from ..support.command import Output, client_command
-from ..support.output import ESTIMATE, cell, print_table
+from ..support.output import ESTIMATE, cell, print_objects, print_table
 from ..support.parameters import EXACT_OPTION, PERIOD, WHEN, Parsed, flags
 
 if TYPE_CHECKING:
     from ...client import WorkerUtils
     from ...database.statements.inspection import QueueSummary
+    from ...database.statements.limits import LimitSummary
 
 MOST_NOTES = 10
 MOST_QUEUES = 100
@@ -184,8 +185,7 @@ async def resume_command(
 
 def print_pauses(found: Sequence[Pause]) -> None:
     """The table of everything that is paused."""
-    rows = [(pause.what, pause.paused_at, pause.until, pause.reason) for pause in found]
-    print_table(("paused", "since", "until", "reason"), rows, empty="Nothing is paused.")
+    print_objects(found, "paused=what, since=paused_at, until, reason", empty="Nothing is paused.")
 
 
 def paused_notes(found: Sequence[Pause], title: str = "Paused") -> list[str]:
@@ -306,22 +306,17 @@ async def limits_command(
         found = [await utils.limits.reset(name)]
     else:
         found = await utils.limits.list()
-    columns = ("limit", "concurrency", "rate", "burst", "running", "set by hand", "tasks")
-    rows = [
-        (
-            limit.name,
-            limit.concurrency,
-            None if limit.rate is None else f"{limit.rate[0]} in {duration(limit.rate[1])}",
-            limit.burst,
-            limit.running,
-            ", ".join(limit.overridden),
-            ", ".join(limit.tasks),
-        )
-        for limit in found
-    ]
-    return Output(
-        lambda: [limit_as_json(limit) for limit in found],
-        lambda: print_table(columns, rows, empty="There are no limits."),
+    return Output(lambda: [limit_as_json(limit) for limit in found], lambda: _print_limits(found))
+
+
+def _print_limits(found: list[LimitSummary]) -> None:
+    print_objects(
+        found,
+        "limit=name, concurrency, rate, burst, running, set by hand=overridden, tasks",
+        rate=lambda limit: limit.rate and f"{limit.rate[0]} in {duration(limit.rate[1])}",
+        overridden=lambda limit: ", ".join(limit.overridden),
+        tasks=lambda limit: ", ".join(limit.tasks),
+        empty="There are no limits.",
     )
 
 

@@ -1,6 +1,6 @@
 """FeedPlugin: reports the worker's activity to its parent process.
 
-`Activity` sums it up in a `Snapshot`, small enough that reporting it costs the same at any rate of jobs.
+It sums it up in a `Snapshot`, small enough that reporting it costs the same at any rate of jobs.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from ...hooks.events import (
     JobCancelled,
     JobCompleted,
     JobErrored,
+    JobEvent,
     JobExpired,
     JobInterrupted,
     JobOutcomeDiscarded,
@@ -29,6 +30,7 @@ from ...hooks.events import (
 from ...hooks.faults import Supervised
 from ...process.reports import send
 
+INTERVAL = 0.25  # seconds
 MOST_RUNNING = 8
 MOST_ERRORS = 5
 LONGEST_NAME = 60
@@ -66,31 +68,46 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     """The latest errors, oldest first."""
 
 
-class Activity:
-    """Collects the summary; independent of events and clocks."""
+def error_of(at: float, job_id: int, task: str, attempt: int, max_attempts: int, message: str) -> ShownError:
+    """A failure with its message on one line, truncated."""
+    line = " ".join(message.split())
+    if len(line) > LONGEST_MESSAGE:
+        line = line[: LONGEST_MESSAGE - 1] + "…"
+    return ShownError(at, job_id, task[:LONGEST_NAME], attempt, max_attempts, line)
 
-    def __init__(self) -> None:
+
+class FeedPlugin:
+    """Observes jobs and sends a snapshot four times a second."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
         self._running: dict[int, tuple[str, float]] = {}
         self._completed = 0
         self._failed = 0
         self._errors: deque[ShownError] = deque(maxlen=MOST_ERRORS)
+        self._writer: asyncio.StreamWriter | None = None
+        self._loop = Supervised(self._run, "feed")
 
-    def started(self, job_id: int, task: str, now: float) -> None:
-        """A job started at this time of the monotonic clock."""
-        self._running[job_id] = (task, now)
+    def install(self, hooks: Hooks) -> None:
+        """Observe jobs."""
+        on = hooks.events.on
+        on(JobStarted, self._on_started)
+        on(JobSucceeded, self._on_succeeded)
+        on(JobErrored, self._on_errored)
+        for event in (
+            JobCompleted, JobInterrupted, JobSnoozed, JobExpired, JobCancelled, JobOutcomeDiscarded,
+        ):  # fmt: skip
+            on(event, self._on_ended)
+        on(PoolCreated, lambda _: self._loop.start())
 
-    def completed(self) -> None:
-        """A job completed."""
-        self._completed += 1
-
-    def failed(self, error: ShownError) -> None:
-        """An attempt failed."""
-        self._failed += 1
-        self._errors.append(error)
-
-    def ended(self, job_id: int) -> None:
-        """A job is no longer running, whatever its outcome."""
-        self._running.pop(job_id, None)
+    async def stop(self) -> None:
+        """Send the last snapshot."""
+        await self._loop.stop()
+        if self._writer is not None:
+            with suppress(OSError, TimeoutError):
+                async with asyncio.timeout(INTERVAL):
+                    await send(self._writer, self.snapshot(time.monotonic()))
+            self._writer.close()
 
     def snapshot(self, now: float) -> Snapshot:
         """The summary at this time of the monotonic clock."""
@@ -107,72 +124,25 @@ class Activity:
             errors=list(self._errors),
         )
 
-
-def error_of(at: float, job_id: int, task: str, attempt: int, max_attempts: int, message: str) -> ShownError:
-    """A failure with its message on one line, truncated."""
-    line = " ".join(message.split())
-    if len(line) > LONGEST_MESSAGE:
-        line = line[: LONGEST_MESSAGE - 1] + "…"
-    return ShownError(at, job_id, task[:LONGEST_NAME], attempt, max_attempts, line)
-
-
-INTERVAL = 0.25
-
-
-class FeedPlugin:
-    """Observes jobs and sends a snapshot four times a second."""
-
-    def __init__(self, path: str) -> None:
-        self._path = path
-        self._activity = Activity()
-        self._writer: asyncio.StreamWriter | None = None
-        self._loop = Supervised(self._run, "feed")
-
-    def install(self, hooks: Hooks) -> None:
-        """Observe jobs."""
-        on = hooks.events.on
-        on(JobStarted, self._on_started)
-        on(JobSucceeded, lambda _: self._activity.completed())
-        on(JobErrored, self._on_errored)
-        on(JobCompleted, lambda event: self._activity.ended(event.job.id))
-        on(JobInterrupted, lambda event: self._activity.ended(event.job.id))
-        on(JobSnoozed, lambda event: self._activity.ended(event.job.id))
-        on(JobExpired, lambda event: self._activity.ended(event.job.id))
-        on(JobCancelled, lambda event: self._activity.ended(event.job.id))
-        on(JobOutcomeDiscarded, lambda event: self._activity.ended(event.job.id))
-        on(PoolCreated, lambda _: self._loop.start())
-
-    async def stop(self) -> None:
-        """Send the last snapshot."""
-        await self._loop.stop()
-        if self._writer is not None:
-            with suppress(OSError, TimeoutError):
-                async with asyncio.timeout(INTERVAL):
-                    await self._send(self._writer)
-            self._writer.close()
-
     def _on_started(self, event: JobStarted) -> None:
-        self._activity.started(event.job.id, event.job.task_identifier, time.monotonic())
+        self._running[event.job.id] = (event.job.task_identifier, time.monotonic())
+
+    def _on_succeeded(self, _: JobSucceeded) -> None:
+        self._completed += 1
 
     def _on_errored(self, event: JobErrored) -> None:
-        job = event.job
-        self._activity.failed(
-            error_of(
-                time.time(),
-                job.id,
-                job.task_identifier,
-                job.attempts,
-                job.max_attempts,
-                summarize(event.error),
-            )
+        job, message = event.job, summarize(event.error)
+        self._failed += 1
+        self._errors.append(
+            error_of(time.time(), job.id, job.task_identifier, job.attempts, job.max_attempts, message)
         )
+
+    def _on_ended(self, event: JobEvent) -> None:
+        self._running.pop(event.job.id, None)
 
     async def _run(self) -> None:
         with suppress(OSError):  # the parent is gone, so this process will end
             _, self._writer = await asyncio.open_unix_connection(self._path)
             while True:
-                await self._send(self._writer)
+                await send(self._writer, self.snapshot(time.monotonic()))
                 await asyncio.sleep(INTERVAL)
-
-    async def _send(self, writer: asyncio.StreamWriter) -> None:
-        await send(writer, self._activity.snapshot(time.monotonic()))

@@ -22,7 +22,7 @@ from ...values.job import Job
 from ...values.payload import traces_in, without_trace
 from ...values.text import duration
 from .command import Output
-from .output import cell, print_fields, print_table, progress_bar
+from .output import cell, print_fields, print_objects, progress_bar
 
 if TYPE_CHECKING:
     from ...client import WorkerUtils
@@ -66,17 +66,11 @@ def print_record(record: JobRecord, *, all_tracebacks: bool) -> None:
         )
     if earlier:
         click.echo("\nFinished earlier")
-        columns = ["finished at", "state", "attempts", "error"]
-        rows = [
-            [
-                finished.finished_at,
-                finished.state,
-                f"{finished.attempts}/{finished.max_attempts}",
-                finished.error,
-            ]
-            for finished in earlier
-        ]
-        print_table(columns, rows)
+        print_objects(
+            earlier,
+            "finished at, state, attempts, error",
+            attempts=lambda finished: f"{finished.attempts}/{finished.max_attempts}",
+        )
     if record.errors:
         _print_errors(record.errors, all_tracebacks=all_tracebacks)
 
@@ -148,18 +142,12 @@ def _finished_fields(finished: FinishedJob) -> dict[str, Any]:
 
 def _print_errors(errors: list[AttemptError], *, all_tracebacks: bool) -> None:
     click.echo("\nErrors")
-    rows = [
-        [
-            error.attempt,
-            error.failed_at,
-            None if error.duration is None else duration(error.duration),
-            error.pool_id,
-            error.error_type,
-            error.message.removeprefix(f"{error.error_type}: "),
-        ]
-        for error in errors
-    ]
-    print_table(["attempt", "failed at", "took", "worker", "type", "message"], rows)
+    print_objects(
+        errors,
+        "attempt, failed at, took, worker=pool_id, type=error_type, message",
+        took=lambda error: None if error.duration is None else duration(error.duration),
+        message=lambda error: error.message.removeprefix(f"{error.error_type}: "),
+    )
     shown = [error for error in errors if error.traceback]
     for error in shown if all_tracebacks else shown[:1]:
         click.echo(f"\nTraceback of attempt {error.attempt}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -39,6 +39,19 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[Any]], *, empty:
         _rich_table(columns, cells, numeric)
     else:
         _plain_table(columns, cells, numeric)
+
+
+def print_objects(
+    found: Sequence[Any], columns: str, *, empty: str = "", **shown: Callable[[Any], Any]
+) -> None:
+    """Print objects as rows; the columns have the names of attributes, with spaces.
+
+    `name=attribute` is a column with another name. `shown` has functions for those that are no attributes.
+    """
+    parts = [column.strip().partition("=") for column in columns.split(",")]
+    names = [(name, attribute or name.replace(" ", "_")) for name, _, attribute in parts]
+    rows = [[shown[each](one) if each in shown else getattr(one, each) for _, each in names] for one in found]
+    print_table([name for name, _ in names], rows, empty=empty)
 
 
 def print_fields(fields: Mapping[str, Any]) -> None:
