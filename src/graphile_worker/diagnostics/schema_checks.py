@@ -22,15 +22,6 @@ from .finding import Finding, some, well
 
 Origin = Literal["Python", "Node", "Node, before 0.18", "Rust", "Rust 0.14", "unknown"]
 
-SHARED_FUNCTIONS = (
-    "add_job",
-    "add_jobs",
-    "complete_jobs",
-    "force_unlock_workers",
-    "permanently_fail_jobs",
-    "remove_job",
-    "reschedule_jobs",
-)
 NODE_DIGESTS = {
     "add_job": "1ecabfdbec6c38b0",
     "add_jobs": "229178d3e5bf92c2",
@@ -40,6 +31,7 @@ NODE_DIGESTS = {
     "remove_job": "b0fa4ae55fef2bbc",
     "reschedule_jobs": "bcb4e43989faf0a7",
 }
+SHARED_FUNCTIONS = tuple(NODE_DIGESTS)
 OLDER_NODE_DIGESTS = {"add_job": "a9428b32abcf4f3f", "add_jobs": "f65383932eb3d2d5"}
 RUST_STRINGS = {"add_job": "GWNOR", "add_jobs": "pg_advisory_xact_lock"}
 RETIREMENTS = "_private_job_retirements"

@@ -13,20 +13,7 @@ from contextlib import suppress
 import msgspec
 
 from ...errors.text import summarize
-from ...hooks import Hooks
-from ...hooks.events import (
-    JobCancelled,
-    JobCompleted,
-    JobErrored,
-    JobEvent,
-    JobExpired,
-    JobInterrupted,
-    JobOutcomeDiscarded,
-    JobSnoozed,
-    JobStarted,
-    JobSucceeded,
-    PoolCreated,
-)
+from ...hooks import Hooks, events
 from ...hooks.faults import Supervised
 from ...process.reports import send
 
@@ -91,14 +78,14 @@ class FeedPlugin:
     def install(self, hooks: Hooks) -> None:
         """Observe jobs."""
         on = hooks.events.on
-        on(JobStarted, self._on_started)
-        on(JobSucceeded, self._on_succeeded)
-        on(JobErrored, self._on_errored)
-        for event in (
-            JobCompleted, JobInterrupted, JobSnoozed, JobExpired, JobCancelled, JobOutcomeDiscarded,
-        ):  # fmt: skip
-            on(event, self._on_ended)
-        on(PoolCreated, lambda _: self._loop.start())
+        on(events.JobStarted, self._on_started)
+        on(events.JobSucceeded, self._on_succeeded)
+        on(events.JobErrored, self._on_errored)
+        for ended in (events.JobCompleted, events.JobInterrupted, events.JobSnoozed, events.JobExpired):
+            on(ended, self._on_ended)
+        on(events.JobCancelled, self._on_ended)
+        on(events.JobOutcomeDiscarded, self._on_ended)
+        on(events.PoolCreated, lambda _: self._loop.start())
 
     async def stop(self) -> None:
         """Send the last snapshot."""
@@ -124,20 +111,20 @@ class FeedPlugin:
             errors=list(self._errors),
         )
 
-    def _on_started(self, event: JobStarted) -> None:
+    def _on_started(self, event: events.JobStarted) -> None:
         self._running[event.job.id] = (event.job.task_identifier, time.monotonic())
 
-    def _on_succeeded(self, _: JobSucceeded) -> None:
+    def _on_succeeded(self, _: events.JobSucceeded) -> None:
         self._completed += 1
 
-    def _on_errored(self, event: JobErrored) -> None:
+    def _on_errored(self, event: events.JobErrored) -> None:
         job, message = event.job, summarize(event.error)
         self._failed += 1
         self._errors.append(
             error_of(time.time(), job.id, job.task_identifier, job.attempts, job.max_attempts, message)
         )
 
-    def _on_ended(self, event: JobEvent) -> None:
+    def _on_ended(self, event: events.JobEvent) -> None:
         self._running.pop(event.job.id, None)
 
     async def _run(self) -> None:
