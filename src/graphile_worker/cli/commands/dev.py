@@ -76,14 +76,11 @@ def dev_command(
     /,
     fresh: bool,
     port: int | None,
-    task_directory: str | None,
-    crontab_file: str | None,
-    concurrency: int | None,
     no_worker: bool,
     no_admin: bool,
     plain: bool,
     as_json: bool,
-    **_: Any,
+    **given: Any,
 ) -> int:
     """Run a database and a worker that reloads your code, with a live view.
 
@@ -99,12 +96,8 @@ def dev_command(
     graphile-worker dev --no-worker      # for a worker that you start yourself
     graphile-worker dev --no-admin       # without the dashboard
     """
-    flags = {
-        "task_directory": task_directory,
-        "crontab_file": crontab_file,
-        "concurrency": concurrency,
-        "log_format": "json" if as_json else None,
-    }
+    flags = {name: given[name] for name in ("task_directory", "crontab_file", "concurrency")}
+    flags["log_format"] = "json" if as_json else None
 
     def load() -> Settings:
         return load_settings(ctx, flags)

@@ -18,7 +18,7 @@ from ...values.spec import MAX_QUEUE_CONCURRENCY
 from ...values.text import count, duration, parse_time_phrase
 from ..support.command import Output, client_command
 from ..support.output import ESTIMATE, cell, print_objects, print_table
-from ..support.parameters import EXACT_OPTION, PERIOD, WHEN, Parsed, flags
+from ..support.parameters import EXACT_OPTION, PERIOD, WHEN, Parsed, flags, several
 
 if TYPE_CHECKING:
     from ...client import WorkerUtils
@@ -33,17 +33,12 @@ ACTIONS = click.argument(
 )
 NAME = click.argument("name", required=False, metavar="[NAME]")
 targets = flags(
-    click.option("--queue", "queues", multiple=True, metavar="NAME", help="This named queue; repeatable."),
-    click.option("--task", "tasks", multiple=True, metavar="TASK", help="This task; repeatable."),
-    click.option(
-        "--schedule", "schedules", multiple=True, metavar="NAME", help="This recurring job; repeatable."
-    ),
-    click.option(
-        "--worker", "workers", multiple=True, metavar="ID",
-        help="This worker pool fetches no jobs; repeatable.",
-    ),
+    several("--queue", "queues", "NAME", "This named queue; repeatable."),
+    several("--task", "tasks", "TASK", "This task; repeatable."),
+    several("--schedule", "schedules", "NAME", "This recurring job; repeatable."),
+    several("--worker", "workers", "ID", "This worker pool fetches no jobs; repeatable."),
     click.option("--all", "everything", is_flag=True, help="Every task."),
-)  # fmt: skip
+)
 """The flags that say what to pause or to resume."""
 
 

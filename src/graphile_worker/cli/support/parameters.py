@@ -136,13 +136,13 @@ def split_levels(given: Sequence[tuple[str, str]] | None) -> dict[str, Any]:
     }
 
 
-def _as_table(
+def as_table(
     _: click.Context, __: click.Parameter, given: Sequence[tuple[str, Any]]
 ) -> dict[str, Any] | None:
     return dict(given) or None
 
 
-def _as_list(_: click.Context, __: click.Parameter, given: Sequence[str]) -> list[str] | None:
+def as_list(_: click.Context, __: click.Parameter, given: Sequence[str]) -> list[str] | None:
     return list(given) or None
 
 
@@ -199,6 +199,13 @@ JOBS_OPTION = click.option(
 )
 
 
+def several(
+    flag: str, name: str, metavar: str, help: str, *, type: Any = None, callback: Any = None
+) -> Callable[[Command], Command]:
+    """A flag that may be repeated."""
+    return click.option(flag, name, type=type, multiple=True, callback=callback, metavar=metavar, help=help)
+
+
 def flags(*options: Callable[[Any], Any]) -> Callable[[Command], Command]:
     """All of these flags, in this order."""
 
@@ -239,47 +246,42 @@ worker_options = flags(
         help="File with recurring jobs; must exist.  [default: crontab, if it exists]",
     ),
     JOBS_OPTION,
-    click.option(
+    several(
         "--lane",
         "lanes",
+        "NAME=N",
+        "Slots of a lane, beside those of --jobs. Repeat it for further lanes.",
         type=Parsed("lane", _lane_slots),
-        multiple=True,
-        callback=_as_table,
-        metavar="NAME=N",
-        help="Slots of a lane, beside those of --jobs. Repeat it for further lanes.",
+        callback=as_table,
     ),
-    click.option(
+    several(
         "--executor",
         "executors",
+        "NAME.SETTING=VALUE",
+        "A setting of an executor, such as process.processes=4. Repeat it for others.",
         type=Parsed("executor", _executor_setting),
-        multiple=True,
-        callback=_as_table,
-        metavar="NAME.SETTING=VALUE",
-        help="A setting of an executor, such as process.processes=4. Repeat it for others.",
+        callback=as_table,
     ),
-    click.option(
+    several(
         "--forbid-flag",
         "forbidden_flags",
-        multiple=True,
-        callback=_as_list,
-        metavar="FLAG",
-        help="Skip jobs with this flag. Repeat it for further flags.",
+        "FLAG",
+        "Skip jobs with this flag. Repeat it for further flags.",
+        callback=as_list,
     ),
-    click.option(
+    several(
         "--accept-flag",
         "accepted_flags",
-        multiple=True,
-        callback=_as_list,
-        metavar="FLAG",
-        help="Take only jobs with this flag. Repeat it: one of them is enough.",
+        "FLAG",
+        "Take only jobs with this flag. Repeat it: one of them is enough.",
+        callback=as_list,
     ),
-    click.option(
+    several(
         "--allow-flag",
         "flag_allowlist",
-        multiple=True,
+        "FLAG",
+        "Take only jobs without other flags than this. Repeat it for further flags; '' allows none.",
         callback=_as_flags,
-        metavar="FLAG",
-        help="Take only jobs without other flags than this. Repeat it for further flags; '' allows none.",
     ),
     click.option(
         "-m",
@@ -341,13 +343,12 @@ worker_options = flags(
         default=None,
         help="Serve gauges about the database at /metrics, too; of several workers, one does.",
     ),
-    click.option(
+    several(
         "--plugin",
         "plugins",
-        multiple=True,
-        callback=_as_list,
-        metavar="NAME",
-        help="Plugin: a name such as sentry or otel, or MODULE:ATTR. Repeat it for further plugins.",
+        "NAME",
+        "Plugin: a name such as sentry or otel, or MODULE:ATTR. Repeat it for further plugins.",
+        callback=as_list,
     ),
     click.option(
         "--log-format", type=click.Choice(["text", "json"]), help="Format of log lines.  [default: text]"
