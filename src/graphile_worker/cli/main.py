@@ -221,7 +221,6 @@ def _refuse_worker_flags(ctx: click.Context) -> None:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run the command and exit with its status."""
     gc.disable()  # start-up allocates no garbage; enabled again before work begins
     try:
         status = run_main(arguments)

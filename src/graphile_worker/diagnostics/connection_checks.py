@@ -169,7 +169,6 @@ def check_pooler(facts: ConnectionFacts, *, prepared_statements: bool) -> Findin
 
 
 def check_listen(facts: ConnectionFacts, poll_interval: float) -> Finding:
-    """Whether notifications arrive."""
     if facts.listen_seconds is not None:
         return well("listen", f"a notification arrived after {duration(facts.listen_seconds)}")
     return Finding(

@@ -98,8 +98,6 @@ async def _connections(settings: Settings) -> AsyncIterator[tuple[Connection, Co
 
 
 class _Examination:
-    """One run of all checks."""
-
     def __init__(
         self,
         options: WorkerOptions,

@@ -58,8 +58,6 @@ class Fact(msgspec.Struct, frozen=True):
 
 
 class ServerFacts(Fact, frozen=True):
-    """The server and the session."""
-
     statement = "server"
     server_version: int
     version: str
@@ -102,8 +100,6 @@ class TableRights(Fact, frozen=True):
 
 
 class FunctionFacts(Fact, frozen=True):
-    """One function of the schema."""
-
     statement = "functions"
     name: str
     owner: str
@@ -112,8 +108,6 @@ class FunctionFacts(Fact, frozen=True):
 
 
 class IndexFacts(Fact, frozen=True):
-    """One index of the schema."""
-
     statement = "indexes"
     name: str
     table_name: str
@@ -174,8 +168,6 @@ class SampledFailedTask(FailedTask, frozen=True):
 
 
 class TaskOfJob(Fact, frozen=True):
-    """The task of a job."""
-
     statement = "job_tasks"
     id: int
     task_identifier: str

@@ -98,7 +98,6 @@ def check_lost_queues(queues: Sequence[LostQueue], schema: SchemaName) -> Iterat
 
 
 def check_failures(failures: FailureFacts) -> Iterator[Finding]:
-    """Permanently failed jobs."""
     if not failures.jobs:
         yield well("failures", "no job has failed permanently")
         return
@@ -215,7 +214,6 @@ ADVISED = "autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 
 
 
 def check_table(table: TableFacts, schema: SchemaName, thresholds: Thresholds) -> Iterator[Finding]:
-    """Dead rows, empty space, and table settings."""
     name = f"{schema.quoted}._private_jobs"
     found = [*_dead_rows(table, name, thresholds), *_bloat(table, name, thresholds)]
     found += _settings(table, name, thresholds)

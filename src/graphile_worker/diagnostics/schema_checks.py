@@ -178,7 +178,6 @@ def _consequence(tables: Sequence[str], otherwise: str) -> str:
 def check_rights(
     tables: Sequence[TableRights], functions: Sequence[FunctionFacts], role: str, schema: SchemaName
 ) -> Iterator[Finding]:
-    """Permissions that the role lacks."""
     owners = sorted({table.owner for table in tables})
     as_owner = f"Connect as {some(owners)}, who owns the tables; or: grant {owners[0]} to {role};"
     if not all(table.may_enter for table in tables):

@@ -292,7 +292,6 @@ class AddedJobCounts:
         self._recurring = counts.totals[catalogue.CRON_JOBS.name]
 
     def before(self, specs: Sequence[JobSpec]) -> tuple[Sequence[JobSpec], object]:
-        """Keep the specs for `after`."""
         return specs, specs
 
     def after(self, state: object, jobs: Sequence[Job] | None, error: BaseException | None) -> None:

@@ -148,11 +148,9 @@ class DatabaseReader:
         """Whether the last attempt to read succeeded."""
 
     def start(self) -> None:
-        """Begin to read."""
         self._loop.start()
 
     async def stop(self) -> None:
-        """Read no more."""
         await self._loop.stop()
 
     def gauges(self) -> list[Family]:

@@ -28,8 +28,6 @@ ANSWER_MARGIN = 30.0
 
 
 class PoolHealth(msgspec.Struct, kw_only=True):
-    """One pool."""
-
     pool_id: str
     state: PoolState
     running: int
@@ -96,7 +94,6 @@ class OwnHealth:
         self._pools.append(PoolProbe(worker, self._remove))
 
     async def health(self, _: float = 0.0) -> Sequence[ProcessHealth]:
-        """The health of this process."""
         return [self.own_health()]
 
     def own_health(self) -> ProcessHealth:
@@ -130,7 +127,6 @@ class PoolProbe:
         on(events.PoolReleased, self._ended)
 
     def health(self) -> PoolHealth:
-        """Its health now."""
         pool = self._worker.pool
         since = self._stopping_since
         health = PoolHealth(

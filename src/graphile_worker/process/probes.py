@@ -84,7 +84,6 @@ class HttpPlugin(OwnHealth):
         return await answer(request, self)
 
     async def metrics(self) -> bytes | None:
-        """The metrics of this process."""
         return await own_metrics(self._registry)
 
 
@@ -98,15 +97,12 @@ NO_CLIENT = "metrics need the package prometheus-client: pip install 'graphile-w
 
 
 class AnswerSource(HealthSource, Protocol):
-    """Where the answers come from."""
-
     async def metrics(self) -> bytes | None:
         """The metrics as text; None if the client library is not installed."""
         ...
 
 
 async def answer(request: Request, source: AnswerSource) -> Response:
-    """The response to a request."""
     is_verbose = "verbose" in request.query
     match request.path:
         case "/livez":

@@ -43,8 +43,6 @@ OBSERVER_ENDS_WITHIN = 3.0
 
 
 class Supervisor:
-    """The parent of the worker processes."""
-
     def __init__(
         self,
         count: int,
@@ -116,7 +114,6 @@ class Supervisor:
         return not self._stopping and self._replace and len(self._children) < self._count
 
     def _start(self) -> None:
-        """Start a worker process."""
         self._children[self._fork(self._work_without_observer)] = time.monotonic()
 
     def _work_without_observer(self) -> int:

@@ -59,7 +59,6 @@ class ReportSocket:
     async def serve(
         self, connected: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
     ) -> asyncio.Server:
-        """Accept connections."""
         return await asyncio.start_unix_server(connected, sock=self._socket)
 
     def close(self) -> None:
@@ -73,7 +72,6 @@ class ReportSocket:
 
 
 async def send(writer: asyncio.StreamWriter, message: msgspec.Struct) -> None:
-    """Send a message."""
     writer.write(line(message))
     await writer.drain()
 
@@ -132,7 +130,6 @@ class ReportingPlugin(OwnHealth):
         self._writer: asyncio.StreamWriter | None = None
 
     async def open(self) -> None:
-        """Answer from now on."""
         self._loop.start()
 
     async def close(self) -> None:
@@ -175,8 +172,6 @@ async def _encoded_metrics() -> bytes | None:
 
 
 class WorkerProcess:
-    """A worker process that is connected."""
-
     def __init__(self, writer: asyncio.StreamWriter, pid: int) -> None:
         self._writer = writer
         self._numbers = itertools.count(1)
@@ -186,7 +181,6 @@ class WorkerProcess:
         """As it reported them last."""
 
     def take(self, report: WorkerReport) -> None:
-        """It has reported."""
         if report.metrics is not None:
             self.metrics = report.metrics
         asked = self._asked.pop(report.number, None)

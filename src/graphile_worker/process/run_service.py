@@ -24,8 +24,6 @@ SYSTEMD_VARIABLES = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID")
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """What to run, and how."""
-
     make_arguments: Callable[[], dict[str, Any]]
     """Returns the arguments of `run` or `run_once`; called in each worker process."""
     parent: ParentProcess
@@ -62,7 +60,6 @@ def run_service(service: Service) -> int:
 
 
 def _supervise(service: Service, systemd: Systemd | None) -> int:
-    """Run several worker processes."""
     from . import run_worker  # noqa: F401 — imported once, before the fork
     from .error_report import reported
     from .processes import Supervisor
@@ -89,7 +86,6 @@ def _supervise(service: Service, systemd: Systemd | None) -> int:
 
 
 def _work(service: Service, make_servers: Callable[[], list[OpenPlugin]]) -> int:
-    """Run a worker in this process."""
     from .run_worker import run_worker
 
     service.parent.attach()

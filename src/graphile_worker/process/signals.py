@@ -102,13 +102,11 @@ class ParentProcess:
         return self._pipe is not None
 
     def attach(self) -> None:
-        """Stop when the parent dies."""
         if self._pipe is not None:
             stop_when_parent_dies(int(self._pipe), pid=self._process)
 
 
 def has_terminal() -> bool:
-    """Whether this process has a controlling terminal."""
     try:
         os.close(os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY | os.O_CLOEXEC))
     except OSError:

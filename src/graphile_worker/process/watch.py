@@ -94,7 +94,6 @@ def names(paths: Sequence[str]) -> str:
 
 
 def how_it_ended(status: int) -> str:
-    """An exit status in words."""
     if status < 0:
         return f"the worker was killed by {signal_name(-status)}"
     return f"the worker exited with status {status}"
@@ -296,7 +295,6 @@ class WatchedFiles:
     others: tuple[Path, ...] = ()
 
     def directories(self) -> list[str]:
-        """All directories to watch."""
         found = {*_directories(self.root), *(_directories(self.tasks) if self.tasks.is_dir() else ())}
         parents = {str(path.parent) for path in (self.tasks, *self.others) if path.parent.is_dir()}
         return sorted(found | parents)
@@ -337,7 +335,6 @@ def _app_file(settings: Settings) -> list[Path]:
 
 
 def changed_files(before: Fingerprint, after: Fingerprint) -> list[str]:
-    """Files that were added, deleted or modified."""
     return sorted(path for path in before.keys() | after.keys() if before.get(path) != after.get(path))
 
 

@@ -258,11 +258,7 @@ def _check_limits(action: str, name: str | None, **bounds: Any) -> None:
     _check_action("limits", "limit", action, name, bounds, "--concurrency, --rate or --burst")
 
 
-def _audited_limits(action: str, **_: Any) -> str:
-    return {"set": "set_limit", "reset": "reset_limit"}.get(action, "")
-
-
-@client_command("limits", check=_check_limits, audit=_audited_limits)
+@client_command("limits", check=_check_limits, audit={"set": "set_limit", "reset": "reset_limit"})
 @ACTIONS
 @NAME
 @click.option(
@@ -323,11 +319,7 @@ def _check_queues(
         raise click.UsageError("--limit and --exact are for `queues list`.")
 
 
-def _audited_queues(action: str, **_: Any) -> str:
-    return "" if action == "list" else "set_queue_concurrency"
-
-
-@client_command("queues", check=_check_queues, audit=_audited_queues)
+@client_command("queues", check=_check_queues, audit=dict.fromkeys(("set", "reset"), "set_queue_concurrency"))
 @ACTIONS
 @NAME
 @click.option(

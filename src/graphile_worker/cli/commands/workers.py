@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -53,11 +53,7 @@ def _check_workers(
         raise click.UsageError("--all is for `workers list`.")
 
 
-def _audited_workers(action: str, **_: Any) -> str:
-    return "" if action == "list" else "set_worker_concurrency"
-
-
-@client_command("workers", check=_check_workers, audit=_audited_workers)
+@client_command("workers", check=_check_workers, audit={"set": "set_worker_concurrency"})
 @click.argument("action", type=click.Choice(("list", "set")), default="list", metavar="[list|set]")
 @click.argument("worker_id", required=False, metavar="[WORKER_ID]")
 @click.option(

@@ -76,7 +76,6 @@ class FeedPlugin:
         self._loop = Supervised(self._run, "feed")
 
     def install(self, hooks: Hooks) -> None:
-        """Observe jobs."""
         on = hooks.events.on
         on(events.JobStarted, self._on_started)
         on(events.JobSucceeded, self._on_succeeded)

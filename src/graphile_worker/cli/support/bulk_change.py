@@ -86,7 +86,6 @@ selection_flags = flags(
 
 
 def filter_from(values: Mapping[str, Any], **more: Any) -> JobFilter:
-    """The filter that the flags describe; `more` are other conditions."""
     conditions = {name: values[name] for name in NAMES}
     older_than = conditions.pop("older_than")
     if older_than is not None:
@@ -167,7 +166,6 @@ Notes = Callable[["BulkReport"], list[str]]
 async def change_matching(
     selection: Selection, words: Words, change: Change, notes: Notes = lambda report: []
 ) -> Output:
-    """Count the jobs, ask unless that is not wanted, then change them."""
     chosen = {"filter": selection.filter, "all": selection.is_everything}
     counted = await change(**chosen, dry_run=True)
     sentences = [*_about_running(counted), *notes(counted)]

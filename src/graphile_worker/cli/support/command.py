@@ -87,20 +87,24 @@ def client_command(
     *,
     check: Callable[..., None] | None = None,
     connections: int = 1,
-    audit: str | Callable[..., str] = "",
+    audit: str | Mapping[str, str] | Callable[..., str] = "",
 ) -> Callable[[Callable[..., Awaitable[Output]]], click.Command]:
     """A command that uses a client: `async body(utils, **own_parameters) -> Output`.
 
     `check` gets the same parameters before a connection is opened, to refuse what makes no sense.
-    `connections`: how many the client may open. `audit`: what the audit calls it, if it changes something;
-    a function gets the parameters, and returns an empty text if nothing is changed.
+    `connections`: how many the client may open. `audit`: what the audit calls it, if it changes something,
+    or what it calls each action that does; a function gets the parameters, and returns an empty text if
+    nothing is changed.
     """
 
     def decorate(body: Callable[..., Awaitable[Output]]) -> click.Command:
         def run(settings: Settings, **parameters: Any) -> Output:
             if check is not None:
                 check(**parameters)
-            action = audit if isinstance(audit, str) else audit(**parameters)
+            if isinstance(audit, Mapping):
+                action = audit.get(parameters["action"], "")
+            else:
+                action = audit if isinstance(audit, str) else audit(**parameters)
             return run_async(_with_client(settings, body, parameters, connections, action))
 
         return command(name, database=True)(update_wrapper(run, body))
@@ -177,7 +181,6 @@ async def record_command(
 
 
 def user_name() -> str:
-    """The user of the operating system."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):  # no name for the number, as in some containers

@@ -55,7 +55,6 @@ def print_objects(
 
 
 def print_fields(fields: Mapping[str, Any]) -> None:
-    """Print one record, a line for each field."""
     width = max(len(name) for name in fields)
     for name, value in fields.items():
         lines = cell(value, longest=None).split("\n")
