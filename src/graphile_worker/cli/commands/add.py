@@ -31,7 +31,6 @@ from ..support.parameters import PERIOD, WHEN, flags
 
 if TYPE_CHECKING:
     from ...client import WorkerUtils
-    from ..support.job_record import Waited
     from ..support.task_names import LocalTasks, TaskNames
 
 STDIN = "-"
@@ -143,14 +142,7 @@ def add_command(
     value = _read_payload(payload, payload_file)
     local = _local_tasks(settings)
     spec = JobSpec(local.get(task), value, **options)
-    queue = spec.queue_name
-    if is_awaited:
-        from ..support.job_record import output_of
-
-        job, waited = run_async(_add_and_wait(settings, spec, local, wait_timeout, strict=strict))
-        return output_of(waited, job, queue, wait_timeout)
-    job = run_async(_add_one(settings, spec, local, strict=strict))
-    return Output(lambda: job_as_json(job, queue_name=queue), lambda: click.echo(_describe(job, queue)))
+    return run_async(_add_one(settings, spec, local, wait_timeout, strict=strict, is_awaited=is_awaited))
 
 
 def _local_tasks(settings: Settings) -> LocalTasks:
@@ -167,31 +159,28 @@ def _local_tasks(settings: Settings) -> LocalTasks:
     return local
 
 
-async def _add_one(settings: Settings, spec: JobSpec, local: LocalTasks, *, strict: bool) -> Job:
-    async with _opened(settings, local) as (utils, names):
-        return await _add(utils, names, spec, strict=strict)
+async def _add_one(
+    settings: Settings,
+    spec: JobSpec,
+    local: LocalTasks,
+    timeout: timedelta | None,
+    *,
+    strict: bool,
+    is_awaited: bool,
+) -> Output:
+    """To wait takes two connections: one is told of the end."""
+    queue = spec.queue_name
+    async with _opened(settings, local, connections=2 if is_awaited else 1) as (utils, names):
+        names.check([spec.task_identifier], strict=strict)
+        job = await utils.add_job(spec)
+        remove = f"to remove it: `graphile-worker cancel {job.id}`."
+        _warn(names, f"The job waits for a worker with this task; {remove}")
+        if is_awaited:
+            from ..support.job_record import wait_for_end
 
-
-async def _add_and_wait(
-    settings: Settings, spec: JobSpec, local: LocalTasks, timeout: timedelta | None, *, strict: bool
-) -> tuple[Job, Waited]:
-    """Two connections: one is told of the end."""
-    from ..support.job_record import wait_for_end
-
-    async with _opened(settings, local, connections=2) as (utils, names):
-        job = await _add(utils, names, spec, strict=strict)
-        click.echo(_describe(job, spec.queue_name), err=True)
-        return job, await wait_for_end(utils, job, timeout)
-
-
-async def _add(utils: WorkerUtils, names: TaskNames, spec: JobSpec, *, strict: bool) -> Job:
-    names.check([spec.task_identifier], strict=strict)
-    job = await utils.add_job(spec)
-    _warn(
-        names,
-        f"The job waits for a worker with this task; to remove it: `graphile-worker cancel {job.id}`.",
-    )
-    return job
+            click.echo(_describe(job, queue), err=True)
+            return await wait_for_end(utils, job, queue, timeout)
+    return Output(lambda: job_as_json(job, queue_name=queue), lambda: click.echo(_describe(job, queue)))
 
 
 async def _add_many(settings: Settings, source: str, local: LocalTasks, *, strict: bool) -> int:
@@ -218,14 +207,16 @@ async def _add_lines(settings: Settings, lines: TextIO, name: str, local: LocalT
 async def _opened(
     settings: Settings, local: LocalTasks, *, connections: int = 1
 ) -> AsyncIterator[tuple[WorkerUtils, TaskNames]]:
-    from ..support.task_names import known_names
+    from ...database.statements.task_names import known_tasks
+    from ..support.task_names import TaskNames
 
     app = with_app(settings)[1]
+    loaded = frozenset((*local.tasks, *(() if app is None else app.tasks)))
     async with utils_for(settings, connections=connections) as utils:
         utils._task_name_check = None  # the command has its own warnings
-        schema, directory = settings.worker.schema_name, settings.worker.task_directory
-        loaded = (*local.tasks, *(() if app is None else app.tasks))
-        names = await known_names(utils, schema, directory, loaded=loaded, is_complete=local.problem is None)
+        async with utils.with_pg_client() as connection:
+            known = await known_tasks(connection, settings.worker.schema_name)
+        names = TaskNames(known, settings.worker.task_directory, loaded, local.problem is None)
         yield utils, names
 
 

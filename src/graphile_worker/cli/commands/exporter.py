@@ -4,29 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import socket
 from collections.abc import Collection
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from ...config import Settings
 from ...errors import ConfigError
-from ...metrics.catalogue import INFO
-from ...metrics.families import single
-from ...process.http_server import HttpServer, Request, Response, bind, json_response, logger, url_of
 from ...process.logs import start_logging
-from ...process.probes import METRICS_TYPE, nothing_here, own_metrics
 from ...process.signals import end_by_signal, signal_received
 from ...values import __version__
 from ...values.options import WorkerOptions
 from ..support.client import load_settings, run_async, utils_for, with_app, with_database
 from ..support.output import print_json
 from ..support.parameters import APP_OPTION, CONFIG_OPTION, CONNECTION_OPTION, JSON_OPTION, SCHEMA_OPTION
-
-if TYPE_CHECKING:
-    from ...metrics.database_reader import DatabaseReader
 
 
 @click.command("exporter")
@@ -105,9 +97,8 @@ def exporter_command(
     options = settings.process
     if options.http_port is None:
         raise click.UsageError("Give --http-port, the port to serve on.", ctx)
-    listening = bind(options.http_address, options.http_port)
     values = {"every": every, "queues": queues, "max_tasks": max_tasks}
-    return end_by_signal(run_async(_export(settings.worker, listening, values)))
+    return end_by_signal(run_async(_export(settings.worker, options.http_address, options.http_port, values)))
 
 
 def _dashboard() -> str:
@@ -120,17 +111,36 @@ def _alerts() -> str:
     return files("graphile_worker.metrics").joinpath("alerts.yml").read_text("utf-8")
 
 
-async def _export(options: WorkerOptions, listening: socket.socket, values: dict[str, Any]) -> signal.Signals:
+async def _export(options: WorkerOptions, address: str, port: int, values: dict[str, Any]) -> signal.Signals:
     """Serve until a signal arrives, and return it. `values` are arguments of the reader."""
     stopped = asyncio.ensure_future(signal_received((signal.SIGINT, signal.SIGTERM)))
+    await asyncio.sleep(0)  # from now on signals are handled
     try:
         from ...metrics.database_metrics import collector_of, own_reader
         from ...metrics.prometheus import REGISTRY
     except ImportError as error:
         raise ConfigError(str(error)) from error
+    from ...metrics.catalogue import INFO
+    from ...metrics.families import single
+    from ...process.http_server import HttpServer, Request, Response, bind, json_response, logger, url_of
+    from ...process.probes import METRICS_TYPE, nothing_here, own_metrics
+
+    async def answer(request: Request) -> Response:
+        match request.path:
+            case "/metrics":
+                return Response(200, await own_metrics() or b"", METRICS_TYPE)
+            case "/livez":
+                return json_response(200, {"status": "ok", "problems": []})
+            case "/readyz":
+                problems = [] if reader.is_up else ["the database does not answer"]
+                status = "unavailable" if problems else "ok"
+                return json_response(503 if problems else 200, {"status": status, "problems": problems})
+        return nothing_here()
+
+    listening = bind(address, port)
     reader = own_reader(options, **values)
     REGISTRY.register(collector_of(reader, [single(INFO, 1, __version__, options.schema)]))
-    server = HttpServer(lambda request: _answer(request, reader))
+    server = HttpServer(answer)
     logger.info("serving health checks and metrics at %s", url_of(listening))
     await server.open(listening)
     reader.start()
@@ -139,19 +149,6 @@ async def _export(options: WorkerOptions, listening: socket.socket, values: dict
     finally:
         await reader.stop()
         await server.close()
-
-
-async def _answer(request: Request, reader: DatabaseReader) -> Response:
-    match request.path:
-        case "/metrics":
-            return Response(200, await own_metrics() or b"", METRICS_TYPE)
-        case "/livez":
-            return json_response(200, {"status": "ok", "problems": []})
-        case "/readyz":
-            problems = [] if reader.is_up else ["the database does not answer"]
-            status = "unavailable" if problems else "ok"
-            return json_response(503 if problems else 200, {"status": status, "problems": problems})
-    return nothing_here()
 
 
 async def _read(settings: Settings, queues: Collection[str], max_tasks: int) -> dict[str, Any]:

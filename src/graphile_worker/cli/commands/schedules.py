@@ -27,7 +27,7 @@ from ...values.text import count as counted
 from ...values.text import duration, parse_when
 from ..support.client import with_app
 from ..support.command import Output, client_command, command
-from ..support.output import print_table
+from ..support.output import print_objects, print_table
 from ..support.parameters import APP_OPTION, TASKS_OPTION, Parsed
 
 if TYPE_CHECKING:
@@ -65,27 +65,24 @@ async def schedules_command(utils: WorkerUtils, run: str | None) -> Output:
 
 
 def _print(found: list[Schedule]) -> None:
-    columns = ("schedule", "when", "zone", "task", "next", "last", "workers", "state")
     now = datetime.now(UTC)
-    print_table(columns, [_row(each, now) for each in found], empty="There are no recurring jobs.")
-
-
-def _row(schedule: Schedule, now: datetime) -> tuple[Any, ...]:
-    current = schedule.current
-    words, upcoming = _when(schedule, now)
-    state = "" if schedule.pause is None else f"paused{schedule.pause.terms}"
-    if schedule.differs:
-        state = f"{state}, workers differ".removeprefix(", ")
-    return (
-        schedule.identifier,
-        words,
-        None if current is None else current.zone or "UTC",
-        None if current is None else current.task_identifier,
-        upcoming,
-        schedule.last_execution,
-        len(schedule.workers),
-        state,
+    runs = {schedule.identifier: _when(schedule, now) for schedule in found}
+    print_objects(
+        found,
+        "schedule=identifier, when, zone, task, next, last=last_execution, workers, state",
+        when=lambda schedule: runs[schedule.identifier][0],
+        zone=lambda schedule: schedule.current and (schedule.current.zone or "UTC"),
+        task=lambda schedule: schedule.current and schedule.current.task_identifier,
+        next=lambda schedule: runs[schedule.identifier][1],
+        workers=lambda schedule: len(schedule.workers),
+        state=_state,
+        empty="There are no recurring jobs.",
     )
+
+
+def _state(schedule: Schedule) -> str:
+    state = "" if schedule.pause is None else f"paused{schedule.pause.terms}"
+    return f"{state}, workers differ".removeprefix(", ") if schedule.differs else state
 
 
 def _when(schedule: Schedule, now: datetime) -> tuple[str | None, datetime | None]:

@@ -226,37 +226,15 @@ def _words(status: JobStatus) -> str:
     return "waiting for a worker" if status.state == "ready" else status.state
 
 
-class Waited(msgspec.Struct, frozen=True):
-    """What is known of the job when the waiting is over."""
-
-    record: JobRecord
-    has_ended: bool
-
-
-async def wait_for_end(utils: WorkerUtils, job: Job, timeout: timedelta | None) -> Waited:
-    """Wait for the job, at most this long."""
+async def wait_for_end(utils: WorkerUtils, job: Job, queue: str | None, timeout: timedelta | None) -> Output:
+    """Wait for the job, at most this long: its result, or what became of it otherwise."""
     with progress_of(job.id, lines=False) as show:
         has_ended = await follow(utils, job.id, show, timeout=timeout)
-    return Waited(await utils.jobs.get_record(job), has_ended)
-
-
-def output_of(waited: Waited, job: Job, queue: str | None, timeout: timedelta | None) -> Output:
-    """The result of the job, or what became of it otherwise."""
-    record = waited.record
-    if not waited.has_ended:
-        return Output(
-            lambda: job_as_json(job, state=record.state, queue_name=queue),
-            lambda: None,
-            notes=[_about_timeout(record, timeout)],
-            status=1,
-        )
-    if not record.history:
-        return Output(
-            lambda: job_as_json(job, state=record.state, queue_name=queue),
-            lambda: None,
-            notes=[_about_missing_history(record)],
-            status=1,
-        )
+    record = await utils.jobs.get_record(job)
+    if not has_ended or not record.history:
+        why = _about_missing_history(record) if has_ended else _about_timeout(record, timeout)
+        found = job_as_json(job, state=record.state, queue_name=queue)
+        return Output(lambda: found, lambda: None, notes=[why], status=1)
     finished = record.history[0]
     is_completed = finished.state == "completed"
     notes = []
