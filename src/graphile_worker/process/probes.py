@@ -66,7 +66,7 @@ class HttpPlugin(OwnHealth):
         if self._server is not None:
             return
         listening = bind(self._address, self._port)
-        self._server = HttpServer(self._answer)
+        self._server = HttpServer(lambda request: answer(request, self))
         self.url = url_of(listening)
         await self._server.open(listening)
         logger.info("serving health checks and metrics at %s", self.url)
@@ -79,9 +79,6 @@ class HttpPlugin(OwnHealth):
             await server.close()
 
     # -- what it serves ------------------------------------------------------------------------------------
-
-    async def _answer(self, request: Request) -> Response:
-        return await answer(request, self)
 
     async def metrics(self) -> bytes | None:
         return await own_metrics(self._registry)
@@ -142,12 +139,11 @@ def _response(
         problems += [f"worker process {process.pid}: {text}" for text in own] if len(found) > 1 else own
     body: dict[str, object] = {"status": "unavailable" if problems else "ok", "problems": problems}
     if is_verbose:
-        body["workers"] = [_details(process, own) for process, own in found]
+        body["workers"] = [
+            {"pid": process.pid, "healthy": not own, "pools": [_pool(pool) for pool in process.pools]}
+            for process, own in found
+        ]
     return json_response(503 if problems else 200, body)
-
-
-def _details(process: ProcessHealth, problems: list[str]) -> dict[str, object]:
-    return {"pid": process.pid, "healthy": not problems, "pools": [_pool(pool) for pool in process.pools]}
 
 
 def _pool(pool: PoolHealth) -> dict[str, object]:

@@ -90,18 +90,15 @@ def bench_command(settings: Settings, embedded: bool, jobs: int, processes: int 
     graphile-worker bench --embedded
     graphile-worker bench -c postgres:///my_database --jobs 5000 --json
     """
+    number = processes or min(os.cpu_count() or 1, MOST_PROCESSES)
     with _signals_as_interrupts() as received:
         try:
             with _database(settings, embedded=embedded) as options:
-                report = run_async(measure(options, jobs=jobs, processes=processes or _processors()))
+                report = run_async(measure(options, jobs=jobs, processes=number))
         except KeyboardInterrupt:
             status = 128 + (received[0] if received else signal.SIGINT)
             return Output(None, lambda: None, status=status)
     return Output(lambda: report, lambda: _print(report))
-
-
-def _processors() -> int:
-    return min(os.cpu_count() or 1, MOST_PROCESSES)
 
 
 def _print(report: dict[str, Any]) -> None:

@@ -85,8 +85,13 @@ def exporter_command(
     graphile-worker exporter --dashboard > graphile-worker.json
     graphile-worker exporter --alerts > graphile-worker.yml
     """
-    if printed is not None:
-        click.echo(_dashboard() if printed == "dashboard" else _alerts(), nl=False)
+    if printed == "dashboard":
+        from ...metrics.grafana import dashboard_text
+
+        click.echo(dashboard_text(), nl=False)
+        return 0
+    if printed == "alerts":
+        click.echo(files("graphile_worker.metrics").joinpath("alerts.yml").read_text("utf-8"), nl=False)
         return 0
     settings = load_settings(ctx, {"http_port": http_port, "http_address": http_address})
     start_logging(settings, quiet=as_json)
@@ -99,16 +104,6 @@ def exporter_command(
         raise click.UsageError("Give --http-port, the port to serve on.", ctx)
     values = {"every": every, "queues": queues, "max_tasks": max_tasks}
     return end_by_signal(run_async(_export(settings.worker, options.http_address, options.http_port, values)))
-
-
-def _dashboard() -> str:
-    from ...metrics.grafana import dashboard_text
-
-    return dashboard_text()
-
-
-def _alerts() -> str:
-    return files("graphile_worker.metrics").joinpath("alerts.yml").read_text("utf-8")
 
 
 async def _export(options: WorkerOptions, address: str, port: int, values: dict[str, Any]) -> signal.Signals:
