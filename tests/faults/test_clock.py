@@ -24,7 +24,7 @@ MAY_READ_THE_WALL_CLOCK = {
     "cli/commands/schedules.py": "says what is due from now on",
     "cli/commands/history.py": "turns periods before now into times",
     "cli/commands/pause.py": "refuses times that have passed",
-    "cli/support/job_filter.py": "turns periods before now into times",
+    "cli/support/parameters.py": "turns periods before now into times",
     "cli/dev/feed.py": "shows when something happened",
     "diagnostics/waiting_checks.py": "says how long something is paused",
     "diagnostics/explanation/facts.py": "says how long a job waits",
