@@ -19,9 +19,9 @@ from pathlib import Path
 import asyncpg
 from benchmarks.scratch import BACKLOGS, PROBE, Scratch, scratch
 from benchmarks.throughput import MODULE
+from benchmarks.worker_process import worker_process
 
 from graphile_worker import run
-from graphile_worker.cli.support.bench_worker import worker_process
 from graphile_worker.options import WorkerOptions
 
 SETTLE = 8.0  # seconds: the first fetches, and the first beats of the heart

@@ -17,9 +17,9 @@ from statistics import fmean, quantiles
 
 from benchmarks.scratch import BETTER, DAY, FOREIGN, LOAD, PROBE, Jobs, Scratch, scratch
 from benchmarks.throughput import MODULE
+from benchmarks.worker_process import BenchProcess, worker_process
 
 from graphile_worker import WorkerUtils, make_worker_utils
-from graphile_worker.cli.support.bench_worker import BenchProcess, worker_process
 
 WARM_UP = 20  # probes that are not counted, while connections, plans and code are cold
 PAUSE = 0.002  # seconds between two probes, for the outcome of the last one to be written

@@ -7,9 +7,9 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 import asyncpg
+from benchmarks.worker_process import TASK
 
 from graphile_worker.cli.commands.bench import scratch_schema
-from graphile_worker.cli.support.bench_worker import TASK
 from graphile_worker.options import WorkerOptions
 
 FOREIGN, PROBE, LOAD = "bench_foreign", "bench_probe", "bench_load"

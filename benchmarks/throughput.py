@@ -16,8 +16,8 @@ from statistics import median
 from typing import Any
 
 from benchmarks.scratch import Jobs, Scratch, scratch
+from benchmarks.worker_process import BenchProcess, worker_process
 
-from graphile_worker.cli.support.bench_worker import BenchProcess, worker_process
 from graphile_worker.options import WorkerOptions
 
 MODULE = "benchmarks.worker_main"

@@ -1,4 +1,4 @@
-"""The worker processes of these benchmarks; see `graphile_worker.cli.support.bench_worker`."""
+"""The worker processes of these benchmarks; see `benchmarks.worker_process`."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from collections.abc import Callable
 from typing import Any
 
 from benchmarks.scratch import LOAD, PROBE
+from benchmarks.worker_process import TASK, Orders, begin, main, send
 
 from graphile_worker import make_worker_utils, run, run_once
-from graphile_worker.cli.support.bench_worker import TASK, Orders, begin, main, send
 from graphile_worker.options import WorkerOptions
 
 KILOBYTES_PER_MAXRSS = 1024 if sys.platform == "darwin" else 1

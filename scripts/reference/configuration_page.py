@@ -9,8 +9,7 @@ from typing import Any
 import click
 
 from graphile_worker.cli.main import graphile_worker
-from graphile_worker.config.process_options import ProcessOptions
-from graphile_worker.config.settings import AdminOptions, Setting, known_settings
+from graphile_worker.config.settings import AdminOptions, ProcessOptions, Setting, known_settings
 from graphile_worker.values.options import WorkerOptions
 
 from .members import cell

@@ -5,8 +5,7 @@ from __future__ import annotations
 import typing
 from typing import Any
 
-from graphile_worker.config.process_options import ProcessOptions
-from graphile_worker.config.settings import AdminOptions, Setting, known_settings
+from graphile_worker.config.settings import AdminOptions, ProcessOptions, Setting, known_settings
 from graphile_worker.runner.arguments import RunOnceArguments, WorkerArguments
 from graphile_worker.values.option_groups import GROUPS
 from graphile_worker.values.options import CLIENT_OPTIONS, WorkerOptions

@@ -13,7 +13,6 @@ import asyncpg
 import pytest
 
 from graphile_worker.cli.commands.bench import _running, scratch_schema
-from graphile_worker.cli.support.bench_worker import worker_process
 from graphile_worker.client import make_worker_utils
 from graphile_worker.errors import GraphileWorkerError
 from graphile_worker.values.options import WorkerOptions
@@ -74,11 +73,8 @@ async def test_a_rate_of_other_jobs_than_were_added_is_refused(empty_database_ur
 
 async def test_a_worker_process_that_fails_says_why(server: DatabaseServer) -> None:
     missing = WorkerOptions(connection_string=server.url("missing"))
-    async with worker_process("drain", missing) as worker:
-        await worker.receive()
-        await worker.begin()
-        with pytest.raises(GraphileWorkerError, match=r'ended early: .*database "missing" does not exist'):
-            await worker.receive()
+    with pytest.raises(GraphileWorkerError, match=r'ended early: .*database "missing" does not exist'):
+        await _running(missing, 1, processes=1)
 
 
 @pytest.mark.parametrize(

@@ -19,11 +19,15 @@ from graphile_worker.config import resolve_settings
 from graphile_worker.diagnostics import examine as examining
 from graphile_worker.diagnostics.connection_checks import check_server, check_settings
 from graphile_worker.diagnostics.examine import examine
-from graphile_worker.diagnostics.facts import OldTransaction, server_facts
+from graphile_worker.diagnostics.facts import OldTransaction, ServerFacts
 from graphile_worker.diagnostics.finding import Finding, Thresholds
-from graphile_worker.diagnostics.function_origin import SHARED_FUNCTIONS
-from graphile_worker.diagnostics.schema_checks import SHARED_INDEXES, index_statement, own_indexes
-from graphile_worker.diagnostics.table_checks import check_transactions
+from graphile_worker.diagnostics.job_checks import check_transactions
+from graphile_worker.diagnostics.schema_checks import (
+    SHARED_FUNCTIONS,
+    SHARED_INDEXES,
+    index_statement,
+    own_indexes,
+)
 from graphile_worker.recovery.registry import workers
 from graphile_worker.testing.fake_clock import FakeClock
 from graphile_worker.values.schema_name import SchemaName
@@ -232,7 +236,7 @@ async def test_settings_that_do_a_queue_harm_are_named(
 
 
 async def test_what_cannot_be_provoked_on_a_shared_server_is_judged_from_its_facts(connection: Any) -> None:
-    facts = await server_facts(connection)
+    facts = await ServerFacts.load_one(connection)
     well = replace(facts, fsync=True, full_page_writes=True)
     assert [finding.severity for finding in (*check_server(well), *check_settings(well))] == ["ok", "ok"]
     change: dict[str, Any]

@@ -8,21 +8,21 @@ from pathlib import Path
 from rich.cells import cell_len
 from rich.console import Console
 
-from graphile_worker.cli.live_view.feed import (
+from graphile_worker.cli.dev.feed import (
     MOST_ERRORS,
     MOST_RUNNING,
-    Activity,
     FeedPlugin,
     Snapshot,
     error_of,
 )
-from graphile_worker.cli.live_view.render import ShownRate, ViewState, render
+from graphile_worker.cli.dev.render import ShownRate, ViewState, render
 from graphile_worker.database.statements.inspection import JobCounts
 from graphile_worker.hooks import Hooks
-from graphile_worker.hooks.events import PoolCreated
+from graphile_worker.hooks.events import JobCompleted, PoolCreated
 from graphile_worker.process.reports import receiving
 from graphile_worker.values.job import Pause
 from support.cases import looped
+from support.finished import a_job
 from support.working import until
 
 
@@ -30,12 +30,13 @@ def snapshot(completed: int = 0, failed: int = 0) -> Snapshot:
     return Snapshot(completed=completed, failed=failed, running=0, jobs=[], errors=[])
 
 
-def busy() -> Activity:
-    activity = Activity()
+def busy(path: str = "") -> FeedPlugin:
+    plugin = FeedPlugin(path)
     for number in range(50):
-        activity.started(number, f"task {number}\x1b[31m" + "語" * 80, 10.0)
-        activity.failed(error_of(0.0, number, "t" * 200, 1, 25, "two\nlines " + "\U0001f600" * 500))
-    return activity
+        plugin._running[number] = (f"task {number}\x1b[31m" + "語" * 80, 10.0)
+        plugin._failed += 1
+        plugin._errors.append(error_of(0.0, number, "t" * 200, 1, 25, "two\nlines " + "\U0001f600" * 500))
+    return plugin
 
 
 def drawn(state: ViewState, width: int) -> list[str]:
@@ -47,9 +48,10 @@ def drawn(state: ViewState, width: int) -> list[str]:
 
 
 def test_the_longest_running_jobs_and_the_last_errors_are_reported() -> None:
-    activity = busy()
-    activity.ended(0)
-    snapshot = activity.snapshot(12.5)
+    plugin, hooks = busy(), Hooks()
+    plugin.install(hooks)
+    hooks.events.emit(JobCompleted(job=a_job(0), worker_id="slot", error=None))
+    snapshot = plugin.snapshot(12.5)
     assert snapshot.running == 49
     assert [job.id for job in snapshot.jobs] == list(range(1, 1 + MOST_RUNNING))
     assert snapshot.jobs[0].seconds == 2.5
@@ -62,14 +64,13 @@ async def test_a_report_arrives_as_it_was_and_the_last_one_too() -> None:
     reports: list[Snapshot] = []
     hooks = Hooks()
     async with receiving(Snapshot, reports.append) as path:
-        plugin = FeedPlugin(path)
-        plugin._activity = busy()
+        plugin = busy(path)
         plugin.install(hooks)
         hooks.events.emit(PoolCreated(pool_id="pool"))
         await until(lambda: bool(reports))
         assert (reports[0].failed, reports[0].running) == (50, 50)
         assert reports[0].errors == busy().snapshot(12.0).errors
-        plugin._activity.completed()
+        plugin._completed += 1
         await plugin.stop()
         await until(lambda: reports[-1].completed == 1)
 

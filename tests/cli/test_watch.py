@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from cli.running import Run, command_without, running_in
-from graphile_worker.process.watch.files import WatchedFiles, changed_files
+from graphile_worker.process.watch import WatchedFiles, changed_files
 from support.command_line import Call, clean_environment
 from support.working import Jobs, until
 
@@ -247,7 +247,7 @@ def test_tasks_in_a_file_or_outside_of_the_directory_are_watched(place: Path) ->
 
 
 def test_a_huge_directory_is_not_read_completely(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("graphile_worker.process.watch.files.MAX_DIRECTORIES", 10)
+    monkeypatch.setattr("graphile_worker.process.watch.MAX_DIRECTORIES", 10)
     for number in range(30):
         (place / f"directory{number}").mkdir()
     assert len(WatchedFiles(root=place, tasks=place / "tasks").directories()) == 10

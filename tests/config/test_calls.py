@@ -11,7 +11,7 @@ import pytest
 from graphile_worker import make_worker_utils, run, run_once
 from graphile_worker.client import api as client_api
 from graphile_worker.client.api import ClientArguments
-from graphile_worker.config.process_options import SERVE_OPTIONS, ProcessOptions, ProcessOptionValues
+from graphile_worker.config.settings import SERVE_OPTIONS, ProcessOptions, ProcessOptionValues
 from graphile_worker.cron import parse_crontab
 from graphile_worker.errors import ConfigError, CrontabError
 from graphile_worker.hooks import Events, Hooks

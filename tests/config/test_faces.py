@@ -19,8 +19,7 @@ from graphile_worker.cli.commands.run import _options_from
 from graphile_worker.cli.main import graphile_worker
 from graphile_worker.cli.support.client import load_settings
 from graphile_worker.config import Settings, combine, resolve_settings
-from graphile_worker.config.process_options import ProcessOptions, ProcessOptionValues
-from graphile_worker.config.settings import Setting, known_settings
+from graphile_worker.config.settings import ProcessOptions, ProcessOptionValues, Setting, known_settings
 from graphile_worker.errors import ConfigError
 from graphile_worker.options import HistoryOptions, NodeOptions, RecoveryOptions, WorkerOptions
 from graphile_worker.values.option_groups import GROUPS

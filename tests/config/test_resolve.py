@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from graphile_worker.config import Host, resolve, resolve_settings
-from graphile_worker.config.process_options import ProcessOptions
-from graphile_worker.config.settings import known_settings
+from graphile_worker.config.settings import ProcessOptions, known_settings
 from graphile_worker.config.sources import from_settings
 from graphile_worker.errors import ConfigError
 from graphile_worker.values.option_groups import LocalQueueOptions, NodeOptions

@@ -17,7 +17,7 @@ import msgspec
 import pytest
 
 from django_backend.test_suite import PROJECT
-from graphile_worker.config.process_options import ProcessOptions
+from graphile_worker.config.settings import ProcessOptions
 from graphile_worker.values.option_groups import spread
 from graphile_worker.values.options import OPTION_NAMES, WorkerOptions
 from support.command_line import clean_environment

@@ -11,7 +11,7 @@ import pytest
 
 from graphile_worker import App, serve
 from graphile_worker.cli.main import graphile_worker
-from graphile_worker.config.process_options import SERVE_OPTIONS
+from graphile_worker.config.settings import SERVE_OPTIONS
 from graphile_worker.errors import ConfigError
 from graphile_worker.process.serve import OWN_ARGUMENTS
 from graphile_worker.runner.arguments import RunArguments, WorkerArguments

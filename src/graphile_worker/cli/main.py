@@ -26,81 +26,61 @@ if TYPE_CHECKING:
     from ..config import Host
 
 PROGRAM = "graphile-worker"
-COMMANDS = {
-    "add": "add:add_command",
-    "admin": "admin:admin_group",
-    "bench": "bench:bench_command",
-    "cancel": "jobs:cancel_command",
-    "cleanup": "cleanup:cleanup_command",
-    "complete": "jobs:complete_command",
-    "config": "init:config_command",
-    "crontab": "schedules:crontab_group",
-    "dev": "dev:dev_command",
-    "doctor": "doctor:doctor_command",
-    "errors": "history:errors_command",
-    "exporter": "exporter:exporter_command",
-    "fail": "jobs:fail_command",
-    "force-unlock": "cleanup:force_unlock_command",
-    "health": "doctor:health_command",
-    "history": "history:history_command",
-    "init": "init:init_command",
-    "limits": "pause:limits_command",
-    "list": "jobs:list_command",
-    "migrate": "cleanup:migrate_command",
-    "pause": "pause:pause_command",
-    "queues": "queues:queues_command",
-    "remove": "jobs:remove_command",
-    "reschedule": "jobs:reschedule_command",
-    "resume": "pause:resume_command",
-    "retry": "jobs:retry_command",
-    "schedules": "schedules:schedules_command",
-    "show": "history:show_command",
-    "stack": "workers:stack_command",
-    "stats": "stats:stats_command",
-    "stop": "workers:stop_command",
-    "sweep": "workers:sweep_command",
-    "workers": "workers:workers_command",
+COMMANDS: dict[str, tuple[str, str]] = {
+    "add": ("add", "Add a job for TASK."),
+    "admin": ("admin", "Serve the dashboard and its JSON API."),
+    "bench": ("bench", "Measure the speed of adding, running and starting jobs."),
+    "cancel": (
+        "jobs",
+        "Cancel jobs: delete those that are waiting, and tell workers to end those that are running.",
+    ),
+    "cleanup": ("cleanup", "Delete unused queues and task names, or permanently failed jobs."),
+    "complete": ("jobs", "Delete jobs as if they had run."),
+    "config": ("init", "Show every option, its value, and where the value comes from."),
+    "crontab": ("schedules", "Check a crontab, or show when its recurring jobs run next."),
+    "dev": ("dev", "Run a database and a worker that reloads your code, with a live view."),
+    "doctor": ("doctor", "Check the connection, the schema, the jobs and the server, and give advice."),
+    "errors": (
+        "history",
+        "List kinds of errors, or with a FINGERPRINT the latest errors of one kind and a traceback.",
+    ),
+    "exporter": (
+        "exporter",
+        "Serve gauges about the database for Prometheus: ready jobs, their age, jobs by "
+        "task and state, workers.",
+    ),
+    "fail": ("jobs", "Fail jobs permanently."),
+    "force-unlock": ("cleanup", "Unlock all jobs and queues that worker pools have locked."),
+    "health": ("doctor", "Check that a worker with --http-port is healthy: exit status 0 if so, else 1."),
+    "history": ("history", "List jobs that have ended, the latest first, as far as they are kept."),
+    "init": ("init", "Create tasks/hello.py, a crontab and an entry in .gitignore; overwrites nothing."),
+    "limits": ("pause", "Show limits, set their bounds by hand, or reset them to those in the code."),
+    "list": ("jobs", "List jobs."),
+    "migrate": ("cleanup", "Install or upgrade the schema."),
+    "pause": ("pause", "Start no more jobs of a queue, of a task, or at all."),
+    "queues": ("pause", "Show named queues, longest first, or set how many jobs of one may run at once."),
+    "remove": ("jobs", "Delete jobs by key."),
+    "reschedule": ("jobs", "Change the time, priority or attempts of jobs."),
+    "resume": ("pause", "End pauses."),
+    "retry": ("jobs", "Send permanently failed jobs back to work, now and with all their attempts."),
+    "schedules": (
+        "schedules",
+        "List recurring jobs: when they run, when they last did, which workers have them.",
+    ),
+    "show": ("history", "Show all that is known of jobs, also of finished ones that are kept."),
+    "stack": ("workers", "Show where a running job is now: the calls it is in, as its worker sees them."),
+    "stats": ("stats", "Count jobs by state and task, or show what workers did."),
+    "stop": ("workers", "Ask workers of this package to shut down gracefully, as SIGTERM does."),
+    "sweep": ("workers", "Recover the jobs of dead workers now."),
+    "workers": ("workers", "Show workers and what is paused, or change how many jobs one runs at once."),
 }
-"""Sub-commands, each with its module in `commands` and its name there."""
-SUMMARIES = {
-    "add": "Add a job for TASK.",
-    "admin": "Serve the dashboard and its JSON API.",
-    "bench": "Measure the speed of adding, running and starting jobs.",
-    "cancel": "Cancel jobs: delete those that are waiting, and tell workers to end those that are running.",
-    "cleanup": "Delete unused queues and task names, or permanently failed jobs.",
-    "complete": "Delete jobs as if they had run.",
-    "config": "Show every option, its value, and where the value comes from.",
-    "crontab": "Check a crontab, or show when its recurring jobs run next.",
-    "dev": "Run a database and a worker that reloads your code, with a live view.",
-    "doctor": "Check the connection, the schema, the jobs and the server, and give advice.",
-    "errors": "List kinds of errors, or with a FINGERPRINT the latest errors of one kind and a traceback.",
-    "exporter": "Serve gauges about the database for Prometheus: ready jobs, their age, jobs by task "
-    "and state, workers.",
-    "fail": "Fail jobs permanently.",
-    "force-unlock": "Unlock all jobs and queues that worker pools have locked.",
-    "health": "Check that a worker with --http-port is healthy: exit status 0 if so, else 1.",
-    "history": "List jobs that have ended, the latest first, as far as they are kept.",
-    "init": "Create tasks/hello.py, a crontab and an entry in .gitignore; overwrites nothing.",
-    "limits": "Show limits, set their bounds by hand, or reset them to those in the code.",
-    "list": "List jobs.",
-    "migrate": "Install or upgrade the schema.",
-    "pause": "Start no more jobs of a queue, of a task, or at all.",
-    "queues": "Show named queues, longest first, or set how many jobs of one may run at once.",
-    "remove": "Delete jobs by key.",
-    "reschedule": "Change the time, priority or attempts of jobs.",
-    "resume": "End pauses.",
-    "retry": "Send permanently failed jobs back to work, now and with all their attempts.",
-    "schedules": "List recurring jobs: when they run, when they last did, which workers have them.",
-    "show": "Show all that is known of jobs, also of finished ones that are kept.",
-    "stack": "Show where a running job is now: the calls it is in, as its worker sees them.",
-    "stats": "Count jobs by state and task, or show what workers did.",
-    "stop": "Ask workers of this package to shut down gracefully, as SIGTERM does.",
-    "sweep": "Recover the jobs of dead workers now.",
-    "workers": "Show workers and what is paused, or change how many jobs one runs at once.",
-}
-"""What each does, for `--help`, which imports none of them; a test compares it with their own help."""
+"""Sub-commands, each with its module in `commands`, and what it does, for `--help`.
 
+That imports none of them; a test compares the texts with their own help.
+"""
 
+GROUPS = ("admin", "crontab")
+"""Those that have sub-commands themselves."""
 RUN_A_WORKER = (
     "Without a command, `graphile-worker` runs a worker; `graphile-worker dev` brings a database too."
 )
@@ -149,20 +129,20 @@ class LazyGroup(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         limit = formatter.width - 6 - max(map(len, COMMANDS))
         rows = [
-            (name, click.Command(name, help=SUMMARIES[name]).get_short_help_str(limit))
-            for name in self.list_commands(ctx)
+            (name, click.Command(name, help=summary).get_short_help_str(limit))
+            for name, (_, summary) in sorted(COMMANDS.items())
         ]
         with formatter.section("Commands"):
             formatter.write_dl(rows)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        target = COMMANDS.get(cmd_name)
-        if target is None:
+        if cmd_name not in COMMANDS:
             return None
         from importlib import import_module
 
-        module, _, name = target.partition(":")
-        command: click.Command = getattr(import_module(f".commands.{module}", __package__), name)
+        kind = "group" if cmd_name in GROUPS else "command"
+        module = import_module(f".commands.{COMMANDS[cmd_name][0]}", __package__)
+        command: click.Command = getattr(module, f"{cmd_name.replace('-', '_')}_{kind}")
         return command
 
     def resolve_command(
@@ -241,7 +221,6 @@ def _refuse_worker_flags(ctx: click.Context) -> None:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run the command and exit with its status."""
     gc.disable()  # start-up allocates no garbage; enabled again before work begins
     try:
         status = run_main(arguments)

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from ..errors import ConfigError
 from ..hooks import Events, Hooks
 from ..values.options import OPTION_NAMES, WorkerOptions
-from .process_options import SERVE_OPTIONS
 from .resolve import combine
+from .settings import SERVE_OPTIONS
 from .sources import nearest_name
 
 _SERVE = "serve takes it, and the command `graphile-worker`"

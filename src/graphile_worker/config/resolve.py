@@ -16,8 +16,7 @@ from msgspec.structs import replace
 from ..errors import ConfigError
 from ..values.option_groups import spread
 from ..values.options import OPTION_NAMES, WorkerOptions
-from .process_options import ProcessOptions
-from .settings import ADMIN, AdminOptions, Setting, known_settings
+from .settings import ADMIN, AdminOptions, ProcessOptions, Setting, known_settings
 from .sources import Source, find_file, from_call, from_environment, from_file
 
 DEFAULT = "default"
@@ -53,6 +52,11 @@ class Settings(msgspec.Struct, frozen=True):
             if setting.owner is not WorkerOptions or _exists(setting, self.worker)
         ]
         return {name: _place(name, self.places) for name in names}
+
+    @property
+    def grace(self) -> float | None:
+        """The grace of the worker; None if only its app knows."""
+        return self.worker.grace if not self.process.app or "grace" in self.places else None
 
     def over(self, values: Mapping[str, Any], place: str) -> Settings:
         """These settings over the options of an app: those apply where no other source sets the option."""

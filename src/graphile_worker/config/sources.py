@@ -46,14 +46,8 @@ OTHER_NAMES = {
 }
 """Names of options in flags and in other implementations, for suggestions only."""
 _WORDS = {
-    "true": True,
-    "yes": True,
-    "on": True,
-    "1": True,
-    "false": False,
-    "no": False,
-    "off": False,
-    "0": False,
+    **dict.fromkeys(("true", "yes", "on", "1"), True),
+    **dict.fromkeys(("false", "no", "off", "0"), False),
 }
 _PAIRS = {
     "executors": "names and settings, such as process.processes=4",
@@ -71,12 +65,10 @@ class Source(msgspec.Struct, frozen=True):
     places: dict[str, str] = msgspec.field(default_factory=dict)
 
     def put(self, name: str, value: Any, place: str) -> None:
-        """Set one value."""
         self.values[name] = value
         self.places[name] = place
 
     def without(self, names: Collection[str]) -> Source:
-        """The same without these options."""
         values = {name: value for name, value in self.values.items() if name not in names}
         return Source(values, {name: self.places[name] for name in values})
 

@@ -5,6 +5,6 @@ The command `graphile-worker --http-port` and `serve(http_port=…)` do the same
 
 from __future__ import annotations
 
-from ..process.http.plugin import HttpPlugin
+from ..process.probes import HttpPlugin
 
 __all__ = ["HttpPlugin"]

@@ -17,7 +17,7 @@ from ..database.statements.control import ping
 from ..values.clock import Clock
 from ..values.schema_name import SchemaName
 from ..values.text import duration
-from .facts import ServerFacts, moment
+from .facts import Moment, ServerFacts
 from .finding import Finding, Thresholds, some, well
 
 
@@ -169,7 +169,6 @@ def check_pooler(facts: ConnectionFacts, *, prepared_statements: bool) -> Findin
 
 
 def check_listen(facts: ConnectionFacts, poll_interval: float) -> Finding:
-    """Whether notifications arrive."""
     if facts.listen_seconds is not None:
         return well("listen", f"a notification arrived after {duration(facts.listen_seconds)}")
     return Finding(
@@ -187,7 +186,7 @@ async def probe(connection: Connection, other: Connection, clock: Clock) -> Conn
     """Run all probes on two connections to the same server."""
     difference, uncertainty = await clock_difference(connection, clock)
     switches = await switches_sessions(connection, other)
-    pid = (await moment(connection)).pid
+    pid = (await Moment.load_one(connection)).pid
     return ConnectionFacts(
         clock_difference=difference,
         clock_uncertainty=uncertainty,
@@ -203,7 +202,7 @@ async def clock_difference(connection: Connection, clock: Clock) -> tuple[float,
     best: tuple[float, float] | None = None
     for _ in range(ATTEMPTS):
         before, asked = clock.now().timestamp(), clock.monotonic()
-        at = (await moment(connection)).at
+        at = (await Moment.load_one(connection)).at
         half = (clock.monotonic() - asked) / 2
         if best is None or half < best[1]:
             best = (at - (before + half), half)
@@ -212,12 +211,12 @@ async def clock_difference(connection: Connection, clock: Clock) -> tuple[float,
 
 async def switches_sessions(connection: Connection, other: Connection) -> bool:
     """Whether a connection gets another session of the server while its previous one is in use."""
-    before = (await moment(connection)).pid
+    before = (await Moment.load_one(connection)).pid
     # A pooler in transaction mode assigns the session that was released last. So the other connection gets
     # ours for its transaction, and we get a different one.
     async with other.transaction():
-        await moment(other)
-        after = (await moment(connection)).pid
+        await Moment.load_one(other)
+        after = (await Moment.load_one(connection)).pid
     return before != after
 
 

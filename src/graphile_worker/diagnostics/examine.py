@@ -19,35 +19,8 @@ from ..errors.text import message_of
 from ..recovery.registry.workers import SCANNED_PAGES
 from ..values.clock import Clock, SystemClock
 from ..values.options import WorkerOptions
-from . import facts
-from .connection_checks import (
-    ConnectionFacts,
-    check_clock,
-    check_listen,
-    check_pooler,
-    check_server,
-    check_settings,
-    probe,
-)
+from . import connection_checks, facts, job_checks, schema_checks, waiting_checks
 from .finding import Finding, Thresholds, well
-from .job_checks import (
-    check_failures,
-    check_locks,
-    check_lost_queues,
-    check_queues,
-    check_workers,
-    not_scanned,
-)
-from .schema_checks import (
-    check_functions,
-    check_indexes,
-    check_own_objects,
-    check_rights,
-    check_schema,
-    check_sequences,
-)
-from .table_checks import check_table, check_transactions
-from .waiting_checks import check_limits, check_pauses, check_waiting
 
 T = TypeVar("T")
 
@@ -125,8 +98,6 @@ async def _connections(settings: Settings) -> AsyncIterator[tuple[Connection, Co
 
 
 class _Examination:
-    """One run of all checks."""
-
     def __init__(
         self,
         options: WorkerOptions,
@@ -154,31 +125,35 @@ class _Examination:
         self._findings.append(well("connection", "the database answers"))
         server = await self._check(
             "server",
-            facts.server_facts(connection),
-            lambda facts: (*check_server(facts), *check_settings(facts)),
+            facts.ServerFacts.load_one(connection),
+            lambda facts: (*connection_checks.check_server(facts), *connection_checks.check_settings(facts)),
         )
-        await self._check("connection", probe(connection, self._other, self._clock), self._judge_connection)
+        await self._check(
+            "connection",
+            connection_checks.probe(connection, self._other, self._clock),
+            self._judge_connection,
+        )
         tables = await self._check("rights", facts.TableRights.load(connection, schema, schema.name)) or []
         functions = (
             await self._check("functions", facts.FunctionFacts.load(connection, schema, schema.name)) or []
         )
         if server is not None and tables:
-            found = list(check_rights(tables, functions, server.role, schema))
+            found = list(schema_checks.check_rights(tables, functions, server.role, schema))
             self._findings += found
             if any(finding.severity == "error" for finding in found):
                 return self._findings  # without permissions every other finding would mislead
         state = await self._check(
-            "schema", read_state(connection, schema), lambda state: check_schema(state, schema)
+            "schema", read_state(connection, schema), lambda state: schema_checks.check_schema(state, schema)
         )
         if state is not None and state.revision is not None:
             indexes = await self._check_schema(state, functions)
             await self._check_jobs({table.name for table in tables}, indexes)
         return self._findings
 
-    def _judge_connection(self, facts: ConnectionFacts) -> Iterable[Finding]:
-        yield check_clock(facts, self._thresholds)
-        yield check_pooler(facts, prepared_statements=self._options.prepared_statements)
-        yield check_listen(facts, self._options.poll_interval)
+    def _judge_connection(self, facts: connection_checks.ConnectionFacts) -> Iterable[Finding]:
+        yield connection_checks.check_clock(facts, self._thresholds)
+        yield connection_checks.check_pooler(facts, prepared_statements=self._options.prepared_statements)
+        yield connection_checks.check_listen(facts, self._options.poll_interval)
 
     async def _check_schema(self, state: SchemaState, functions: list[facts.FunctionFacts]) -> set[str]:
         """Return the names of the usable indexes."""
@@ -186,17 +161,17 @@ class _Examination:
         applied: set[int] = set()
         if state.has_own_ledger:
             applied = await self._check("schema", applied_numbers(connection, schema)) or set()
-        self._findings += check_own_objects(applied)
-        self._findings += check_functions(functions, schema)
+        self._findings += schema_checks.check_own_objects(applied)
+        self._findings += schema_checks.check_functions(functions, schema)
         indexes = await self._check(
             "indexes",
             facts.IndexFacts.load(connection, schema, schema.name),
-            lambda indexes: check_indexes(indexes, applied, schema),
+            lambda indexes: schema_checks.check_indexes(indexes, applied, schema),
         )
         await self._check(
             "sequences",
             facts.SequenceFacts.load(connection, schema, schema.name),
-            lambda sequences: check_sequences(sequences, functions),
+            lambda sequences: schema_checks.check_sequences(sequences, functions),
         )
         return {index.name for index in indexes or () if index.is_valid}
 
@@ -204,44 +179,48 @@ class _Examination:
         schema, connection, thresholds = self._schema, self._connection, self._thresholds
         table = await self._check(
             "table",
-            facts.table_facts(connection, schema),
-            lambda table: check_table(table, schema, thresholds),
+            facts.TableFacts.load_one(connection, schema, f"{schema.quoted}._private_jobs"),
+            lambda table: job_checks.check_table(table, schema, thresholds),
         )
         pages = table.table_bytes // PAGE if table is not None else 0
         scan = self._scan or pages <= SCANNED_PAGES
         locks = await self._check(
             "locks",
             facts.locks(connection, schema, has_workers=WORKERS_TABLE in tables, scan=scan),
-            lambda locks: (*check_workers(locks), *check_locks(locks, thresholds)),
+            lambda locks: (*job_checks.check_workers(locks), *job_checks.check_locks(locks, thresholds)),
         )
         if scan:
-            await self._check("queues", facts.StuckQueue.load(connection, schema), check_queues)
+            await self._check("queues", facts.StuckQueue.load(connection, schema), job_checks.check_queues)
             if LIMITS_TABLE in tables and WORKERS_TABLE in tables:
-                await self._check("limits", facts.JobsOutsideLimit.load(connection, schema), check_limits)
+                await self._check(
+                    "limits", facts.JobsOutsideLimit.load(connection, schema), waiting_checks.check_limits
+                )
         else:
-            self._findings += not_scanned(pages)
+            self._findings += job_checks.not_scanned(pages)
         if QUEUE_INDEX in indexes:
             await self._check(
                 "queues",
                 facts.LostQueue.load(connection, schema, self._depth.waiting_queues),
-                lambda queues: check_lost_queues(queues, schema),
+                lambda queues: job_checks.check_lost_queues(queues, schema),
             )
-        pauses = await self._check("pauses", pauses_if_readable(connection, schema), check_pauses)
+        pauses = await self._check(
+            "pauses", pauses_if_readable(connection, schema), waiting_checks.check_pauses
+        )
         workers = locks.workers if locks is not None else None
         await self._check(
             "waiting",
             facts.waiting(connection, schema, workers, pauses or [], ready_jobs=self._depth.ready_jobs),
-            lambda waiting: check_waiting(waiting, thresholds),
+            lambda waiting: waiting_checks.check_waiting(waiting, thresholds),
         )
         await self._check(
             "failures",
             facts.failures(connection, schema, pages, has_index=FAILED_INDEX in indexes, depth=self._depth),
-            check_failures,
+            job_checks.check_failures,
         )
         await self._check(
             "transactions",
             facts.OldTransaction.load(connection, schema, thresholds.transaction_age),
-            check_transactions,
+            job_checks.check_transactions,
         )
 
     async def _check(

@@ -50,10 +50,14 @@ class Fact(msgspec.Struct, frozen=True):
         rows = await connection.fetch(load(f"diagnose/{cls.statement}", schema), *values)
         return [cls(**dict(row.items())) for row in rows]
 
+    @classmethod
+    async def load_one(cls, connection: Connection, schema: SchemaName | None = None, *values: Any) -> Self:
+        """The same for a statement that has one row."""
+        (found,) = await cls.load(connection, schema or SchemaName(), *values)
+        return found
+
 
 class ServerFacts(Fact, frozen=True):
-    """The server and the session."""
-
     statement = "server"
     server_version: int
     version: str
@@ -96,8 +100,6 @@ class TableRights(Fact, frozen=True):
 
 
 class FunctionFacts(Fact, frozen=True):
-    """One function of the schema."""
-
     statement = "functions"
     name: str
     owner: str
@@ -106,8 +108,6 @@ class FunctionFacts(Fact, frozen=True):
 
 
 class IndexFacts(Fact, frozen=True):
-    """One index of the schema."""
-
     statement = "indexes"
     name: str
     table_name: str
@@ -168,8 +168,6 @@ class SampledFailedTask(FailedTask, frozen=True):
 
 
 class TaskOfJob(Fact, frozen=True):
-    """The task of a job."""
-
     statement = "job_tasks"
     id: int
     task_identifier: str
@@ -250,18 +248,6 @@ class JobsOutsideLimit(Fact, frozen=True):
     jobs: int
 
 
-async def server_facts(connection: Connection) -> ServerFacts:
-    """The server and the session."""
-    (found,) = await ServerFacts.load(connection, SchemaName())
-    return found
-
-
-async def moment(connection: Connection) -> Moment:
-    """The server's clock and process id."""
-    (found,) = await Moment.load(connection, SchemaName())
-    return found
-
-
 async def locks(connection: Connection, schema: SchemaName, *, has_workers: bool, scan: bool) -> Locks:
     """Who has jobs: from the pools' own reports, or by a scan of the jobs table.
 
@@ -272,7 +258,7 @@ async def locks(connection: Connection, schema: SchemaName, *, has_workers: bool
     async with connection.transaction():
         await connection.fetchrow(load("diagnose/plain_plans"))
         workers = await list_workers(connection, schema, scan=scan)
-    now = (await moment(connection)).at
+    now = (await Moment.load_one(connection)).at
     holders = [
         LockHolder(
             locked_by=worker.id,
@@ -348,9 +334,3 @@ async def waiting(
     """Tasks with ready jobs, and what may keep workers from them; `workers` are None if not known."""
     ready = await ready_tasks(connection, schema, limit=ready_jobs)
     return Waiting(ready, await gather_pools(connection, schema, workers, pauses) if ready else PoolFacts())
-
-
-async def table_facts(connection: Connection, schema: SchemaName) -> TableFacts:
-    """Size and maintenance of the jobs table."""
-    (found,) = await TableFacts.load(connection, schema, f"{schema.quoted}._private_jobs")
-    return found

@@ -1,18 +1,70 @@
-"""Checks of the schema: revision, permissions, origin of the functions, indexes."""
+"""Checks of the schema: revision, permissions, which runtime installed the functions, indexes.
+
+Our functions are recognised by their text, Node's by digests of the text that releases 0.16 to 0.18 install,
+and the Rust port's by distinctive strings. Functions without one are Node's, without quotes around the
+schema.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import Literal
 
 from ..database.migrations import OWN_FILES, SUPPORTED_REVISION, Change
+from ..database.migrations.own_functions import digest
 from ..database.migrations.own_objects import missing_changes
-from ..database.migrations.state import SchemaState
+from ..database.migrations.state import FUNCTION_QUOTE, SchemaState
 from ..database.sql import load
 from ..values.schema_name import SchemaName
 from .facts import FunctionFacts, IndexFacts, SequenceFacts, TableRights
 from .finding import Finding, some, well
-from .function_origin import SHARED_FUNCTIONS, Origin, has_retirements, origin_of
+
+Origin = Literal["Python", "Node", "Node, before 0.18", "Rust", "Rust 0.14", "unknown"]
+
+NODE_DIGESTS = {
+    "add_job": "1ecabfdbec6c38b0",
+    "add_jobs": "229178d3e5bf92c2",
+    "complete_jobs": "5e7e3965fb1e435c",
+    "force_unlock_workers": "bbdfee51d3af80ab",
+    "permanently_fail_jobs": "3a0eeb3fa382bc1c",
+    "remove_job": "b0fa4ae55fef2bbc",
+    "reschedule_jobs": "bcb4e43989faf0a7",
+}
+SHARED_FUNCTIONS = tuple(NODE_DIGESTS)
+OLDER_NODE_DIGESTS = {"add_job": "a9428b32abcf4f3f", "add_jobs": "f65383932eb3d2d5"}
+RUST_STRINGS = {"add_job": "GWNOR", "add_jobs": "pg_advisory_xact_lock"}
+RETIREMENTS = "_private_job_retirements"
+"""Where Rust 0.14 marks locked jobs that were replaced, removed or given up; its functions write there."""
+
+
+def has_retirements(functions: Iterable[FunctionFacts]) -> bool:
+    """Whether functions of the schema write the marks of Rust 0.14."""
+    return any(RETIREMENTS in function.body for function in functions)
+
+
+def origin_of(function: FunctionFacts, schema: SchemaName, *, keeps_marks: bool) -> Origin:
+    """Which runtime installed this function. `keeps_marks`: whether there are functions of Rust 0.14."""
+    name, body = function.name, function.body
+    found = digest(body, schema)
+    if found == digest(_own_body(name, schema), schema):
+        return "Python"
+    if found == NODE_DIGESTS.get(name):
+        return "Node"
+    if found == OLDER_NODE_DIGESTS.get(name):
+        return "Node, before 0.18"
+    if (
+        (name in RUST_STRINGS and RUST_STRINGS[name] in body)
+        or RETIREMENTS in body
+        or digest(body.replace(f"{schema.name}.", f"{schema.quoted}."), schema) == NODE_DIGESTS.get(name)
+    ):
+        return "Rust 0.14" if keeps_marks else "Rust"
+    return "unknown"
+
+
+def _own_body(name: str, schema: SchemaName) -> str:
+    return load(f"migrations/functions/{name}", schema).split(FUNCTION_QUOTE)[1]
+
 
 SHARED_INDEXES = (
     "job_queues_pkey1",
@@ -126,7 +178,6 @@ def _consequence(tables: Sequence[str], otherwise: str) -> str:
 def check_rights(
     tables: Sequence[TableRights], functions: Sequence[FunctionFacts], role: str, schema: SchemaName
 ) -> Iterator[Finding]:
-    """Permissions that the role lacks."""
     owners = sorted({table.owner for table in tables})
     as_owner = f"Connect as {some(owners)}, who owns the tables; or: grant {owners[0]} to {role};"
     if not all(table.may_enter for table in tables):

@@ -50,11 +50,9 @@ class RunningPools:
         self._ids: list[str] = []
 
     def add(self, pool_id: str) -> None:
-        """A pool was created."""
         self._ids.append(pool_id)
 
     def remove(self, pool_id: str) -> None:
-        """A pool has ended."""
         if pool_id in self._ids:
             self._ids.remove(pool_id)
 
@@ -223,12 +221,10 @@ def worker_scope(event: events.WorkerEvent) -> dict[str, Any]:
 
 
 def error_fields(error: BaseException) -> dict[str, Any]:
-    """The fields of an error."""
     return {"error": message_of(error), "error_type": type_name(error)}
 
 
 def failure_fields(event: events.JobErrored | events.JobFailed) -> dict[str, Any]:
-    """The fields of a failed attempt."""
     return error_fields(event.error) | {"duration_ms": milliseconds(event.duration)}
 
 
@@ -238,5 +234,4 @@ def milliseconds(seconds: float) -> float:
 
 
 def minute(time: datetime) -> str:
-    """A point in time to the minute."""
     return f"{time:%Y-%m-%d %H:%M} UTC"

@@ -17,60 +17,21 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Generic, TypeVar
 
 from ..errors import JobRefusedError
-from ..hooks import LivePool, WorkerContext
-from ..hooks.events import (
-    JobCancelled,
-    JobErrored,
-    JobExpired,
-    JobFailed,
-    JobInterrupted,
-    JobSnoozed,
-    LocalQueueReturnJobs,
-    PoolEvicted,
-    PoolJobsFetched,
-    PoolJobsReturned,
-    PoolListenError,
-    PoolLoopBlocked,
-    PoolOutcomesWritten,
-    PoolReleased,
-    ResetLockedFailure,
-    WorkerCreated,
-    WorkerGetJobError,
-    WorkerRecovered,
-)
+from ..hooks import LivePool, WorkerContext, events
 from ..values import __version__
 from ..values.job import TAG_FLAG, Job, wait_of, waits_of
 from ..values.outcome import Completed, Finished
 from ..values.spec import CronJob, JobSpec
-from .catalogue import (
-    ADDED,
-    BLOCKED,
-    CRON_JOBS,
-    DATABASE_ERRORS,
-    DURATION,
-    EVICTED,
-    FETCHED,
-    INFO,
-    JOBS,
-    LISTENING,
-    OTHER,
-    PREFIX,
-    RECOVERED,
-    RETURNED,
-    RUNNING,
-    SLOTS,
-    TAGGED,
-    WAIT,
-    WORKER_METRICS,
-    Metric,
-)
+from . import catalogue
 from .families import Family, SampleValue, family
 
 T = TypeVar("T")
 Values = Iterator[tuple[tuple[str, ...], float]]
 """Values of a metric, each with the values of its labels."""
 FEW = 20  # jobs that are counted one by one
-TOTALS = [metric for metric in WORKER_METRICS if metric.kind == "counter" and metric != JOBS]
+TOTALS = [
+    metric for metric in catalogue.WORKER_METRICS if metric.kind == "counter" and metric != catalogue.JOBS
+]
 
 logger = logging.getLogger("graphile_worker.metrics")
 
@@ -86,16 +47,16 @@ class ByTask(dict[str, T], Generic[T]):
 
     def __missing__(self, name: str) -> T:
         if len(self) >= self._max_tasks:
-            if OTHER not in self:
+            if catalogue.OTHER not in self:
                 logger.warning(
                     "there are more than %d %ss; the metrics of further ones have the label %s=%r",
                     self._max_tasks,
                     self._label,
                     self._label,
-                    OTHER,
+                    catalogue.OTHER,
                 )
-                self[OTHER] = self._make()
-            return self[OTHER]
+                self[catalogue.OTHER] = self._make()
+            return self[catalogue.OTHER]
         made = self[name] = self._make()
         return made
 
@@ -153,7 +114,7 @@ class WorkerCounts:
             for metric in TOTALS
         }
         """By metric, task or tag, and the other label; "" if there is none."""
-        self._tagged = self.totals[TAGGED.name]
+        self._tagged = self.totals[catalogue.TAGGED.name]
         for metric in TOTALS:
             if metric.labels[:1] not in (("task",), ("tag",)):
                 self.totals[metric.name][""].update(
@@ -170,26 +131,26 @@ class WorkerCounts:
         self.pools[worker.pool_id] = worker.pool
         self.schemas.add(worker.options.schema)
         on = worker.events.on
-        on(WorkerCreated, self._created)
-        on(PoolOutcomesWritten, self._written)
-        on(JobErrored, self._errored)
-        on(JobFailed, self._failed)
-        on(JobInterrupted, lambda event: self._ended(event.job, "interrupted"))
-        on(JobSnoozed, lambda event: self._ended(event.job, "snoozed", event.duration))
-        on(JobExpired, lambda event: self._ended(event.job, "expired"))
-        on(JobCancelled, self._cancelled)
-        on(PoolJobsFetched, lambda event: self.add(FETCHED, event.count))
-        on(PoolJobsReturned, lambda event: self.add(RETURNED, len(event.jobs)))
-        on(LocalQueueReturnJobs, lambda event: self.add(RETURNED, len(event.jobs)))
-        on(WorkerGetJobError, lambda _: self.add(DATABASE_ERRORS, 1, "fetch"))
-        on(PoolListenError, lambda _: self.add(DATABASE_ERRORS, 1, "listen"))
-        on(ResetLockedFailure, lambda _: self.add(DATABASE_ERRORS, 1, "reset_locked"))
-        on(WorkerRecovered, self._recovered)
-        on(PoolEvicted, lambda event: self.add(EVICTED, len(event.jobs)))
-        on(PoolLoopBlocked, lambda event: self.add(BLOCKED, event.seconds))
-        on(PoolReleased, lambda event: self.forget(event.pool_id))
+        on(events.WorkerCreated, self._created)
+        on(events.PoolOutcomesWritten, self._written)
+        on(events.JobErrored, self._errored)
+        on(events.JobFailed, self._failed)
+        on(events.JobInterrupted, lambda event: self._ended(event.job, "interrupted"))
+        on(events.JobSnoozed, lambda event: self._ended(event.job, "snoozed", event.duration))
+        on(events.JobExpired, lambda event: self._ended(event.job, "expired"))
+        on(events.JobCancelled, self._cancelled)
+        on(events.PoolJobsFetched, lambda event: self.add(catalogue.FETCHED, event.count))
+        on(events.PoolJobsReturned, lambda event: self.add(catalogue.RETURNED, len(event.jobs)))
+        on(events.LocalQueueReturnJobs, lambda event: self.add(catalogue.RETURNED, len(event.jobs)))
+        on(events.WorkerGetJobError, lambda _: self.add(catalogue.DATABASE_ERRORS, 1, "fetch"))
+        on(events.PoolListenError, lambda _: self.add(catalogue.DATABASE_ERRORS, 1, "listen"))
+        on(events.ResetLockedFailure, lambda _: self.add(catalogue.DATABASE_ERRORS, 1, "reset_locked"))
+        on(events.WorkerRecovered, self._recovered)
+        on(events.PoolEvicted, lambda event: self.add(catalogue.EVICTED, len(event.jobs)))
+        on(events.PoolLoopBlocked, lambda event: self.add(catalogue.BLOCKED, event.seconds))
+        on(events.PoolReleased, lambda event: self.forget(event.pool_id))
 
-    def add(self, metric: Metric, amount: float = 1, label: str = "") -> None:
+    def add(self, metric: catalogue.Metric, amount: float = 1, label: str = "") -> None:
         """Count something that does not belong to a task."""
         self.totals[metric.name][""][label] += amount
 
@@ -199,12 +160,12 @@ class WorkerCounts:
 
     # -- jobs ----------------------------------------------------------------------------------------------
 
-    def _created(self, event: WorkerCreated) -> None:
+    def _created(self, event: events.WorkerCreated) -> None:
         """Counters begin at zero: a rate over one that appears with its first event misses that event."""
         for name in event.tasks:
             self.tasks[name]
 
-    def _written(self, event: PoolOutcomesWritten) -> None:
+    def _written(self, event: events.PoolOutcomesWritten) -> None:
         finished = event.finished
         if event.failed:
             finished = [each for each in finished if isinstance(each.outcome, Completed)]
@@ -242,39 +203,43 @@ class WorkerCounts:
             for tag in job.tags:
                 self._tagged[tag][outcome] += 1
 
-    def _errored(self, event: JobErrored) -> None:
+    def _errored(self, event: events.JobErrored) -> None:
         if event.will_retry:  # else `JobFailed` follows
             self._ended(event.job, "error", event.duration)
 
-    def _failed(self, event: JobFailed) -> None:
+    def _failed(self, event: events.JobFailed) -> None:
         self._ended(event.job, "failed", event.duration)
 
-    def _cancelled(self, event: JobCancelled) -> None:
+    def _cancelled(self, event: events.JobCancelled) -> None:
         self._ended(event.job, "cancelled", event.duration if event.has_started else None)
 
-    def _recovered(self, event: WorkerRecovered) -> None:
-        for outcome in RECOVERED.from_zero:
-            self.add(RECOVERED, len(getattr(event, outcome)), outcome)
+    def _recovered(self, event: events.WorkerRecovered) -> None:
+        for outcome in catalogue.RECOVERED.from_zero:
+            self.add(catalogue.RECOVERED, len(getattr(event, outcome)), outcome)
 
     # -- what Prometheus reads -----------------------------------------------------------------------------
 
-    def families(self, prefix: str = PREFIX) -> Iterator[Family]:
+    def families(self, prefix: str = catalogue.PREFIX) -> Iterator[Family]:
         """All metrics of a worker process. Called in another thread than the event loop's."""
         tasks = list(self.tasks.items())
-        yield family(JOBS, self._outcomes(), prefix)
-        yield _histograms(DURATION, [(task, counts.durations) for task, counts in tasks], prefix)
-        yield _histograms(WAIT, [(task, counts.waits) for task, counts in tasks], prefix)
+        yield family(catalogue.JOBS, self._outcomes(), prefix)
+        yield _histograms(catalogue.DURATION, [(task, counts.durations) for task, counts in tasks], prefix)
+        yield _histograms(catalogue.WAIT, [(task, counts.waits) for task, counts in tasks], prefix)
         pools = list(self.pools.values())
-        yield family(RUNNING, self._running(pools), prefix)
-        yield family(SLOTS, [((), sum(pool.concurrency for pool in pools))] if pools else (), prefix)
-        yield family(LISTENING, [((), min(pool.is_listening for pool in pools))] if pools else (), prefix)
-        yield family(INFO, [((__version__, schema), 1) for schema in sorted(self.schemas)], prefix)
+        yield family(catalogue.RUNNING, self._running(pools), prefix)
+        yield family(
+            catalogue.SLOTS, [((), sum(pool.concurrency for pool in pools))] if pools else (), prefix
+        )
+        yield family(
+            catalogue.LISTENING, [((), min(pool.is_listening for pool in pools))] if pools else (), prefix
+        )
+        yield family(catalogue.INFO, [((__version__, schema), 1) for schema in sorted(self.schemas)], prefix)
         for metric in TOTALS:
             yield family(metric, self._total(metric), prefix)
 
     def _outcomes(self) -> Values:
         for task, counts in list(self.tasks.items()):
-            found = dict.fromkeys(JOBS.from_zero, 0) | dict(counts.outcomes)
+            found = dict.fromkeys(catalogue.JOBS.from_zero, 0) | dict(counts.outcomes)
             found["success"] = counts.success
             for outcome, value in found.items():
                 yield (task, outcome), value
@@ -283,17 +248,17 @@ class WorkerCounts:
         if pools:
             now = Counter(dict.fromkeys(self.tasks, 0))
             for job in (job for pool in pools for job in pool.running):
-                now[job.task_identifier if job.task_identifier in now else OTHER] += 1
+                now[job.task_identifier if job.task_identifier in now else catalogue.OTHER] += 1
             for task, number in now.items():
                 yield (task,), number
 
-    def _total(self, metric: Metric) -> Values:
+    def _total(self, metric: catalogue.Metric) -> Values:
         for task, found in list(self.totals[metric.name].items()):
             for label, value in list(found.items()):
                 yield tuple(filter(None, (task, label))), value
 
 
-def _histograms(metric: Metric, histograms: Iterable[tuple[str, Histogram]], prefix: str) -> Family:
+def _histograms(metric: catalogue.Metric, histograms: Iterable[tuple[str, Histogram]], prefix: str) -> Family:
     """One for each task that has run; the buckets of Prometheus include all smaller ones."""
     found = family(metric, (), prefix)
     for task, histogram in histograms:
@@ -323,11 +288,10 @@ class AddedJobCounts:
 
     def __init__(self, counts: WorkerCounts) -> None:
         self.counts = counts
-        self._added = counts.totals[ADDED.name]
-        self._recurring = counts.totals[CRON_JOBS.name]
+        self._added = counts.totals[catalogue.ADDED.name]
+        self._recurring = counts.totals[catalogue.CRON_JOBS.name]
 
     def before(self, specs: Sequence[JobSpec]) -> tuple[Sequence[JobSpec], object]:
-        """Keep the specs for `after`."""
         return specs, specs
 
     def after(self, state: object, jobs: Sequence[Job] | None, error: BaseException | None) -> None:

@@ -22,23 +22,8 @@ from ..database.sql import load
 from ..database.statements.inspection import count_by_task
 from ..hooks.faults import Supervised
 from ..values.schema_name import SchemaName
+from . import catalogue
 from .backlog import read_backlog, read_queue_depths
-from .catalogue import (
-    DEAD_ROWS,
-    EXPORTER_UP,
-    JOBS_ARE_ESTIMATED,
-    JOBS_IN_TABLE,
-    LAST_SUCCESS,
-    MAX_TASKS,
-    OLDEST_READY,
-    OTHER,
-    QUEUE_JOBS,
-    READY,
-    READY_CAP,
-    READY_IS_CAPPED,
-    TABLE_BYTES,
-    WORKERS,
-)
 from .families import Family, family, single
 
 COUNTED_PAGES = 100
@@ -58,7 +43,11 @@ async def read_ready_gauges(connection: Connection, schema: SchemaName) -> list[
 
 
 async def read_table_gauges(
-    connection: Connection, schema: SchemaName, *, queues: Collection[str] = (), max_tasks: int = MAX_TASKS
+    connection: Connection,
+    schema: SchemaName,
+    *,
+    queues: Collection[str] = (),
+    max_tasks: int = catalogue.MAX_TASKS,
 ) -> list[Family]:
     """What changes slowly: jobs by task and state, waiting jobs by queue, the size of the table.
 
@@ -74,26 +63,26 @@ async def read_table_gauges(
     ]
     by_queue = [((name,), float(depth)) for name, depth in depths.items()]
     return [
-        family(JOBS_IN_TABLE, by_task),
-        single(JOBS_ARE_ESTIMATED, float(is_estimate)),
-        *([family(QUEUE_JOBS, by_queue)] if by_queue else []),
-        single(TABLE_BYTES, row["bytes"]),
-        single(DEAD_ROWS, row["dead_rows"]),
+        family(catalogue.JOBS_IN_TABLE, by_task),
+        single(catalogue.JOBS_ARE_ESTIMATED, float(is_estimate)),
+        *([family(catalogue.QUEUE_JOBS, by_queue)] if by_queue else []),
+        single(catalogue.TABLE_BYTES, row["bytes"]),
+        single(catalogue.DEAD_ROWS, row["dead_rows"]),
     ]
 
 
 def ready_gauges(ready: int, oldest_wait: float) -> list[Family]:
     """How many jobs are ready, and since when the oldest is."""
     return [
-        single(OLDEST_READY, oldest_wait),
-        single(READY, min(ready, READY_CAP)),
-        single(READY_IS_CAPPED, float(ready >= READY_CAP)),
+        single(catalogue.OLDEST_READY, oldest_wait),
+        single(catalogue.READY, min(ready, catalogue.READY_CAP)),
+        single(catalogue.READY_IS_CAPPED, float(ready >= catalogue.READY_CAP)),
     ]
 
 
 def pool_gauges(alive: int, lost: int) -> list[Family]:
     """How many worker pools there are."""
-    return [family(WORKERS, [(("alive",), float(alive)), (("lost",), float(lost))])]
+    return [family(catalogue.WORKERS, [(("alive",), float(alive)), (("lost",), float(lost))])]
 
 
 async def count_pools(connection: Connection, schema: SchemaName) -> dict[str, int]:
@@ -106,7 +95,7 @@ def bounded(counts: Mapping[str, Mapping[str, int]], most: int) -> dict[str, Cou
     """The tasks with the most jobs; the rest is `other`."""
     found: dict[str, Counter[str]] = {}
     for task in sorted(counts, key=lambda task: -sum(counts[task].values())):
-        name = task if len(found) < most else OTHER
+        name = task if len(found) < most else catalogue.OTHER
         found.setdefault(name, Counter()).update(counts[task])
     return found
 
@@ -159,11 +148,9 @@ class DatabaseReader:
         """Whether the last attempt to read succeeded."""
 
     def start(self) -> None:
-        """Begin to read."""
         self._loop.start()
 
     async def stop(self) -> None:
-        """Read no more."""
         await self._loop.stop()
 
     def gauges(self) -> list[Family]:
@@ -171,8 +158,8 @@ class DatabaseReader:
         if not self._has_turn:
             return []
         found = [
-            single(EXPORTER_UP, float(self.is_up)),
-            single(LAST_SUCCESS, self._last_success),
+            single(catalogue.EXPORTER_UP, float(self.is_up)),
+            single(catalogue.LAST_SUCCESS, self._last_success),
         ]
         since = self._succeeded_at
         if since is None or time.monotonic() - since > WITHDRAWN_AFTER * self._every:

@@ -29,7 +29,6 @@ def dashboard_text() -> str:
 
 
 def dashboard() -> dict[str, Any]:
-    """The dashboard, as Grafana describes one."""
     return {
         "title": "Graphile Worker",
         "uid": "graphile-worker",

@@ -70,7 +70,6 @@ class TaskTotals:
         self.wait_times = [0] * BUCKETS
 
     def add(self, other: TaskTotals) -> None:
-        """Add what was counted separately."""
         self.completed += other.completed
         self.failed += other.failed
         self.permanently_failed += other.permanently_failed

@@ -33,7 +33,6 @@ class Collector:
         self._described = described
 
     def describe(self) -> Iterable[ClientMetric]:
-        """The names."""
         return map(_for_client, self._described)
 
     def collect(self) -> Iterator[ClientMetric]:

@@ -14,17 +14,7 @@ import msgspec
 
 from ..database.connections.errors import explained
 from ..errors.text import message_of
-from ..hooks import Hooks, WorkerContext
-from ..hooks.events import (
-    Event,
-    PoolFatalError,
-    PoolForcefulShutdown,
-    PoolGracefulShutdown,
-    PoolListenConnecting,
-    PoolReleased,
-    Stopped,
-    WorkerGetJobError,
-)
+from ..hooks import Hooks, WorkerContext, events
 from ..values.text import duration
 
 PoolState = Literal["starting", "running", "stopping", "ended"]
@@ -38,8 +28,6 @@ ANSWER_MARGIN = 30.0
 
 
 class PoolHealth(msgspec.Struct, kw_only=True):
-    """One pool."""
-
     pool_id: str
     state: PoolState
     running: int
@@ -106,7 +94,6 @@ class OwnHealth:
         self._pools.append(PoolProbe(worker, self._remove))
 
     async def health(self, _: float = 0.0) -> Sequence[ProcessHealth]:
-        """The health of this process."""
         return [self.own_health()]
 
     def own_health(self) -> ProcessHealth:
@@ -132,15 +119,14 @@ class PoolProbe:
         self._fetch_error: str | None = None
         self._failed_at = 0.0
         on = worker.events.on
-        on(PoolListenConnecting, self._started)
-        on(WorkerGetJobError, self._fetch_failed)
-        for event in (Stopped, PoolGracefulShutdown, PoolForcefulShutdown):
+        on(events.PoolListenConnecting, self._started)
+        on(events.WorkerGetJobError, self._fetch_failed)
+        for event in (events.Stopped, events.PoolGracefulShutdown, events.PoolForcefulShutdown):
             on(event, self._stopping)
-        on(PoolFatalError, self._died)
-        on(PoolReleased, self._ended)
+        on(events.PoolFatalError, self._died)
+        on(events.PoolReleased, self._ended)
 
     def health(self) -> PoolHealth:
-        """Its health now."""
         pool = self._worker.pool
         since = self._stopping_since
         health = PoolHealth(
@@ -178,22 +164,22 @@ class PoolProbe:
 
     # -- events --------------------------------------------------------------------------------------------
 
-    def _started(self, _: Event) -> None:
+    def _started(self, _: events.Event) -> None:
         if self._state == "starting":
             self._state = "running"
 
-    def _fetch_failed(self, event: WorkerGetJobError) -> None:
+    def _fetch_failed(self, event: events.WorkerGetJobError) -> None:
         self._fetch_error, self._failed_at = _first_line(explained(event.error)), time.monotonic()
 
-    def _stopping(self, _: Event) -> None:
+    def _stopping(self, _: events.Event) -> None:
         self._state = "stopping"
         if self._stopping_since is None:
             self._stopping_since = time.monotonic()
 
-    def _died(self, event: PoolFatalError) -> None:
+    def _died(self, event: events.PoolFatalError) -> None:
         self._fatal = _first_line(message_of(event.error))
 
-    def _ended(self, _: Event) -> None:
+    def _ended(self, _: events.Event) -> None:
         self._state = "ended"
         self._on_end(self)
 

@@ -26,7 +26,7 @@ from .error_report import UNHEALTHY
 from .signals import Reload, end_by_signal, flush_output, forwarded_signals, stop_when_parent_dies
 
 if TYPE_CHECKING:
-    from .observer import Observer
+    from .reports import Observer
     from .systemd import Relay
 
 logger = logging.getLogger("graphile_worker.processes")
@@ -43,8 +43,6 @@ OBSERVER_ENDS_WITHIN = 3.0
 
 
 class Supervisor:
-    """The parent of the worker processes."""
-
     def __init__(
         self,
         count: int,
@@ -116,7 +114,6 @@ class Supervisor:
         return not self._stopping and self._replace and len(self._children) < self._count
 
     def _start(self) -> None:
-        """Start a worker process."""
         self._children[self._fork(self._work_without_observer)] = time.monotonic()
 
     def _work_without_observer(self) -> int:

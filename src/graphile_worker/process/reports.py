@@ -10,7 +10,9 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
+import os
 import shutil
+import signal
 import socket
 import tempfile
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
@@ -23,9 +25,11 @@ import msgspec
 from ..hooks.faults import Supervised, call_guarded
 from ..values.lines import Lines, line
 from .health import ANSWER_WITHIN, OwnHealth, ProcessHealth
+from .signals import collect_garbage
 
 if TYPE_CHECKING:
     from ..metrics.families import Family
+    from .systemd import Relay
 
 CHUNK = 1 << 16
 LONGEST_PATH = 100  # bytes; the system's limit for the name of a socket is little more
@@ -35,6 +39,7 @@ METRICS_WITHIN = 5.0  # seconds
 BLOCKED = "it does not answer; its event loop may be blocked"
 
 logger = logging.getLogger("graphile_worker.reports")
+HTTP_LOGGER = logging.getLogger("graphile_worker.http")
 
 
 class ReportSocket:
@@ -54,7 +59,6 @@ class ReportSocket:
     async def serve(
         self, connected: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
     ) -> asyncio.Server:
-        """Accept connections."""
         return await asyncio.start_unix_server(connected, sock=self._socket)
 
     def close(self) -> None:
@@ -68,7 +72,6 @@ class ReportSocket:
 
 
 async def send(writer: asyncio.StreamWriter, message: msgspec.Struct) -> None:
-    """Send a message."""
     writer.write(line(message))
     await writer.drain()
 
@@ -127,7 +130,6 @@ class ReportingPlugin(OwnHealth):
         self._writer: asyncio.StreamWriter | None = None
 
     async def open(self) -> None:
-        """Answer from now on."""
         self._loop.start()
 
     async def close(self) -> None:
@@ -170,8 +172,6 @@ async def _encoded_metrics() -> bytes | None:
 
 
 class WorkerProcess:
-    """A worker process that is connected."""
-
     def __init__(self, writer: asyncio.StreamWriter, pid: int) -> None:
         self._writer = writer
         self._numbers = itertools.count(1)
@@ -181,7 +181,6 @@ class WorkerProcess:
         """As it reported them last."""
 
     def take(self, report: WorkerReport) -> None:
-        """It has reported."""
         if report.metrics is not None:
             self.metrics = report.metrics
         asked = self._asked.pop(report.number, None)
@@ -267,3 +266,72 @@ def _families(encoded: bytes | None) -> list[Family]:
     from ..metrics.families import Family
 
     return [] if encoded is None else msgspec.msgpack.decode(encoded, type=list[Family])
+
+
+class Observer:
+    """Serves HTTP for several worker processes, and notifies systemd.
+
+    Their parent has no event loop, so it forks this process beside them. It holds no connection to the
+    database. It asks the workers how they are; a dead one is noticed at once. The parent makes this object
+    and opens the sockets; a port that is in use is an error at the start.
+    """
+
+    def __init__(
+        self, processes: int, *, http: tuple[str, int] | None = None, relay: Relay | None = None
+    ) -> None:
+        """`http`: the address and port to serve on. `relay`: takes what systemd is told."""
+        self._processes = processes
+        self._relay = relay
+        self._listening: socket.socket | None = None
+        if http is not None:
+            from .http_server import bind, url_of
+
+            self._listening = bind(*http)
+            HTTP_LOGGER.info("serving health checks and metrics at %s", url_of(self._listening))
+        self._reports = ReportSocket()
+
+    @property
+    def path(self) -> str:
+        """Where worker processes report to."""
+        return self._reports.path
+
+    def run(self) -> int:
+        """In the process itself: run until SIGTERM; returns the exit status."""
+        collect_garbage()
+        parent = os.getppid()
+        asyncio.run(self._observe())
+        if os.getppid() != parent:  # it was killed, and nothing else cleans up
+            self._reports.remove()
+        return 0
+
+    def leave(self) -> None:
+        """In a worker process, which must not keep the port open."""
+        if self._listening is not None:
+            self._listening.close()
+        self._reports.close()
+
+    def discard(self) -> None:
+        """In the parent, when all others have ended."""
+        self.leave()
+        self._reports.remove()
+
+    async def _observe(self) -> None:
+        stopped = asyncio.Event()
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopped.set)
+        workers = WorkerProcesses(self._processes)
+        # Not closed at the end, because that removes its path, and another process may follow this one.
+        await self._reports.serve(workers.connected)
+        if (relay := self._relay) is not None:
+            from .systemd import notify
+
+            Supervised(lambda: notify(relay.systemd, relay.send, workers), "systemd").start()
+        if self._listening is None:
+            await stopped.wait()
+            return
+        from .http_server import HttpServer
+        from .probes import answer
+
+        server = HttpServer(lambda request: answer(request, workers))
+        await server.open(self._listening)
+        await stopped.wait()
+        await server.close()

@@ -7,13 +7,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ..config.process_options import ProcessOptions
+from ..config.settings import ProcessOptions
 from ..logging.configure import PipeHandler
 from .signals import ParentProcess, Reload
 
 if TYPE_CHECKING:
     from ..hooks import Plugin
-    from .observer import Observer
+    from .reports import Observer
     from .run_worker import OpenPlugin
     from .systemd import Systemd
 
@@ -24,8 +24,6 @@ SYSTEMD_VARIABLES = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID")
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """What to run, and how."""
-
     make_arguments: Callable[[], dict[str, Any]]
     """Returns the arguments of `run` or `run_once`; called in each worker process."""
     parent: ParentProcess
@@ -62,7 +60,6 @@ def run_service(service: Service) -> int:
 
 
 def _supervise(service: Service, systemd: Systemd | None) -> int:
-    """Run several worker processes."""
     from . import run_worker  # noqa: F401 — imported once, before the fork
     from .error_report import reported
     from .processes import Supervisor
@@ -74,7 +71,7 @@ def _supervise(service: Service, systemd: Systemd | None) -> int:
 
         relay = Relay(systemd)
     if relay is not None or service.http is not None:
-        from .observer import Observer
+        from .reports import Observer
 
         observer = Observer(processes, http=service.http, relay=relay)
     return Supervisor(
@@ -89,7 +86,6 @@ def _supervise(service: Service, systemd: Systemd | None) -> int:
 
 
 def _work(service: Service, make_servers: Callable[[], list[OpenPlugin]]) -> int:
-    """Run a worker in this process."""
     from .run_worker import run_worker
 
     service.parent.attach()
@@ -97,7 +93,7 @@ def _work(service: Service, make_servers: Callable[[], list[OpenPlugin]]) -> int
     servers = make_servers()
     plugins: list[Plugin] = [*servers]
     if service.http is not None:
-        from .http.plugin import metrics_plugins
+        from .probes import metrics_plugins
 
         plugins += metrics_plugins(of_database=service.options.database_metrics)
     if plugins:
@@ -109,7 +105,7 @@ def _own_servers(service: Service, systemd: Systemd | None) -> list[OpenPlugin]:
     """What speaks for the only worker process."""
     servers: list[OpenPlugin] = []
     if service.http is not None:
-        from .http.plugin import HttpPlugin
+        from .probes import HttpPlugin
 
         address, port = service.http
         servers.append(HttpPlugin(port, address))

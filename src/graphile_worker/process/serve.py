@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Unpack
 
 from ..config import Settings, resolve_settings
 from ..config.calls import check_names
-from ..config.process_options import SERVE_OPTIONS, ProcessOptions
+from ..config.settings import SERVE_OPTIONS, ProcessOptions
 from ..errors import ConfigError
 from ..runner.build import OBJECTS, WorkerBuilder
 from ..values.options import OPTION_NAMES
@@ -23,7 +23,7 @@ from .signals import ParentProcess, same_program
 if TYPE_CHECKING:
     from ..app import App
     from ..app.application import Lifespan
-    from ..config.process_options import ProcessOptionValues
+    from ..config.settings import ProcessOptionValues
     from ..runner.arguments import WorkerArguments
 
     class ServeArguments(WorkerArguments, ProcessOptionValues, total=False):
@@ -70,7 +70,7 @@ def serve(
     parent = ParentProcess()
     handler = start_program_logging(settings, has_logger=call.get("logger") is not None)
     if watch and not parent:
-        from .watch.watched import run_watched
+        from .watch import run_watched
 
         sys.exit(reported(lambda: run_watched(same_program(), load, program=sys.argv[0])))
     if settings.worker.connection_string is None:

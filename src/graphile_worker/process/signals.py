@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 import threading
+from collections.abc import Iterable
 from contextlib import suppress
 from types import FrameType
 
@@ -25,6 +26,26 @@ def forwarded_signals() -> tuple[signal.Signals, ...]:
 def is_ignored(number: signal.Signals) -> bool:
     """Whether this process was started with the signal ignored."""
     return signal.getsignal(number) is signal.SIG_IGN
+
+
+async def signal_received(numbers: Iterable[signal.Signals]) -> signal.Signals:
+    """Wait until one of these signals arrives; returns it."""
+    import asyncio  # which a command without an event loop does not need
+
+    loop = asyncio.get_running_loop()
+    received: asyncio.Future[signal.Signals] = loop.create_future()
+
+    def receive(number: signal.Signals) -> None:
+        if not received.done():
+            received.set_result(number)
+
+    for number in numbers:
+        loop.add_signal_handler(number, receive, number)
+    try:
+        return await received
+    finally:
+        for number in numbers:
+            loop.remove_signal_handler(number)
 
 
 def end_by_signal(number: int) -> int:
@@ -81,13 +102,11 @@ class ParentProcess:
         return self._pipe is not None
 
     def attach(self) -> None:
-        """Stop when the parent dies."""
         if self._pipe is not None:
             stop_when_parent_dies(int(self._pipe), pid=self._process)
 
 
 def has_terminal() -> bool:
-    """Whether this process has a controlling terminal."""
     try:
         os.close(os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY | os.O_CLOEXEC))
     except OSError:

@@ -1,4 +1,4 @@
-"""What a worker tells systemd: that it is ready, what it does, that it is alive, that it stops or reloads.
+"""What a worker tells systemd: that it is ready, that it is alive, that it stops or reloads.
 
 systemd listens to the process that it started: the only worker, or the parent of several worker processes,
 which passes on what the observer process says. Without the variable NOTIFY_SOCKET, none of this is imported.
@@ -11,16 +11,15 @@ import logging
 import os
 import socket
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 
 from ..hooks import Hooks
 from ..hooks.events import GracefulShutdown, Stopped
 from ..hooks.faults import Supervised
-from ..values.text import count
-from .health import HealthSource, OwnHealth, ProcessHealth
+from .health import HealthSource, OwnHealth
 
-STATUS_INTERVAL = 10.0  # seconds
+LONGEST_PAUSE = 10.0  # seconds
 START_INTERVAL = 0.2  # seconds, until the worker is ready
 ALIVE = "WATCHDOG=1"
 
@@ -55,7 +54,6 @@ class Systemd:
             logger.log(level, "systemd cannot be notified at %s: %s", self._shown, error.strerror or error)
 
     def stopping(self) -> None:
-        """A shutdown begins."""
         self.send("STOPPING=1\nSTATUS=stopping")
         self._is_stopping = True
 
@@ -67,14 +65,14 @@ class Systemd:
 
 
 async def notify(systemd: Systemd, send: Callable[[str], None], source: HealthSource) -> None:
-    """Tell systemd about the health of the worker processes, until cancelled.
+    """Tell systemd when the worker processes are ready, and that they are alive, until cancelled.
 
     The watchdog gets a message three times in its period, unless a process does not answer within the rest of
     it. A process that has not started to work yet does not count.
     """
-    pause = STATUS_INTERVAL if systemd.watchdog is None else min(STATUS_INTERVAL, systemd.watchdog / 3)
-    is_ready, shown_at, started = False, 0.0, set[int]()
-    while True:
+    pause = LONGEST_PAUSE if systemd.watchdog is None else min(LONGEST_PAUSE, systemd.watchdog / 3)
+    is_ready, started = False, set[int]()
+    while systemd.watchdog is not None or not is_ready:
         processes = await source.health(2 * pause)
         started |= {process.pid for process in processes if process.pools}
         if systemd.watchdog is not None and not any(
@@ -84,19 +82,8 @@ async def notify(systemd: Systemd, send: Callable[[str], None], source: HealthSo
         if not is_ready and len(processes) >= source.expected:
             is_ready = not any(process.ready_problems for process in processes)
             if is_ready:
-                send(f"READY=1\nMAINPID={systemd.process}\n{_status(processes)}")
-                shown_at = time.monotonic()
-        elif is_ready and time.monotonic() - shown_at >= STATUS_INTERVAL:
-            send(_status(processes))
-            shown_at = time.monotonic()
+                send(f"READY=1\nMAINPID={systemd.process}\nSTATUS=running")
         await asyncio.sleep(pause if is_ready else START_INTERVAL)
-
-
-def _status(processes: Sequence[ProcessHealth]) -> str:
-    pools = [pool for process in processes for pool in process.pools]
-    running, slots = sum(pool.running for pool in pools), sum(pool.slots for pool in pools)
-    where = f" in {len(processes)} processes" if len(processes) > 1 else ""
-    return f"STATUS=running {running} of {count(slots, 'job')}{where}"
 
 
 class SystemdPlugin(OwnHealth):
@@ -114,11 +101,9 @@ class SystemdPlugin(OwnHealth):
         hooks.events.on(Stopped, lambda _: self._stop(None))
 
     async def open(self) -> None:
-        """Notify from now on."""
         self._loop.start()
 
     async def close(self) -> None:
-        """Notify no more."""
         await self._loop.stop()
 
     def _stop(self, signal_name: str | None) -> None:

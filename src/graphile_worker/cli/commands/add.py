@@ -12,7 +12,7 @@ import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, NoReturn, TextIO, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
 import click
 
@@ -27,26 +27,16 @@ from ..support.bulk_input import add_from
 from ..support.client import run_async, utils_for, with_app
 from ..support.command import Output, command
 from ..support.output import cell
-from ..support.parameters import Period, When
+from ..support.parameters import PERIOD, WHEN, flags
 
 if TYPE_CHECKING:
     from ...client import WorkerUtils
     from ..support.task_names import LocalTasks, TaskNames
-    from ..support.wait import Waited
 
 STDIN = "-"
-Command = TypeVar("Command", bound=Callable[..., Any])
 
 
-def job_options(command: Command) -> Command:
-    """The flags for the options of a job."""
-    for option in reversed(options_on("add")):
-        for flag in reversed(list(_flags(option))):
-            command = flag(command)
-    return command
-
-
-def _flags(option: JobOption) -> Iterator[Callable[[Command], Command]]:
+def _flags(option: JobOption) -> Iterator[Callable[[Any], Any]]:
     """One flag; two for an option that is either a switch or has a value."""
     name = "--" + (option.flag or option.short).replace("_", "-")
     help = option.help + (f"  [default: {option.default}]" if option.default else "")
@@ -54,7 +44,7 @@ def _flags(option: JobOption) -> Iterator[Callable[[Command], Command]]:
         yield click.option(name, option.name, is_flag=True, default=None, help=option.help)
     if option.kind == "keep":
         yield click.option(
-            f"{name}-for", f"{option.name}_for", type=Period(), metavar=option.metavar,
+            f"{name}-for", f"{option.name}_for", type=PERIOD, metavar=option.metavar,
             help="The same, for this long, such as 12h or 30d.",
         )  # fmt: skip
     if option.kind == "unique":
@@ -72,7 +62,7 @@ def _flags(option: JobOption) -> Iterator[Callable[[Command], Command]]:
         yield click.option(name, option.name, type=kind, metavar=option.metavar, help=help)
 
 
-TYPES: dict[str, Any] = {"text": str, "number": int, "time": When(), "period": Period()}
+TYPES: dict[str, Any] = {"text": str, "number": int, "time": WHEN, "period": PERIOD}
 
 
 def _chosen(flags: dict[str, Any]) -> dict[str, Any]:
@@ -90,7 +80,7 @@ def _chosen(flags: dict[str, Any]) -> dict[str, Any]:
 @click.argument("task", required=False)
 @click.argument("payload", required=False)
 @click.option("--payload-file", metavar="FILE", help="Read the payload from a file, or from - (stdin).")
-@job_options
+@flags(*(flag for option in options_on("add") for flag in _flags(option)))
 @click.option(
     "--from", "source", metavar="FILE", help="Add a job for each line of a JSON Lines file, or of - (stdin)."
 )
@@ -107,7 +97,7 @@ def _chosen(flags: dict[str, Any]) -> dict[str, Any]:
 )
 @click.option(
     "--wait-timeout",
-    type=Period(),
+    type=PERIOD,
     metavar="TIME",
     help="With --wait: how long to wait at most, such as 30s or 5m.  [default: no limit]",
 )
@@ -120,7 +110,7 @@ def add_command(
     strict: bool,
     is_awaited: bool,
     wait_timeout: timedelta | None,
-    **flags: Any,
+    **given: Any,
 ) -> Output:
     """Add a job for TASK. PAYLOAD is JSON, or - to read it from standard input.
 
@@ -137,10 +127,10 @@ def add_command(
     """
     if wait_timeout is not None and not is_awaited:
         raise click.UsageError("--wait-timeout is for --wait.")
-    options = _chosen(flags)
+    options = _chosen(given)
     if source is not None:
-        given = (task, payload, payload_file, is_awaited or None, *options.values())
-        if any(value is not None for value in given):
+        others = (task, payload, payload_file, is_awaited or None, *options.values())
+        if any(value is not None for value in others):
             raise click.UsageError("--from cannot be combined with a task or its options.")
         local = _local_tasks(settings)
         added = run_async(_add_many(settings, source, local, strict=strict))
@@ -152,14 +142,7 @@ def add_command(
     value = _read_payload(payload, payload_file)
     local = _local_tasks(settings)
     spec = JobSpec(local.get(task), value, **options)
-    queue = spec.queue_name
-    if is_awaited:
-        from ..support.wait import output_of
-
-        job, waited = run_async(_add_and_wait(settings, spec, local, wait_timeout, strict=strict))
-        return output_of(waited, job, queue, wait_timeout)
-    job = run_async(_add_one(settings, spec, local, strict=strict))
-    return Output(lambda: job_as_json(job, queue_name=queue), lambda: click.echo(_describe(job, queue)))
+    return run_async(_add_one(settings, spec, local, wait_timeout, strict=strict, is_awaited=is_awaited))
 
 
 def _local_tasks(settings: Settings) -> LocalTasks:
@@ -176,31 +159,28 @@ def _local_tasks(settings: Settings) -> LocalTasks:
     return local
 
 
-async def _add_one(settings: Settings, spec: JobSpec, local: LocalTasks, *, strict: bool) -> Job:
-    async with _opened(settings, local) as (utils, names):
-        return await _add(utils, names, spec, strict=strict)
+async def _add_one(
+    settings: Settings,
+    spec: JobSpec,
+    local: LocalTasks,
+    timeout: timedelta | None,
+    *,
+    strict: bool,
+    is_awaited: bool,
+) -> Output:
+    """To wait takes two connections: one is told of the end."""
+    queue = spec.queue_name
+    async with _opened(settings, local, connections=2 if is_awaited else 1) as (utils, names):
+        names.check([spec.task_identifier], strict=strict)
+        job = await utils.add_job(spec)
+        remove = f"to remove it: `graphile-worker cancel {job.id}`."
+        _warn(names, f"The job waits for a worker with this task; {remove}")
+        if is_awaited:
+            from ..support.job_record import wait_for_end
 
-
-async def _add_and_wait(
-    settings: Settings, spec: JobSpec, local: LocalTasks, timeout: timedelta | None, *, strict: bool
-) -> tuple[Job, Waited]:
-    """Two connections: one is told of the end."""
-    from ..support.wait import wait_for_end
-
-    async with _opened(settings, local, connections=2) as (utils, names):
-        job = await _add(utils, names, spec, strict=strict)
-        click.echo(_describe(job, spec.queue_name), err=True)
-        return job, await wait_for_end(utils, job, timeout)
-
-
-async def _add(utils: WorkerUtils, names: TaskNames, spec: JobSpec, *, strict: bool) -> Job:
-    names.check([spec.task_identifier], strict=strict)
-    job = await utils.add_job(spec)
-    _warn(
-        names,
-        f"The job waits for a worker with this task; to remove it: `graphile-worker cancel {job.id}`.",
-    )
-    return job
+            click.echo(_describe(job, queue), err=True)
+            return await wait_for_end(utils, job, queue, timeout)
+    return Output(lambda: job_as_json(job, queue_name=queue), lambda: click.echo(_describe(job, queue)))
 
 
 async def _add_many(settings: Settings, source: str, local: LocalTasks, *, strict: bool) -> int:
@@ -227,14 +207,16 @@ async def _add_lines(settings: Settings, lines: TextIO, name: str, local: LocalT
 async def _opened(
     settings: Settings, local: LocalTasks, *, connections: int = 1
 ) -> AsyncIterator[tuple[WorkerUtils, TaskNames]]:
-    from ..support.task_names import known_names
+    from ...database.statements.task_names import known_tasks
+    from ..support.task_names import TaskNames
 
     app = with_app(settings)[1]
+    loaded = frozenset((*local.tasks, *(() if app is None else app.tasks)))
     async with utils_for(settings, connections=connections) as utils:
         utils._task_name_check = None  # the command has its own warnings
-        schema, directory = settings.worker.schema_name, settings.worker.task_directory
-        loaded = (*local.tasks, *(() if app is None else app.tasks))
-        names = await known_names(utils, schema, directory, loaded=loaded, is_complete=local.problem is None)
+        async with utils.with_pg_client() as connection:
+            known = await known_tasks(connection, settings.worker.schema_name)
+        names = TaskNames(known, settings.worker.task_directory, loaded, local.problem is None)
         yield utils, names
 
 

@@ -17,7 +17,17 @@ from ...process.logs import start_logging
 from ...process.signals import end_by_signal
 from ..support.client import load_settings, utils_for, with_app, with_database
 from ..support.output import print_json
-from ..support.parameters import APP_OPTION, CONFIG_OPTION, CONNECTION_OPTION, JSON_OPTION, SCHEMA_OPTION
+from ..support.parameters import (
+    APP_OPTION,
+    CONFIG_OPTION,
+    CONNECTION_OPTION,
+    JSON_OPTION,
+    SCHEMA_OPTION,
+    Parsed,
+    as_list,
+    as_table,
+    several,
+)
 
 if TYPE_CHECKING:
     import socket
@@ -25,26 +35,23 @@ if TYPE_CHECKING:
     from ...admin.standalone import Standalone
 
 PACKAGES = ("starlette", "jinja2", "uvicorn")
+OPTIONS = (
+    "listen", "auth", "auth_header", "trusted_proxies", "allowed_hosts", "root_path", "read_only",
+    "databases", "environment",
+)  # fmt: skip
+"""Those that have a flag."""
 USER_ROLES = ("viewer", "operator", "admin")
 MISSING = "the dashboard needs further packages; install them with: pip install 'graphile-worker[admin]'"
 
 logger = logging.getLogger("graphile_worker.admin")
 
 
-class Pair(click.ParamType):  # type: ignore[type-arg,unused-ignore]
+def _pair(text: str) -> tuple[str, str]:
     """`NAME=VALUE`; the value may be a secret, so errors do not quote it."""
-
-    name = "pair"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[str, str]:
-        if isinstance(value, tuple):
-            return value
-        name, sign, text = str(value).partition("=")
-        if not sign or not name.strip() or not text.strip() or "/" in name:
-            self.fail("expected NAME=URL", param, ctx)
-        return name.strip(), text.strip()
+    name, sign, value = text.partition("=")
+    if not sign or not name.strip() or not value.strip() or "/" in name:
+        raise ValueError("expected NAME=URL")
+    return name.strip(), value.strip()
 
 
 @click.group("admin", invoke_without_command=True)
@@ -60,50 +67,36 @@ class Pair(click.ParamType):  # type: ignore[type-arg,unused-ignore]
 )
 @click.option("--no-auth", is_flag=True, help="Let everyone on this machine in; for loopback only.")
 @click.option("--auth-header", metavar="NAME", help="Header in which a trusted proxy names the user.")
-@click.option(
+@several(
     "--trusted-proxy",
     "trusted_proxies",
-    multiple=True,
-    metavar="CIDR",
-    help="Address or network of a proxy whose headers are believed. Repeatable.",
+    "CIDR",
+    "Address or network of a proxy whose headers are believed. Repeatable.",
+    callback=as_list,
 )
-@click.option(
+@several(
     "--allowed-host",
     "allowed_hosts",
-    multiple=True,
-    metavar="NAME",
-    help="Host name of the dashboard, if it is not that of this machine's loopback. Repeatable.",
+    "NAME",
+    "Host name of the dashboard, if it is not that of this machine's loopback. Repeatable.",
+    callback=as_list,
 )
 @click.option("--root-path", metavar="PATH", help="Path that a proxy strips, such as /jobs.")
-@click.option("--read-only", is_flag=True, help="Change nothing; PostgreSQL enforces it.")
-@click.option(
+@click.option("--read-only", is_flag=True, default=None, help="Change nothing; PostgreSQL enforces it.")
+@several(
     "--database",
     "databases",
-    type=Pair(),
-    multiple=True,
-    metavar="NAME=URL",
-    help="Show several databases; a parameter ?schema=NAME in the URL names the schema. Repeatable.",
+    "NAME=URL",
+    "Show several databases; a parameter ?schema=NAME in the URL names the schema. Repeatable.",
+    type=Parsed("pair", _pair),
+    callback=as_table,
 )
 @click.option("--environment", metavar="NAME", help="Name of the environment, shown on every page.")
 @click.option("--migrate", is_flag=True, help="Install or upgrade the schema first.")
 @click.option("--open", "opens", is_flag=True, help="Open the dashboard in a browser.")
 @click.pass_context
 def admin_group(
-    ctx: click.Context,
-    /,
-    listen: str | None,
-    auth: str | None,
-    no_auth: bool,
-    auth_header: str | None,
-    trusted_proxies: tuple[str, ...],
-    allowed_hosts: tuple[str, ...],
-    root_path: str | None,
-    read_only: bool,
-    databases: tuple[tuple[str, str], ...],
-    environment: str | None,
-    migrate: bool,
-    opens: bool,
-    **_: Any,
+    ctx: click.Context, /, no_auth: bool, auth: str | None, migrate: bool, opens: bool, **given: Any
 ) -> int:
     """Serve the dashboard and its JSON API.
 
@@ -120,18 +113,8 @@ def admin_group(
         return 0
     if no_auth and auth not in (None, "none"):
         raise click.UsageError("--no-auth cannot be combined with --auth.", ctx)
-    flags = {
-        "listen": listen,
-        "auth": "none" if no_auth else auth,
-        "auth_header": auth_header,
-        "trusted_proxies": list(trusted_proxies) or None,
-        "allowed_hosts": list(allowed_hosts) or None,
-        "root_path": root_path,
-        "read_only": read_only or None,
-        "databases": dict(databases) or None,
-        "environment": environment,
-    }
-    settings = load_settings(ctx, {f"admin.{name}": value for name, value in flags.items()})
+    given |= {"auth": "none" if no_auth else auth}
+    settings = load_settings(ctx, {f"admin.{name}": given[name] for name in OPTIONS})
     start_logging(settings)
     settings = with_app(settings)[0]
     if not settings.admin.databases:

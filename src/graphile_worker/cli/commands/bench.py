@@ -1,13 +1,16 @@
 """`graphile-worker bench`: how fast jobs are added, run and started on this database and this machine.
 
-Each measured worker is a process of its own (`support/bench_worker.py`), as in production, so that it does
-not share the event loop of the client that adds jobs.
+Each measured worker is a process of its own, as in production, so that it does not share the event loop of
+the client that adds jobs. It gets its options from standard input, because all users of the machine can see
+arguments. It writes a line when it is ready, and begins when its input goes on.
 """
 
 from __future__ import annotations
 
 import asyncio
+import gc
 import itertools
+import logging
 import os
 import platform
 import secrets
@@ -16,6 +19,7 @@ import sys
 import tempfile
 import threading
 import time
+from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from pathlib import Path
@@ -24,6 +28,7 @@ from types import FrameType
 from typing import Any
 
 import click
+import msgspec
 
 from ...client import make_worker_utils
 from ...config import Settings
@@ -41,13 +46,12 @@ from ...values.options import WorkerOptions
 from ...values.schema_name import SchemaName
 from ...values.spec import JobSpec
 from ...values.text import duration
-from ..support.bench_worker import TASK, BenchProcess, worker_process
-from ..support.bulk_change import progress_bar
 from ..support.client import run_async, with_database
 from ..support.command import Output, command
-from ..support.output import print_table
+from ..support.output import print_table, progress_bar
 from ..support.parameters import CONNECTION_OPTION
 
+TASK = "bench"
 PREFIX = "graphile_worker_bench_"
 ROUNDS = 3
 MOST_PROCESSES = 4  # unless asked for: each has connections of its own
@@ -86,18 +90,15 @@ def bench_command(settings: Settings, embedded: bool, jobs: int, processes: int 
     graphile-worker bench --embedded
     graphile-worker bench -c postgres:///my_database --jobs 5000 --json
     """
+    number = processes or min(os.cpu_count() or 1, MOST_PROCESSES)
     with _signals_as_interrupts() as received:
         try:
             with _database(settings, embedded=embedded) as options:
-                report = run_async(measure(options, jobs=jobs, processes=processes or _processors()))
+                report = run_async(measure(options, jobs=jobs, processes=number))
         except KeyboardInterrupt:
             status = 128 + (received[0] if received else signal.SIGINT)
             return Output(None, lambda: None, status=status)
     return Output(lambda: report, lambda: _print(report))
-
-
-def _processors() -> int:
-    return min(os.cpu_count() or 1, MOST_PROCESSES)
 
 
 def _print(report: dict[str, Any]) -> None:
@@ -196,30 +197,120 @@ async def _adding(options: WorkerOptions, single_adds: int, jobs: int) -> tuple[
 async def _running(options: WorkerOptions, jobs: int, processes: int) -> float:
     """Ready jobs run per second, from the first start until all outcomes are written."""
     async with AsyncExitStack() as stack:
-        workers = [
-            await stack.enter_async_context(worker_process("drain", options)) for _ in range(processes)
-        ]
-        for step in (BenchProcess.receive, BenchProcess.begin, BenchProcess.receive):
-            reports = await asyncio.gather(*(step(worker) for worker in workers))
+        workers = [await stack.enter_async_context(_worker("drain", options)) for _ in range(processes)]
+        for worker in workers:
+            await _line(worker)
+        reports = await asyncio.gather(*map(_report, workers))
     executed = sum(report["executed"] for report in reports)
     if executed != jobs:
         raise GraphileWorkerError(f"workers ran {executed:,} of {jobs:,} jobs; the result would be wrong")
-    first = min(report["first"] for report in reports if report["executed"])
-    return float(jobs / (max(report["ended"] for report in reports if report["executed"]) - first))
+    busy = [report for report in reports if report["executed"]]
+    return float(jobs / (max(each["ended"] for each in busy) - min(each["first"] for each in busy)))
 
 
 async def _latencies(options: WorkerOptions, samples: int) -> list[float]:
     """Seconds from the call that adds a job until its task runs in another process, one job at a time."""
     found = []
-    async with worker_process("answer", options) as worker, make_worker_utils(options=options) as utils:
-        await worker.receive()
-        await worker.begin()
+    async with _worker("answer", options) as worker, make_worker_utils(options=options) as utils:
+        await _line(worker)
         for _ in range(WARM_UP + samples):
             began = time.monotonic()
             await utils.add_job(TASK)
-            found.append(await worker.receive() - began)
+            found.append(float(await _line(worker)) - began)
             await asyncio.sleep(PAUSE)
     return found[WARM_UP:]
+
+
+# -- worker processes --------------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def _worker(duty: str, options: WorkerOptions) -> AsyncIterator[Process]:
+    """A worker process; it is killed at the end of the block."""
+    command = (sys.executable, "-m", __name__, duty)
+    process = await asyncio.create_subprocess_exec(
+        *command,
+        stdin=PIPE,
+        stdout=PIPE,
+        stderr=PIPE,
+        start_new_session=True,  # Ctrl-C reaches us only
+    )
+    try:
+        if process.stdin is not None:
+            process.stdin.write(msgspec.json.encode(msgspec.to_builtins(options)) + b"\n")
+        yield process
+    finally:
+        with suppress(ProcessLookupError):
+            process.kill()
+        await process.communicate()
+
+
+async def _line(worker: Process) -> bytes:
+    """The next line of a worker process; raises if it ends instead."""
+    line = await worker.stdout.readline() if worker.stdout is not None else b""
+    return line or await _last_words(worker)
+
+
+async def _report(worker: Process) -> dict[str, Any]:
+    """Let it begin, and wait for its report."""
+    report: dict[str, Any] = msgspec.json.decode(await _last_words(worker))
+    return report
+
+
+async def _last_words(worker: Process) -> bytes:
+    """What it writes until it ends; raises if it fails."""
+    output, errors = await worker.communicate(b"begin\n")
+    if worker.returncode:
+        lines = errors.decode(errors="replace").strip().splitlines()
+        reason = lines[-1] if lines else f"status {worker.returncode}"
+        raise GraphileWorkerError(f"a worker process of the benchmark ended early: {reason}")
+    return output
+
+
+async def _drain(options: WorkerOptions) -> None:
+    """Run all ready jobs; report their number, the start of the first, and the time when all is written."""
+    from ...runner import run_once
+
+    executed, first = 0, 0.0
+
+    async def count(payload: Any) -> None:
+        nonlocal executed, first
+        if not executed:
+            first = time.monotonic()
+        executed += 1
+
+    click.echo("ready")
+    await asyncio.to_thread(sys.stdin.readline)
+    await run_once(options=options, task_list={TASK: count})
+    click.echo(msgspec.json.encode({"executed": executed, "first": first, "ended": time.monotonic()}))
+
+
+async def _answer(options: WorkerOptions) -> None:
+    """Run jobs and report when each of them starts, on the clock that all processes share."""
+    from ...runner import run
+
+    async def report(payload: Any) -> None:
+        click.echo(time.monotonic())
+
+    async with run(options=options, task_list={TASK: report}):
+        click.echo("ready")
+        await asyncio.to_thread(sys.stdin.read)  # until the benchmark ends
+
+
+def work(duty: str) -> None:
+    """The program of a worker process."""
+    from ...process.run_worker import fast_loop
+
+    options = msgspec.json.decode(sys.stdin.readline(), type=WorkerOptions)
+    logger = logging.getLogger("graphile_worker")
+    logger.addHandler(logging.NullHandler())
+    logger.propagate = False
+    gc.freeze()  # as the command does before it starts work
+    with asyncio.Runner(loop_factory=fast_loop()) as loop:
+        loop.run(_drain(options) if duty == "drain" else _answer(options))
+
+
+# -- the database ------------------------------------------------------------------------------------------
 
 
 @asynccontextmanager
@@ -313,3 +404,7 @@ def _signals_as_interrupts() -> Iterator[list[int]]:
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
+
+
+if __name__ == "__main__":
+    work(sys.argv[1])

@@ -12,10 +12,10 @@ from ...config import Settings
 from ...database.migrations import MigrationReport, migration_sql
 from ...diagnostics.json_shapes import cleanup_as_json, migration_as_json
 from ...values.text import count
-from ..support.bulk_change import progress_bar
 from ..support.client import run_async, utils_for, with_app
 from ..support.command import Output, client_command, command, record_command
-from ..support.parameters import CLEANUP_TASKS, Names
+from ..support.output import progress_bar
+from ..support.parameters import CLEANUP_NAMES, CLEANUP_TASKS
 
 if TYPE_CHECKING:
     from ...client import WorkerUtils
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @command("cleanup", database=True, flags=("task_directory", "app"))
-@click.argument("names", nargs=-1, type=Names(CLEANUP_TASKS), metavar="[NAMES]...")
+@click.argument("names", nargs=-1, type=CLEANUP_NAMES, metavar="[NAMES]...")
 @click.option("--app", metavar="MODULE:ATTR", help="Application whose task names are kept.")
 @click.option(
     "--tasks",

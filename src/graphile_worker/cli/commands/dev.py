@@ -16,13 +16,27 @@ from ...config import Settings
 from ...errors import ConfigError
 from ...logging.configure import configure_logging
 from ...process.logs import start_logging
-from ...process.signals import end_by_signal
+from ...process.signals import REPORTS, end_by_signal, forwarded_signals, signal_received
+from ...process.watch import COMMAND, Reloader
 from ..dev.database import DevDatabase, embedded_database, existing_database
-from ..dev.display import Display, LiveDisplay, LogDisplay, dev_dashboard
-from ..dev.worker import DevWorker, NoWorker
+from ..dev.display import Display, LiveDisplay, dev_dashboard
 from ..support.client import load_settings, with_app
 from ..support.parameters import APP_OPTION, CONFIG_OPTION, JOBS_OPTION, SCHEMA_OPTION, TASKS_OPTION
 from .init import create_project, lacks_tasks
+
+GRACE = 5.0
+"""Seconds for running jobs when the code changes; less than in production, because a developer waits."""
+FORWARDED_FLAGS = {
+    "schema": "--schema",
+    "task_directory": "--tasks",
+    "app": "--app",
+    "crontab_file": "--crontab",
+    "concurrency": "--jobs",
+    "log_format": "--log-format",
+    "log_level": "--log-level",
+    "log_levels": "--log-level",
+}
+"""Options that the worker gets as flags if `dev` got them as flags."""
 
 
 @click.command("dev")
@@ -62,14 +76,11 @@ def dev_command(
     /,
     fresh: bool,
     port: int | None,
-    task_directory: str | None,
-    crontab_file: str | None,
-    concurrency: int | None,
     no_worker: bool,
     no_admin: bool,
     plain: bool,
     as_json: bool,
-    **_: Any,
+    **given: Any,
 ) -> int:
     """Run a database and a worker that reloads your code, with a live view.
 
@@ -85,12 +96,8 @@ def dev_command(
     graphile-worker dev --no-worker      # for a worker that you start yourself
     graphile-worker dev --no-admin       # without the dashboard
     """
-    flags = {
-        "task_directory": task_directory,
-        "crontab_file": crontab_file,
-        "concurrency": concurrency,
-        "log_format": "json" if as_json else None,
-    }
+    flags = {name: given[name] for name in ("task_directory", "crontab_file", "concurrency")}
+    flags["log_format"] = "json" if as_json else None
 
     def load() -> Settings:
         return load_settings(ctx, flags)
@@ -104,17 +111,21 @@ def dev_command(
     live = sys.stdout.isatty() and not plain and not as_json and os.environ.get("TERM") != "dumb"
     if no_worker:
         _refuse_worker_flags(ctx)
-    worker = NoWorker() if no_worker else DevWorker(load, _config_file(ctx))  # its package may be missing
-    if not no_worker:
-        _offer_tasks(settings)
     display = _make_display(settings, live=live)
+    config_file, reloader = _config_file(ctx), None
+    if not no_worker:  # the package that it needs may be missing
+        reloader = Reloader(load, display, config_file=config_file, grace=_grace(settings))
+        _offer_tasks(settings)
     signal.signal(signal.SIGTERM, _exit)  # until there is a worker, so that the server is stopped
     with (
         nullcontext(existing_database(settings.worker.connection_string or ""))
         if is_given
         else embedded_database(Path.cwd(), port=port, fresh=fresh)
     ) as database:
-        number = asyncio.run(_develop(database, display, settings, worker, with_dashboard=not no_admin))
+        command = [*COMMAND, *_arguments(settings, config_file)]
+        number = asyncio.run(
+            _develop(database, display, settings, reloader, command, with_dashboard=not no_admin)
+        )
     return end_by_signal(number) if number is not None else 0
 
 
@@ -122,7 +133,8 @@ async def _develop(
     database: DevDatabase,
     display: Display,
     settings: Settings,
-    worker: DevWorker | NoWorker,
+    reloader: Reloader | None,
+    command: list[str],
     *,
     with_dashboard: bool,
 ) -> int | None:
@@ -137,7 +149,10 @@ async def _develop(
         display.show_database(database)
         dashboard = dev_dashboard(database.url, options.schema, display) if with_dashboard else nullcontext()
         async with display.open(utils), dashboard:
-            return await worker.run(database, display)
+            if reloader is not None:
+                return await reloader.run(command, _environment(database, display.reports))
+            display.without_worker()
+            return await signal_received(forwarded_signals())
 
 
 def _with_app_options(settings: Settings) -> Settings:
@@ -146,6 +161,34 @@ def _with_app_options(settings: Settings) -> Settings:
         return with_app(settings)[0]
     except ConfigError:
         return settings
+
+
+def _arguments(settings: Settings, config_file: str | None) -> list[str]:
+    """The worker's command line: our flags; it reads file and environment itself."""
+    arguments = ["--no-watch", "--processes", "1", "--grace", str(_grace(settings))]
+    if config_file is not None:
+        arguments += ["--config", config_file]
+    for option, flag in FORWARDED_FLAGS.items():
+        if "command line" in settings.places.get(option, ""):
+            owner = settings.worker if hasattr(settings.worker, option) else settings.process
+            value = getattr(owner, option)
+            given = [f"{name}={each}" for name, each in value.items()] if isinstance(value, dict) else [value]
+            arguments += [part for each in given for part in (flag, str(each))]
+    return arguments
+
+
+def _environment(database: DevDatabase, reports: str | None) -> dict[str, str]:
+    """`reports`: where the worker reports what it does."""
+    environment = {"DATABASE_URL": database.url} | dict(os.environ)
+    # Overrides DATABASE_URL and the file and, unlike a flag, does not appear in the process list.
+    environment["GRAPHILE_WORKER_CONNECTION_STRING"] = database.url
+    if reports is not None:  # the view counts completed jobs
+        environment |= {REPORTS: reports, "PYTHONUNBUFFERED": "1", "NO_LOG_SUCCESS": "1"}
+    return environment
+
+
+def _grace(settings: Settings) -> float:
+    return settings.worker.grace if "grace" in settings.places else GRACE
 
 
 def _refuse_worker_flags(ctx: click.Context) -> None:
@@ -160,7 +203,7 @@ def _refuse_worker_flags(ctx: click.Context) -> None:
 def _make_display(settings: Settings, *, live: bool) -> Display:
     if not live:
         start_logging(settings)
-        return LogDisplay(prints_command=settings.process.log_format == "text")
+        return Display(prints_command=settings.process.log_format == "text")
     display = LiveDisplay()
     stream: Any = display.log_stream()
     configure_logging("text", "warning", stdout=stream, stderr=stream)

@@ -22,7 +22,7 @@ from ...errors import ConfigError
 from ...values.text import count
 from ..support.client import run_async, with_database
 from ..support.command import Output, command
-from ..support.parameters import When
+from ..support.parameters import WHEN
 
 COLOURS: dict[Severity, str] = {"error": "red", "warning": "yellow", "info": "blue", "ok": "green"}
 WIDTH = 100
@@ -32,7 +32,7 @@ INDENT = 9
 @command("doctor", database=True)
 @click.option(
     "--lock-age",
-    type=When(),
+    type=WHEN,
     default="1h",
     show_default=True,
     metavar="PERIOD",
@@ -40,7 +40,7 @@ INDENT = 9
 )
 @click.option(
     "--transaction-age",
-    type=When(),
+    type=WHEN,
     default="5m",
     show_default=True,
     metavar="PERIOD",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import signal
 from collections.abc import Collection
 from importlib.resources import files
 from typing import Any
@@ -11,7 +13,9 @@ import click
 from ...config import Settings
 from ...errors import ConfigError
 from ...process.logs import start_logging
-from ...process.signals import end_by_signal
+from ...process.signals import end_by_signal, signal_received
+from ...values import __version__
+from ...values.options import WorkerOptions
 from ..support.client import load_settings, run_async, utils_for, with_app, with_database
 from ..support.output import print_json
 from ..support.parameters import APP_OPTION, CONFIG_OPTION, CONNECTION_OPTION, JSON_OPTION, SCHEMA_OPTION
@@ -81,8 +85,13 @@ def exporter_command(
     graphile-worker exporter --dashboard > graphile-worker.json
     graphile-worker exporter --alerts > graphile-worker.yml
     """
-    if printed is not None:
-        click.echo(_dashboard() if printed == "dashboard" else _alerts(), nl=False)
+    if printed == "dashboard":
+        from ...metrics.grafana import dashboard_text
+
+        click.echo(dashboard_text(), nl=False)
+        return 0
+    if printed == "alerts":
+        click.echo(files("graphile_worker.metrics").joinpath("alerts.yml").read_text("utf-8"), nl=False)
         return 0
     settings = load_settings(ctx, {"http_port": http_port, "http_address": http_address})
     start_logging(settings, quiet=as_json)
@@ -93,31 +102,48 @@ def exporter_command(
     options = settings.process
     if options.http_port is None:
         raise click.UsageError("Give --http-port, the port to serve on.", ctx)
+    values = {"every": every, "queues": queues, "max_tasks": max_tasks}
+    return end_by_signal(run_async(_export(settings.worker, options.http_address, options.http_port, values)))
+
+
+async def _export(options: WorkerOptions, address: str, port: int, values: dict[str, Any]) -> signal.Signals:
+    """Serve until a signal arrives, and return it. `values` are arguments of the reader."""
+    stopped = asyncio.ensure_future(signal_received((signal.SIGINT, signal.SIGTERM)))
+    await asyncio.sleep(0)  # from now on signals are handled
     try:
-        from ...process.http.exporter import export
+        from ...metrics.database_metrics import collector_of, own_reader
+        from ...metrics.prometheus import REGISTRY
     except ImportError as error:
         raise ConfigError(str(error)) from error
-    number = run_async(
-        export(
-            settings.worker,
-            options.http_address,
-            options.http_port,
-            every=every,
-            queues=queues,
-            max_tasks=max_tasks,
-        )
-    )
-    return end_by_signal(number)
+    from ...metrics.catalogue import INFO
+    from ...metrics.families import single
+    from ...process.http_server import HttpServer, Request, Response, bind, json_response, logger, url_of
+    from ...process.probes import METRICS_TYPE, nothing_here, own_metrics
 
+    async def answer(request: Request) -> Response:
+        match request.path:
+            case "/metrics":
+                return Response(200, await own_metrics() or b"", METRICS_TYPE)
+            case "/livez":
+                return json_response(200, {"status": "ok", "problems": []})
+            case "/readyz":
+                problems = [] if reader.is_up else ["the database does not answer"]
+                status = "unavailable" if problems else "ok"
+                return json_response(503 if problems else 200, {"status": status, "problems": problems})
+        return nothing_here()
 
-def _dashboard() -> str:
-    from ...metrics.grafana import dashboard_text
-
-    return dashboard_text()
-
-
-def _alerts() -> str:
-    return files("graphile_worker.metrics").joinpath("alerts.yml").read_text("utf-8")
+    listening = bind(address, port)
+    reader = own_reader(options, **values)
+    REGISTRY.register(collector_of(reader, [single(INFO, 1, __version__, options.schema)]))
+    server = HttpServer(answer)
+    logger.info("serving health checks and metrics at %s", url_of(listening))
+    await server.open(listening)
+    reader.start()
+    try:
+        return await stopped
+    finally:
+        await reader.stop()
+        await server.close()
 
 
 async def _read(settings: Settings, queues: Collection[str], max_tasks: int) -> dict[str, Any]:

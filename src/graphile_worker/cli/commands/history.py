@@ -17,10 +17,9 @@ from ...diagnostics.json_shapes import (
 )
 from ...values.text import count, duration
 from ..support.command import Output, client_command
-from ..support.job_record import print_record, why_unknown
-from ..support.output import cell, print_fields, print_table
-from ..support.parameters import JobId, Since, limit_option
-from ..support.wait import follow, progress_of
+from ..support.job_record import follow, print_record, progress_of, why_unknown
+from ..support.output import cell, print_fields, print_objects
+from ..support.parameters import JOB_ID, SINCE, limit_option
 
 if TYPE_CHECKING:
     from ...client import WorkerUtils
@@ -36,7 +35,7 @@ NOTHING_KEPT = (
 )
 
 SINCE_OPTION = click.option(
-    "--since", type=Since(), metavar="WHEN", help="Only since this time, or the last 30m, 12h or 7d."
+    "--since", type=SINCE, metavar="WHEN", help="Only since this time, or the last 30m, 12h or 7d."
 )
 
 
@@ -101,45 +100,26 @@ def _moment(since: datetime | timedelta | None) -> datetime | None:
 
 
 def _print_finished_jobs(found: list[FinishedJob], limit: int) -> None:
-    rows = [
-        [
-            finished.job_id,
-            finished.task_identifier,
-            finished.state,
-            finished.finished_at,
-            None if finished.duration is None else duration(finished.duration),
-            f"{finished.attempts}/{finished.max_attempts}",
-            finished.queue_name,
-            finished.key,
-            finished.raw_result if finished.error is None else finished.error,
-        ]
-        for finished in found
-    ]
-    columns = ["id", "task", "state", "finished at", "took", "attempts", "queue", "key", "result or error"]
-    print_table(columns, rows, empty=NOTHING_KEPT)
+    print_objects(
+        found,
+        "id=job_id, task=task_identifier, state, finished at, took, attempts, queue=queue_name, key, "
+        "result or error",
+        took=lambda finished: None if finished.duration is None else duration(finished.duration),
+        attempts=lambda finished: f"{finished.attempts}/{finished.max_attempts}",
+        result_or_error=lambda finished: finished.raw_result if finished.error is None else finished.error,
+        empty=NOTHING_KEPT,
+    )
     if len(found) == limit:
         click.echo(f"Only the latest {limit} are shown; use --limit for more.", err=True)
 
 
 def _print_groups(groups: list[ErrorGroup]) -> None:
-    rows = [
-        [
-            group.fingerprint,
-            group.task_identifier,
-            group.error_type,
-            group.errors,
-            group.permanent,
-            group.first_at,
-            group.last_at,
-            group.last_job_id,
-            group.message,
-        ]
-        for group in groups
-    ]
-    columns = [
-        "fingerprint", "task", "error", "attempts", "permanent", "first at", "last at", "last job", "message",
-    ]  # fmt: skip
-    print_table(columns, rows, empty="No errors.")
+    print_objects(
+        groups,
+        "fingerprint, task=task_identifier, error=error_type, attempts=errors, permanent, first at, last at, "
+        "last job=last_job_id, message",
+        empty="No errors.",
+    )
 
 
 def _print_errors(found: list[AttemptError]) -> None:
@@ -156,8 +136,7 @@ def _print_errors(found: list[AttemptError]) -> None:
         }
     )
     click.echo()
-    rows = [[error.job_id, error.attempt, error.is_final, error.failed_at, error.pool_id] for error in found]
-    print_table(["job", "attempt", "permanent", "failed at", "worker"], rows)
+    print_objects(found, "job=job_id, attempt, permanent=is_final, failed at, worker=pool_id")
 
 
 def _require_one(**parameters: Any) -> None:
@@ -166,7 +145,7 @@ def _require_one(**parameters: Any) -> None:
 
 
 @client_command("show", check=_require_one, connections=2)
-@click.argument("ids", nargs=-1, required=True, type=JobId(), metavar="ID...")
+@click.argument("ids", nargs=-1, required=True, type=JOB_ID, metavar="ID...")
 @click.option("--all", "all_tracebacks", is_flag=True, help="Show the traceback of every attempt.")
 @click.option("--follow", "is_followed", is_flag=True, help="Show the progress until the job has ended.")
 async def show_command(

@@ -6,7 +6,7 @@ jobs that it could not change, and why; the exit status is 0 only if there were 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -19,19 +19,24 @@ from ...diagnostics.json_shapes import details_as_json, job_as_json
 from ...values.attempts import how_it_failed
 from ...values.job import Job
 from ...values.text import count
-from ..support.bulk_change import Words, change_matching
+from ..support.bulk_change import (
+    Selection,
+    Words,
+    change_matching,
+    filter_flags,
+    filter_from,
+    selection_flags,
+    selection_from,
+)
 from ..support.command import Output, client_command, given_command
-from ..support.job_filter import filter_flags, filter_from, selection_flags, selection_from
 from ..support.output import cell, print_table
-from ..support.parameters import When, limit_option
+from ..support.parameters import WHEN, limit_option
 
 if TYPE_CHECKING:
     from ...client import WorkerUtils
     from ...database.statements.bulk_changes import BulkReport
     from ...database.statements.inspection import JobDetails
     from ...database.statements.manage_jobs import CancelReport
-
-Change = Callable[[list[int]], Awaitable[list[Job]]]
 
 COMPLETE = Words("complete", "completed", "completing")
 FAIL = Words("fail", "failed", "failing")
@@ -67,10 +72,7 @@ async def complete_command(utils: WorkerUtils, **flags: Any) -> Output:
     graphile-worker complete --key welcome:1
     graphile-worker complete --state failed --task send_email --older-than 30d
     """
-    selection = selection_from(flags)
-    if selection.filter is not None:
-        return await change_matching(selection, COMPLETE, utils.complete_jobs)
-    return await _change(utils, selection.ids, selection.keys, "completed", utils.complete_jobs)
+    return await _change(utils, selection_from(flags), COMPLETE, utils.complete_jobs)
 
 
 @client_command("fail", check=_require_jobs, audit="give_up")
@@ -83,18 +85,15 @@ async def fail_command(utils: WorkerUtils, reason: str | None, **flags: Any) -> 
     graphile-worker fail 12 --reason "no longer needed"
     graphile-worker fail --queue imports --state ready --reason "bad file"
     """
-    selection = selection_from(flags)
-    change: Any = partial(utils.permanently_fail_jobs, reason=reason)
-    if selection.filter is not None:
-        return await change_matching(selection, FAIL, change)
-    return await _change(utils, selection.ids, selection.keys, "failed", change)
+    change = partial(utils.permanently_fail_jobs, reason=reason)
+    return await _change(utils, selection_from(flags), FAIL, change)
 
 
 @client_command("reschedule", check=_require_change, audit="reschedule")
 @selection_flags
 @click.option(
     "--run-at",
-    type=When(),
+    type=WHEN,
     metavar="WHEN",
     help="New time to run: 2030-01-31T12:00:00Z, now, or from now: 5m, 2h, 1d12h.",
 )
@@ -118,19 +117,18 @@ async def reschedule_command(
     graphile-worker reschedule --state failed --run-at now --attempts 0  # retry all failed jobs
     graphile-worker reschedule --key nightly --priority -10
     """
-    change: Any = partial(
+    change = partial(
         utils.reschedule_jobs, run_at=run_at, priority=priority, attempts=attempts, max_attempts=max_attempts
     )
-    selection = selection_from(flags)
-    if selection.filter is not None:
-        keeps_attempts = attempts is None and max_attempts is None
-        return await change_matching(
-            selection,
-            RESCHEDULE,
-            change,
-            lambda report: _about_failed(report, keeps_attempts=keeps_attempts, keeps_run_at=run_at is None),
-        )
-    return await _change(utils, selection.ids, selection.keys, "rescheduled", change, notes=_still_failed)
+    keeps_attempts = attempts is None and max_attempts is None
+    return await _change(
+        utils,
+        selection_from(flags),
+        RESCHEDULE,
+        change,
+        lambda report: _about_failed(report, keeps_attempts=keeps_attempts, keeps_run_at=run_at is None),
+        notes=_still_failed,
+    )
 
 
 def _require_failed(**parameters: Any) -> None:
@@ -153,13 +151,11 @@ async def retry_command(utils: WorkerUtils, **flags: Any) -> Output:
     """
     selection = selection_from(flags)
     if selection.filter is None:
-        return await _change(
-            utils, selection.ids, selection.keys, "retried", partial(_retry_named, utils),
-            why=_not_retried,
-        )  # fmt: skip
+        return await _change(utils, selection, RETRY, partial(_retry_named, utils), why=_not_retried)
     failed = msgspec.structs.replace(selection, filter=replace(selection.filter, state="failed"))
-    change: Any = partial(utils.reschedule_jobs, run_at=timedelta(0), attempts=0)
-    return await change_matching(failed, RETRY, change)
+    return await _change(
+        utils, failed, RETRY, partial(utils.reschedule_jobs, run_at=timedelta(0), attempts=0)
+    )
 
 
 async def _retry_named(utils: WorkerUtils, ids: list[int]) -> list[Job]:
@@ -282,16 +278,23 @@ async def remove_command(utils: WorkerUtils, keys: tuple[str, ...]) -> Output:
 
 async def _change(
     utils: WorkerUtils,
-    ids: Sequence[int],
-    keys: Sequence[str],
-    done: str,
-    change: Change,
+    selection: Selection,
+    words: Words,
+    change: Any,
+    about: Callable[[BulkReport], list[str]] = lambda report: [],
+    *,
     notes: Callable[[list[Job]], list[str]] = lambda jobs: [],
     why: Callable[[JobDetails], str] = lambda job: f"locked by {cell(job.locked_by)}",
 ) -> Output:
-    """Apply `change` to the named jobs, and report which were changed and which were not, and `why`."""
-    chosen, missing = await _named(utils, ids, keys)
-    jobs = await change(chosen)
+    """Apply `change` to all jobs that match, or to the named ones.
+
+    Of those it reports which were changed, which were not, and `why`.
+    """
+    if selection.filter is not None:
+        return await change_matching(selection, words, change, about)
+    done = words.done
+    chosen, missing = await _named(utils, selection.ids, selection.keys)
+    jobs: list[Job] = await change(chosen)
     untouched: list[dict[str, Any]] = [
         {"id": None, "key": key, "reason": "no job has this key"} for key in missing
     ]

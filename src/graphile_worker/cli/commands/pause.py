@@ -1,54 +1,49 @@
-"""`graphile-worker pause`, `resume` and `limits`: what may run, and how much of it at once.
+"""`graphile-worker pause`, `resume`, `limits` and `queues`: what may run, and how much of it at once.
 
-`limits` shows limits, and changes their bounds while workers run.
+`limits` and `queues` show what there is, and change how much may run while workers run.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from ...diagnostics.json_shapes import limit_as_json, pause_as_json
+from ...diagnostics.json_shapes import limit_as_json, pause_as_json, queue_as_json
 from ...values.concurrency import MOST
 from ...values.job import Pause
-from ...values.text import duration, parse_time_phrase
+from ...values.spec import MAX_QUEUE_CONCURRENCY
+from ...values.text import count, duration, parse_time_phrase
 from ..support.command import Output, client_command
-from ..support.output import cell, print_table
-from ..support.parameters import Period, When, _ParamType
+from ..support.output import ESTIMATE, cell, print_objects, print_table
+from ..support.parameters import EXACT_OPTION, PERIOD, WHEN, Parsed, flags, several
 
 if TYPE_CHECKING:
     from ...client import WorkerUtils
+    from ...database.statements.inspection import QueueSummary
     from ...database.statements.limits import LimitSummary
 
 MOST_NOTES = 10
-QUEUE = click.option("--queue", "queues", multiple=True, metavar="NAME", help="This named queue; repeatable.")
-TASK = click.option("--task", "tasks", multiple=True, metavar="TASK", help="This task; repeatable.")
-SCHEDULE = click.option(
-    "--schedule", "schedules", multiple=True, metavar="NAME", help="This recurring job; repeatable."
+MOST_QUEUES = 100
+"""That are shown by default."""
+ACTIONS = click.argument(
+    "action", type=click.Choice(("list", "set", "reset")), default="list", metavar="[list|set|reset]"
 )
-WORKER = click.option(
-    "--worker", "workers", multiple=True, metavar="ID", help="This worker pool fetches no jobs; repeatable."
+NAME = click.argument("name", required=False, metavar="[NAME]")
+targets = flags(
+    several("--queue", "queues", "NAME", "This named queue; repeatable."),
+    several("--task", "tasks", "TASK", "This task; repeatable."),
+    several("--schedule", "schedules", "NAME", "This recurring job; repeatable."),
+    several("--worker", "workers", "ID", "This worker pool fetches no jobs; repeatable."),
+    click.option("--all", "everything", is_flag=True, help="Every task."),
 )
-ALL = click.option("--all", "everything", is_flag=True, help="Every task.")
-
-
-def targets(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the flags that say what to pause or to resume."""
-    return QUEUE(TASK(SCHEDULE(WORKER(ALL(function)))))
+"""The flags that say what to pause or to resume."""
 
 
 def _check_pause(
-    queues: Sequence[str],
-    tasks: Sequence[str],
-    schedules: Sequence[str],
-    workers: Sequence[str],
-    everything: bool,
-    period: timedelta | None,
-    until: datetime | timedelta | None,
-    reason: str | None,
+    period: timedelta | None, until: datetime | timedelta | None, reason: str | None, **targets: Any
 ) -> None:
     if period is not None and until is not None:
         raise click.UsageError("--for and --until cannot be combined.")
@@ -56,9 +51,9 @@ def _check_pause(
         if value is not None and _is_over(value):
             raise click.UsageError(f"{flag} must be in the future.")
     has_terms = period is not None or until is not None or reason is not None
-    if has_terms and not (queues or tasks or schedules or workers or everything):
+    if has_terms and not any(targets.values()):
         raise click.UsageError("Name what to pause: --queue, --task, --schedule, --worker or --all.")
-    if workers and (period is not None or until is not None):
+    if targets["workers"] and (period is not None or until is not None):
         raise click.UsageError("--worker cannot be combined with --for and --until.")
 
 
@@ -67,23 +62,18 @@ def _is_over(value: datetime | timedelta) -> bool:
 
 
 def _audited_pause(
-    queues: Sequence[str],
-    tasks: Sequence[str],
-    schedules: Sequence[str],
-    workers: Sequence[str],
-    everything: bool,
-    **_: Any,
+    period: timedelta | None, until: datetime | timedelta | None, reason: str | None, **targets: Any
 ) -> str:
-    return "pause" if queues or tasks or schedules or workers or everything else ""
+    return "pause" if any(targets.values()) else ""
 
 
 @client_command("pause", check=_check_pause, audit=_audited_pause)
 @targets
 @click.option(
-    "--for", "period", type=Period(), metavar="PERIOD", help="Resume by itself after this time: 10m, 2h."
+    "--for", "period", type=PERIOD, metavar="PERIOD", help="Resume by itself after this time: 10m, 2h."
 )
 @click.option(
-    "--until", type=When(), metavar="WHEN", help="Resume by itself at this time: 2030-01-31T12:00:00Z."
+    "--until", type=WHEN, metavar="WHEN", help="Resume by itself at this time: 2030-01-31T12:00:00Z."
 )
 @click.option("--reason", metavar="TEXT", help="Why; shown with the pause.")
 async def pause_command(
@@ -136,14 +126,8 @@ async def pause_command(
     )
 
 
-def _check_resume(
-    queues: Sequence[str],
-    tasks: Sequence[str],
-    schedules: Sequence[str],
-    workers: Sequence[str],
-    everything: bool,
-) -> None:
-    if not (queues or tasks or schedules or workers or everything):
+def _check_resume(**targets: Any) -> None:
+    if not any(targets.values()):
         raise click.UsageError(
             "Name what to resume: --queue, --task, --schedule, --worker or --all. `graphile-worker pause` "
             "lists what is paused."
@@ -196,8 +180,7 @@ async def resume_command(
 
 def print_pauses(found: Sequence[Pause]) -> None:
     """The table of everything that is paused."""
-    rows = [(pause.what, pause.paused_at, pause.until, pause.reason) for pause in found]
-    print_table(("paused", "since", "until", "reason"), rows, empty="Nothing is paused.")
+    print_objects(found, "paused=what, since=paused_at, until, reason", empty="Nothing is paused.")
 
 
 def paused_notes(found: Sequence[Pause], title: str = "Paused") -> list[str]:
@@ -244,56 +227,49 @@ async def _about_names(utils: WorkerUtils, tasks: Sequence[str]) -> list[str]:
     ]
 
 
-ACTIONS = ("list", "set", "reset")
-COLUMNS = ("limit", "concurrency", "rate", "burst", "running", "set by hand", "tasks")
-
-
-class StartRate(_ParamType):
+def _start_rate(text: str) -> tuple[int, timedelta]:
     """A number of starts in a period: `500/1m`, `10/s`."""
-
-    name = "rate"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[int, timedelta]:
-        if isinstance(value, tuple):
-            return value
-        count, sign, period = str(value).replace(" ", "").lower().partition("/")
-        try:
-            seconds = parse_time_phrase(f"1{period}" if period in ("s", "m", "h", "d", "w") else period)
-            if not sign or not 0 < int(count) <= MOST or seconds <= 0:
-                raise ValueError(value)
-        except ValueError:
-            self.fail(f"{value!r} is not a rate such as 500/1m or 10/s", param, ctx)
-        return int(count), timedelta(seconds=seconds)
+    count, sign, period = text.replace(" ", "").lower().partition("/")
+    try:
+        seconds = parse_time_phrase(f"1{period}" if period in ("s", "m", "h", "d", "w") else period)
+        if not sign or not 0 < int(count) <= MOST or seconds <= 0:
+            raise ValueError
+    except ValueError:
+        raise ValueError(f"{text!r} is not a rate such as 500/1m or 10/s") from None
+    return int(count), timedelta(seconds=seconds)
 
 
-def _check(action: str, name: str | None, **bounds: Any) -> None:
+def _check_action(
+    command: str, noun: str, action: str, name: str | None, bounds: Mapping[str, Any], needed: str
+) -> None:
+    """Refuse what does not fit the action; `bounds` are the values that `set` takes."""
     given = [f"--{flag}" for flag, value in bounds.items() if value is not None]
     if action == "list" and name is not None:
-        raise click.UsageError("`limits list` takes no NAME.")
+        raise click.UsageError(f"`{command} list` takes no NAME.")
     if action != "list" and name is None:
-        raise click.UsageError(f"`limits {action}` needs the NAME of a limit.")
+        raise click.UsageError(f"`{command} {action}` needs the NAME of a {noun}.")
     if action != "set" and given:
-        raise click.UsageError(f"{given[0]} is for `limits set NAME`.")
+        raise click.UsageError(f"{given[0]} is for `{command} set NAME`.")
     if action == "set" and not given:
-        raise click.UsageError("Give --concurrency, --rate or --burst.")
+        raise click.UsageError(f"Give {needed}.")
 
 
-def _audited(action: str, **_: Any) -> str:
-    return {"set": "set_limit", "reset": "reset_limit"}.get(action, "")
+def _check_limits(action: str, name: str | None, **bounds: Any) -> None:
+    _check_action("limits", "limit", action, name, bounds, "--concurrency, --rate or --burst")
 
 
-@client_command("limits", check=_check, audit=_audited)
-@click.argument("action", type=click.Choice(ACTIONS), default="list", metavar="[list|set|reset]")
-@click.argument("name", required=False, metavar="[NAME]")
+@client_command("limits", check=_check_limits, audit={"set": "set_limit", "reset": "reset_limit"})
+@ACTIONS
+@NAME
 @click.option(
     "--concurrency",
     type=click.IntRange(0, MOST),
     metavar="N",
     help="Jobs that may run at once; 0 stops them.",
 )
-@click.option("--rate", type=StartRate(), metavar="N/PERIOD", help="Jobs that may start: 500/1m, 10/s.")
+@click.option(
+    "--rate", type=Parsed("rate", _start_rate), metavar="N/PERIOD", help="Jobs that may start: 500/1m, 10/s."
+)
 @click.option(
     "--burst", type=click.IntRange(1, MOST), metavar="N", help="Jobs that may start at once after a rest."
 )
@@ -321,19 +297,87 @@ async def limits_command(
         found = [await utils.limits.reset(name)]
     else:
         found = await utils.limits.list()
-    return Output(
-        lambda: [limit_as_json(limit) for limit in found],
-        lambda: print_table(COLUMNS, [_row(limit) for limit in found], empty="There are no limits."),
+    return Output(lambda: [limit_as_json(limit) for limit in found], lambda: _print_limits(found))
+
+
+def _print_limits(found: list[LimitSummary]) -> None:
+    print_objects(
+        found,
+        "limit=name, concurrency, rate, burst, running, set by hand=overridden, tasks",
+        rate=lambda limit: limit.rate and f"{limit.rate[0]} in {duration(limit.rate[1])}",
+        overridden=lambda limit: ", ".join(limit.overridden),
+        tasks=lambda limit: ", ".join(limit.tasks),
+        empty="There are no limits.",
     )
 
 
-def _row(limit: LimitSummary) -> tuple[Any, ...]:
-    return (
-        limit.name,
-        limit.concurrency,
-        None if limit.rate is None else f"{limit.rate[0]} in {duration(limit.rate[1])}",
-        limit.burst,
-        limit.running,
-        ", ".join(limit.overridden),
-        ", ".join(limit.tasks),
+def _check_queues(
+    action: str, name: str | None, concurrency: int | None, limit: int | None, exact: bool
+) -> None:
+    _check_action("queues", "queue", action, name, {"concurrency": concurrency}, "--concurrency")
+    if action != "list" and (limit is not None or exact):
+        raise click.UsageError("--limit and --exact are for `queues list`.")
+
+
+@client_command("queues", check=_check_queues, audit=dict.fromkeys(("set", "reset"), "set_queue_concurrency"))
+@ACTIONS
+@NAME
+@click.option(
+    "--concurrency",
+    type=click.IntRange(1, MAX_QUEUE_CONCURRENCY),
+    metavar="N",
+    help="Jobs that may run at once.",
+)
+@click.option(
+    "--limit",
+    type=click.IntRange(1, 100_000),
+    metavar="N",
+    help=f"Maximum number of queues to show; {MOST_QUEUES} if it is not given.",
+)
+@EXACT_OPTION
+async def queues_command(
+    utils: WorkerUtils,
+    action: str,
+    name: str | None,
+    concurrency: int | None,
+    limit: int | None,
+    exact: bool,
+) -> Output:
+    """Show named queues, longest first, or set how many jobs of one may run at once.
+
+    Workers obey at once. What is set by hand wins over the tasks and stays until it is reset, also when
+    workers start again.
+
+    \b
+    graphile-worker queues --limit 10
+    graphile-worker queues set tenant:7 --concurrency 10
+    graphile-worker queues reset tenant:7
+    """
+    if action == "list" or name is None:
+        found = await utils.queues.list(limit=limit or MOST_QUEUES, exact=exact)
+        return Output(lambda: [queue_as_json(queue) for queue in found], lambda: _print_queues(found))
+    await utils.queues.set_concurrency(name, concurrency)
+    text = (
+        f"The tasks of {cell(name)} decide again how many of its jobs run at once."
+        if concurrency is None
+        else f"Up to {count(concurrency, 'job')} of {cell(name)} may run at once."
     )
+    return Output(lambda: {"queue_name": name, "concurrency": concurrency}, lambda: click.echo(text))
+
+
+def _print_queues(found: list[QueueSummary]) -> None:
+    shown: dict[str, list[Any]] = {
+        "queue": [queue.queue_name for queue in found],
+        "concurrency": [queue.concurrency if queue.concurrency > 1 else None for queue in found],
+        "jobs": [queue.jobs for queue in found],
+        "ready": [queue.ready for queue in found],
+        "locked by": [queue.locked_by for queue in found],
+        "locked at": [queue.locked_at for queue in found],
+        "state": [None if queue.pause is None else f"paused{queue.pause.terms}" for queue in found],
+    }
+    for name in ("concurrency", "state"):
+        if not any(shown[name]):
+            del shown[name]
+    print_table(tuple(shown), list(zip(*shown.values(), strict=True)), empty="No named queues.")
+    if any(queue.is_estimate for queue in found):
+        click.echo(ESTIMATE)

@@ -48,18 +48,17 @@ def _run(settings: Settings, handler: PipeHandler, *, once: bool) -> int:
         chosen, app = with_app(settings)  # with --processes, in each process
         arguments: dict[str, Any] = {"options": with_database(chosen).worker, "app": app}
         if parent.reports is not None:
-            from ..live_view.feed import FeedPlugin
+            from ..dev.feed import FeedPlugin
 
             arguments["plugins"] = (FeedPlugin(parent.reports),)
         return arguments
 
-    knows_grace = not settings.process.app or "grace" in settings.places  # the app may set it
     return run_service(
         Service(
             make_arguments,
             parent,
             settings.process,
-            grace=settings.worker.grace if knows_grace else None,
+            grace=settings.grace,
             once=once,
             handler=handler,
         )
@@ -67,7 +66,7 @@ def _run(settings: Settings, handler: PipeHandler, *, once: bool) -> int:
 
 
 def _watch(ctx: click.Context, options: dict[str, Any]) -> int:
-    from ...process.watch.watched import COMMAND, run_watched
+    from ...process.watch import COMMAND, run_watched
 
     def load() -> Settings:
         return load_settings(ctx, options)

@@ -24,11 +24,11 @@ from ...diagnostics.json_shapes import schedule_as_json
 from ...errors import CrontabError, CrontabProblem, InvalidArgumentError
 from ...values.spec import Unique
 from ...values.text import count as counted
-from ...values.text import duration
+from ...values.text import duration, parse_when
 from ..support.client import with_app
 from ..support.command import Output, client_command, command
-from ..support.output import print_table
-from ..support.parameters import APP_OPTION, TASKS_OPTION, When
+from ..support.output import print_objects, print_table
+from ..support.parameters import APP_OPTION, TASKS_OPTION, Parsed
 
 if TYPE_CHECKING:
     from ...app import App
@@ -65,27 +65,24 @@ async def schedules_command(utils: WorkerUtils, run: str | None) -> Output:
 
 
 def _print(found: list[Schedule]) -> None:
-    columns = ("schedule", "when", "zone", "task", "next", "last", "workers", "state")
     now = datetime.now(UTC)
-    print_table(columns, [_row(each, now) for each in found], empty="There are no recurring jobs.")
-
-
-def _row(schedule: Schedule, now: datetime) -> tuple[Any, ...]:
-    current = schedule.current
-    words, upcoming = _when(schedule, now)
-    state = "" if schedule.pause is None else f"paused{schedule.pause.terms}"
-    if schedule.differs:
-        state = f"{state}, workers differ".removeprefix(", ")
-    return (
-        schedule.identifier,
-        words,
-        None if current is None else current.zone or "UTC",
-        None if current is None else current.task_identifier,
-        upcoming,
-        schedule.last_execution,
-        len(schedule.workers),
-        state,
+    runs = {schedule.identifier: _when(schedule, now) for schedule in found}
+    print_objects(
+        found,
+        "schedule=identifier, when, zone, task, next, last=last_execution, workers, state",
+        when=lambda schedule: runs[schedule.identifier][0],
+        zone=lambda schedule: schedule.current and (schedule.current.zone or "UTC"),
+        task=lambda schedule: schedule.current and schedule.current.task_identifier,
+        next=lambda schedule: runs[schedule.identifier][1],
+        workers=lambda schedule: len(schedule.workers),
+        state=_state,
+        empty="There are no recurring jobs.",
     )
+
+
+def _state(schedule: Schedule) -> str:
+    state = "" if schedule.pause is None else f"paused{schedule.pause.terms}"
+    return f"{state}, workers differ".removeprefix(", ") if schedule.differs else state
 
 
 def _when(schedule: Schedule, now: datetime) -> tuple[str | None, datetime | None]:
@@ -112,19 +109,13 @@ def _when(schedule: Schedule, now: datetime) -> tuple[str | None, datetime | Non
 FILE_ARGUMENT = click.argument("file", required=False, metavar="[FILE]")
 
 
-class StartTime(When):
+def _start_time(text: str) -> datetime | timedelta:
     """A time as other commands take it; without a zone it is UTC, as in a crontab."""
-
-    name = "time"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> datetime | timedelta:
-        try:
-            moment = datetime.fromisoformat(value)
-        except (TypeError, ValueError):
-            return super().convert(value, param, ctx)
-        return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        return parse_when(text)
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 @click.group("crontab")
@@ -179,7 +170,7 @@ def check_command(settings: Settings, file: str | None, task_directory: str | No
 @click.option(
     "--from",
     "start",
-    type=StartTime(),
+    type=Parsed("time", _start_time),
     default="now",
     help="Start at this time (UTC unless it has a zone), or after a period such as 2h.",
 )

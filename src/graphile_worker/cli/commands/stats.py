@@ -26,8 +26,8 @@ from ...history.statistics import LONGEST_IN_MINUTES, STEPS, StatisticsGroup
 from ...values.job import instant
 from ...values.text import count
 from ..support.command import Output, client_command
-from ..support.output import cell, print_table
-from ..support.parameters import Since
+from ..support.output import ESTIMATE, cell, print_table
+from ..support.parameters import EXACT_OPTION, SINCE
 from .pause import paused_notes
 
 if TYPE_CHECKING:
@@ -35,9 +35,7 @@ if TYPE_CHECKING:
     from ...database.statements.inspection import JobCounts, Statistics
     from ...history.statistics import BacklogSample, StatisticsList, TaskStatistics
 
-ESTIMATE = "The table is large, so the numbers are estimates; --exact counts every job."
 HELD = "By their last reports, workers have {}. Short jobs may run without being locked; they count as ready."
-EXACT_OPTION = click.option("--exact", is_flag=True, help="Count every job, however long it takes.")
 
 
 def _check(exact: bool, since: datetime | timedelta | None, task: str | None) -> None:
@@ -51,7 +49,7 @@ def _check(exact: bool, since: datetime | timedelta | None, task: str | None) ->
 @EXACT_OPTION
 @click.option(
     "--since",
-    type=Since(),
+    type=SINCE,
     metavar="PERIOD",
     help="Show what workers did since then: 15m, 1h, 7d, or a time.",
 )

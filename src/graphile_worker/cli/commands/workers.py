@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -19,7 +19,7 @@ from ...values.concurrency import MAIN, MOST_ASKED_SLOTS
 from ...values.text import count, duration
 from ..support.client import run_async, utils_for
 from ..support.command import Output, client_command, command
-from ..support.output import cell, print_table
+from ..support.output import cell, print_objects, print_table
 from .pause import paused_notes
 
 if TYPE_CHECKING:
@@ -53,11 +53,7 @@ def _check_workers(
         raise click.UsageError("--all is for `workers list`.")
 
 
-def _audited_workers(action: str, **_: Any) -> str:
-    return "" if action == "list" else "set_worker_concurrency"
-
-
-@client_command("workers", check=_check_workers, audit=_audited_workers)
+@client_command("workers", check=_check_workers, audit={"set": "set_worker_concurrency"})
 @click.argument("action", type=click.Choice(("list", "set")), default="list", metavar="[list|set]")
 @click.argument("worker_id", required=False, metavar="[WORKER_ID]")
 @click.option(
@@ -164,28 +160,16 @@ async def _sweep(settings: Settings, *, dry_run: bool, wait: bool) -> SweepRepor
 def _print_workers(found: list[WorkerSummary]) -> None:
     from ...recovery.registry.workers import condition_of
 
-    columns = (
-        "worker pool", "runtime", "state", "host", "pid", "slots", "jobs", "memory", "cpu", "job ids",
-        "started", "last seen",
-    )  # fmt: skip
-    rows: list[tuple[Any, ...]] = [
-        (
-            worker.id,
-            worker.runtime,
-            condition_of(worker)[1],
-            worker.host,
-            worker.pid,
-            worker.concurrency,
-            worker.jobs_held,
-            None if worker.load is None else _megabytes(worker.load.memory),
-            None if worker.load is None or worker.load.cpu is None else f"{worker.load.cpu:.0%}",
-            _ids(worker.job_ids),
-            worker.started_at,
-            worker.last_seen_at,
-        )
-        for worker in found
-    ]
-    print_table(columns, rows, empty="No worker is running.")
+    print_objects(
+        found,
+        "worker pool=id, runtime, state, host, pid, slots=concurrency, jobs=jobs_held, memory, cpu, job ids, "
+        "started=started_at, last seen=last_seen_at",
+        state=lambda worker: condition_of(worker)[1],
+        memory=lambda worker: worker.load and _megabytes(worker.load.memory),
+        cpu=_cpu,
+        job_ids=lambda worker: _ids(worker.job_ids),
+        empty="No worker is running.",
+    )
     places = [(worker.id, each) for worker in found for each in worker.executors or ()]
     if places:
         click.echo()
@@ -204,6 +188,10 @@ def _print_change(change: ConcurrencyChange) -> None:
         f"Worker {cell(change.worker_id)} runs up to {count(change.concurrency, 'job')}{lane} at once "
         f"(before: {change.before}), until it restarts."
     )
+
+
+def _cpu(worker: WorkerSummary) -> str | None:
+    return None if worker.load is None or worker.load.cpu is None else f"{worker.load.cpu:.0%}"
 
 
 def _megabytes(memory: int | None) -> str | None:

@@ -34,7 +34,6 @@ class DevDatabase:
 
     @property
     def psql_command(self) -> str:
-        """The command that opens a SQL prompt."""
         return f"{self.psql} {shlex.quote(self.url)}"
 
     @property

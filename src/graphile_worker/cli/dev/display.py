@@ -13,17 +13,17 @@ import sys
 import termios
 import time
 from collections.abc import AsyncIterator, Iterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager, suppress
 from importlib import import_module
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from ...config.settings import AdminOptions, split_address
 from ...database.connections.dsn import masked
 from ...errors import ConfigError
 from ...errors.text import message_of
-from ...process.watch.watched import Reader, WorkerLog, WorkerObserver, how_it_ended, names
-from ..live_view.render import ViewState
+from ...process.watch import Reader, WorkerLog, how_it_ended, names
 from .database import DevDatabase
+from .render import ViewState
 
 if TYPE_CHECKING:
     import socket
@@ -39,40 +39,17 @@ ERROR_PREFIX = "graphile-worker: error: "
 logger = logging.getLogger("graphile_worker.dev")
 
 
-class Display(WorkerObserver, Protocol):
-    """What `dev` needs to show things."""
+class Display(WorkerLog):
+    """Log lines, for pipes and files; the base of other displays."""
 
-    @property
-    def on_line(self) -> Reader | None:
-        """Gets the worker's output; None if that is not captured."""
-
-    @property
-    def reports(self) -> str | None:
-        """Where the worker sends reports on its jobs; None if they are not wanted."""
-
-    def show_database(self, database: DevDatabase) -> None:
-        """Show how to connect to the database."""
-
-    def show_dashboard(self, url: str) -> None:
-        """Show where the dashboard is; the address signs in once."""
-
-    def without_worker(self) -> None:
-        """Show that no worker is started."""
-
-    def open(self, utils: WorkerUtils) -> AbstractAsyncContextManager[None]:
-        """Keep the display up to date while a worker is kept running."""
-
-
-class LogDisplay(WorkerLog):
-    """Log lines, for pipes and files."""
-
-    on_line: Reader | None = None
     reports: str | None = None
+    """Where the worker sends reports on its jobs; None if they are not wanted."""
 
     def __init__(self, *, prints_command: bool) -> None:
         self._prints_command = prints_command
 
     def show_database(self, database: DevDatabase) -> None:
+        """Show how to connect to the database."""
         shown = database.url if database.is_embedded else masked(database.url)
         extra = {"connection_string": shown, "database": database.name, "folder": database.directory}
         logger.info("%s is running", database.name, extra=extra)
@@ -81,34 +58,41 @@ class LogDisplay(WorkerLog):
         logger.info("to connect: %s", database.psql_command)
         if self._prints_command:
             logger.info("graphile-worker commands in this directory use it by default; for applications:")
-            sys.stdout.write(f"{database.export_command}\n")  # by itself, to be copied or evaluated
-            sys.stdout.flush()
+            self._print_alone(database.export_command)
 
     def show_dashboard(self, url: str) -> None:
+        """Show where the dashboard is; the address signs in once."""
         if self._prints_command:
             logger.info("the dashboard is running; to sign in, once:")
-            sys.stdout.write(f"{url}\n")
-            sys.stdout.flush()
+            self._print_alone(url)
         else:
             logger.info("the dashboard is running", extra={"dashboard": url})
 
     def without_worker(self) -> None:
+        """Show that no worker is started."""
         logger.info("no worker is started; waiting for Ctrl-C")
 
     @asynccontextmanager
     async def open(self, utils: WorkerUtils) -> AsyncIterator[None]:
+        """Keep the display up to date while a worker is kept running."""
         yield
 
+    def _print_alone(self, line: str) -> None:
+        """On a line of its own, to be copied or evaluated."""
+        sys.stdout.write(f"{line}\n")
+        sys.stdout.flush()
 
-class LiveDisplay:
+
+class LiveDisplay(Display):
     """A panel at the bottom of the terminal; the worker's output scrolls above it."""
 
     def __init__(self) -> None:
         from rich.console import Console
         from rich.live import Live
 
-        from ..live_view.render import render
+        from .render import render
 
+        super().__init__(prints_command=True)
         self._state = ViewState(database="")
         self._console = Console(highlight=False)
         self._live = Live(
@@ -119,11 +103,11 @@ class LiveDisplay:
             redirect_stderr=False,
         )
         self._last_error = ""
-        self.reports: str | None = None
+        self.on_line = self._on_line
 
     # -- output of the worker ------------------------------------------------------------------------------
 
-    def on_line(self, line: str) -> None:
+    def _on_line(self, line: str) -> None:
         """Print a line of the worker above the panel."""
         from rich.text import Text
 
@@ -176,12 +160,12 @@ class LiveDisplay:
 
     def log_stream(self) -> io.TextIOBase:
         """A stream for our own log, whose lines appear above the panel too."""
-        return _LineStream(self.on_line)
+        return _LineStream(self._on_line)
 
     @asynccontextmanager
     async def open(self, utils: WorkerUtils) -> AsyncIterator[None]:
         from ...process.reports import receiving
-        from ..live_view.feed import Snapshot
+        from .feed import Snapshot
 
         taken = receiving(Snapshot, lambda report: self._state.update(report, time.monotonic()))
         async with taken as self.reports:
@@ -271,7 +255,6 @@ async def dev_dashboard(url: str, schema: str, display: Display) -> AsyncIterato
 
 async def _serve(url: str, schema: str, display: Display) -> None:
     try:
-        await asyncio.to_thread(import_module, "graphile_worker.admin.standalone")
         await asyncio.to_thread(import_module, "graphile_worker.admin.standalone")
     except ModuleNotFoundError as error:
         logger.debug("no dashboard: %s", message_of(error))

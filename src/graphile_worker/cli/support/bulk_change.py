@@ -1,6 +1,7 @@
-"""Changes all jobs that match a filter: counts them, asks, and shows the progress until Ctrl-C stops it.
+"""Chooses jobs by flags, and changes all that match a filter.
 
-`progress_bar` is for any long work. The bar is on standard error, and only if that is a terminal.
+`filter_flags` are those of `list`, `selection_flags` those of commands that change jobs. `change_matching`
+counts the jobs, asks, and shows the progress until Ctrl-C stops it.
 """
 
 from __future__ import annotations
@@ -9,23 +10,131 @@ import asyncio
 import signal
 import sys
 import threading
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
 
+from ...database.statements.job_filter import CONDITIONS, FILTER_STATES, JobFilter
 from ...diagnostics.json_shapes import bulk_as_json
 from ...values.text import count
 from .command import Output, given_command
-from .job_filter import Selection
-from .output import cell
+from .output import cell, progress_bar
+from .parameters import AGO, JOB_ID, flags
 
 if TYPE_CHECKING:
-    from rich.progress import Progress, TaskID
-
     from ...database.statements.bulk_changes import BulkReport
+
+FLAGS = {"worker": "--locked-by"}
+"""Conditions whose flag has another name."""
+FILTERS = [
+    click.option("--state", type=click.Choice(FILTER_STATES), help="Only jobs in this state."),
+    *(
+        click.option(FLAGS.get(name, f"--{name}"), field, metavar=name.upper(), help=f"Only jobs {how}.")
+        for name, (field, how) in CONDITIONS.items()
+    ),
+    click.option(
+        "--error", metavar="TEXT", help="Only jobs with this text in their last error; case is ignored."
+    ),
+    click.option(
+        "--since",
+        "created_since",
+        type=AGO,
+        metavar="WHEN",
+        help="Only jobs added since then: 2030-01-31T12:00:00Z, or a period before now: 5m, 2h, 1d12h.",
+    ),
+    click.option("--until", "created_until", type=AGO, metavar="WHEN", help="Only jobs added before then."),
+    click.option("--older-than", type=AGO, metavar="PERIOD", help="Only jobs added longer ago: 12h, 30d."),
+    click.option(
+        "--failed-since", type=AGO, metavar="WHEN", help="Only jobs that failed permanently since then."
+    ),
+    click.option(
+        "--failed-until", type=AGO, metavar="WHEN", help="Only jobs that failed permanently before then."
+    ),
+]
+BULK_FLAGS = [
+    click.option("--all", "everything", is_flag=True, help="Choose all jobs."),
+    click.option(
+        "--limit", type=click.IntRange(min=1), metavar="N", help="At most N jobs, the oldest first."
+    ),
+    click.option(
+        "--rate",
+        type=click.FloatRange(min=0, min_open=True),
+        metavar="N",
+        help="At most N jobs per second.",
+    ),
+    click.option("--dry-run", is_flag=True, help="Only count the jobs that would be changed."),
+    click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation."),
+]
+NAMES = (
+    "state", *(field for field, _ in CONDITIONS.values()), "error", "created_since", "created_until",
+    "older_than", "failed_since", "failed_until",
+)  # fmt: skip
+
+
+filter_flags = flags(*FILTERS)
+"""The flags that filter jobs."""
+selection_flags = flags(
+    click.argument("ids", nargs=-1, type=JOB_ID, metavar="[ID]..."),
+    click.option("--key", "keys", multiple=True, metavar="KEY", help="Name a job by its key; repeatable."),
+    *FILTERS,
+    *BULK_FLAGS,
+)
+"""The arguments that name jobs by id or key, or choose all that match a filter."""
+
+
+def filter_from(values: Mapping[str, Any], **more: Any) -> JobFilter:
+    conditions = {name: values[name] for name in NAMES}
+    older_than = conditions.pop("older_than")
+    if older_than is not None:
+        if conditions["created_until"] is not None:
+            raise click.UsageError("Use --until or --older-than, not both.")
+        conditions["created_until"] = older_than
+    return JobFilter(**conditions, **more)
+
+
+class Selection(msgspec.Struct, frozen=True):
+    """The jobs to change: by id and key, or all that match `filter`."""
+
+    ids: tuple[int, ...]
+    keys: tuple[str, ...]
+    filter: JobFilter | None
+    is_everything: bool
+    rate: float | None
+    is_dry_run: bool
+    is_confirmed: bool
+
+
+def selection_from(values: Mapping[str, Any]) -> Selection:
+    """What the flags select. Refuses to select nothing, or jobs by name and by filter at once."""
+    ids, keys, everything = values["ids"], values["keys"], values["everything"]
+    is_named = bool(ids or keys)
+    is_filtered = any(values[name] is not None for name in NAMES)
+    if is_named and (is_filtered or everything):
+        raise click.UsageError(
+            "Name jobs by id or --key, or choose them by filters such as --state, not both."
+        )
+    if everything and is_filtered:
+        raise click.UsageError("--all means every job; remove it, or the filters.")
+    if not is_named and not is_filtered and not everything:
+        raise click.UsageError(
+            "Name the jobs by id or with --key, choose them by filters such as --state, or use --all."
+        )
+    for flag in ("limit", "rate", "dry_run"):
+        if is_named and values[flag]:
+            raise click.UsageError(f"--{flag.replace('_', '-')} is for filters; the jobs are named already.")
+    return Selection(
+        ids=ids,
+        keys=keys,
+        filter=None if is_named else filter_from(values, limit=values["limit"]),
+        is_everything=everything,
+        rate=values["rate"],
+        is_dry_run=values["dry_run"],
+        is_confirmed=values["yes"],
+    )
+
 
 Change = Callable[..., Awaitable["BulkReport"]]
 """A method of the client, without the options of a bulk change."""
@@ -57,7 +166,6 @@ Notes = Callable[["BulkReport"], list[str]]
 async def change_matching(
     selection: Selection, words: Words, change: Change, notes: Notes = lambda report: []
 ) -> Output:
-    """Count the jobs, ask unless that is not wanted, then change them."""
     chosen = {"filter": selection.filter, "all": selection.is_everything}
     counted = await change(**chosen, dry_run=True)
     sentences = [*_about_running(counted), *notes(counted)]
@@ -175,37 +283,3 @@ def _about_running(report: BulkReport) -> list[str]:
         return []
     verb = "would be" if report.is_dry_run else "was" if report.skipped == 1 else "were"
     return [f"{count(report.skipped, 'running job')} {verb} left alone."]
-
-
-class Bar:
-    """Updates the bar; does nothing where none is drawn."""
-
-    def __init__(self, progress: Progress | None, task: TaskID | None) -> None:
-        self._progress = progress
-        self._task = task
-
-    def show(self, detail: str, *, done: float | None = None) -> None:
-        """Set the amount done, in the unit of the total, and the text beside the bar."""
-        if self._progress is not None and self._task is not None:
-            self._progress.update(self._task, completed=done, detail=detail, refresh=True)
-
-
-@contextmanager
-def progress_bar(label: str, *, total: float | None, wanted: bool = True) -> Iterator[Bar]:
-    """A bar that disappears at the end; without a total it only shows activity."""
-    if not wanted or not sys.stderr.isatty():
-        yield Bar(None, None)
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
-
-    columns = [TextColumn("{task.description}", markup=False), BarColumn(bar_width=None)]
-    if total is not None:
-        columns += [TaskProgressColumn(), TimeRemainingColumn()]
-    with Progress(
-        *columns,
-        TextColumn("{task.fields[detail]}", markup=False),
-        console=Console(stderr=True),
-        transient=True,
-    ) as progress:
-        yield Bar(progress, progress.add_task(label, total=total, detail=""))

@@ -15,7 +15,7 @@ from ...errors import GraphileWorkerError, InvalidArgumentError
 from ...tasks.task import AnyTask
 from ...values.job_options import BY_NAME, from_json, options_on
 from ...values.spec import JobSpec
-from .bulk_change import progress_bar
+from .output import progress_bar
 
 CHUNK = 5_000
 LONG = 1_000_000

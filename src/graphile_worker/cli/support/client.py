@@ -67,7 +67,6 @@ def _redaction(settings: Settings) -> Hooks | None:
 
 
 def run_async(coroutine: Coroutine[Any, Any, Result]) -> Result:
-    """Run the coroutine of a command to its end."""
     collect_garbage()
     return asyncio.run(coroutine)
 

@@ -28,6 +28,7 @@ from ...process.logs import start_logging
 from .client import load_settings, run_async, utils_for, with_app
 from .output import print_json
 from .parameters import ARGUMENTS, CONFIG_OPTION, CONNECTION_OPTION, JSON_OPTION, SCHEMA_OPTION, SHARED_FLAGS
+from .parameters import flags as decorated_by
 
 if TYPE_CHECKING:
     from ...client import WorkerUtils
@@ -66,10 +67,8 @@ def command(
             own = {key: value for key, value in parameters.items() if key not in SHARED_FLAGS}
             return _print(body(settings, **own), as_json=as_json)
 
-        callback: Callable[..., Any] = update_wrapper(run, body)
-        for option in reversed([*shared, CONFIG_OPTION, JSON_OPTION]):
-            callback = option(callback)
-        return click.command(name, cls=click.Command, **attributes)(callback)
+        with_flags = decorated_by(*shared, CONFIG_OPTION, JSON_OPTION)
+        return click.command(name, cls=click.Command, **attributes)(with_flags(update_wrapper(run, body)))
 
     return decorate
 
@@ -88,20 +87,24 @@ def client_command(
     *,
     check: Callable[..., None] | None = None,
     connections: int = 1,
-    audit: str | Callable[..., str] = "",
+    audit: str | Mapping[str, str] | Callable[..., str] = "",
 ) -> Callable[[Callable[..., Awaitable[Output]]], click.Command]:
     """A command that uses a client: `async body(utils, **own_parameters) -> Output`.
 
     `check` gets the same parameters before a connection is opened, to refuse what makes no sense.
-    `connections`: how many the client may open. `audit`: what the audit calls it, if it changes something;
-    a function gets the parameters, and returns an empty text if nothing is changed.
+    `connections`: how many the client may open. `audit`: what the audit calls it, if it changes something,
+    or what it calls each action that does; a function gets the parameters, and returns an empty text if
+    nothing is changed.
     """
 
     def decorate(body: Callable[..., Awaitable[Output]]) -> click.Command:
         def run(settings: Settings, **parameters: Any) -> Output:
             if check is not None:
                 check(**parameters)
-            action = audit if isinstance(audit, str) else audit(**parameters)
+            if isinstance(audit, Mapping):
+                action = audit.get(parameters["action"], "")
+            else:
+                action = audit if isinstance(audit, str) else audit(**parameters)
             return run_async(_with_client(settings, body, parameters, connections, action))
 
         return command(name, database=True)(update_wrapper(run, body))
@@ -178,7 +181,6 @@ async def record_command(
 
 
 def user_name() -> str:
-    """The user of the operating system."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):  # no name for the number, as in some containers

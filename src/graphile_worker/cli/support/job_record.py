@@ -1,20 +1,32 @@
-"""Prints all that is known of a job: its row or the finished job, and the errors of its attempts."""
+"""Prints all that is known of a job, and follows a job to its end.
+
+The record is its row or the finished job, and the errors of its attempts. Progress is on standard error: a
+bar on a terminal, else a line per change.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
 
-from ...diagnostics.json_shapes import details_as_json
-from ...values.attempts import how_it_failed
+from ...diagnostics.json_shapes import details_as_json, finished_job_as_json, job_as_json
+from ...values.attempts import failed_permanently, how_it_failed
+from ...values.job import Job
 from ...values.payload import traces_in, without_trace
 from ...values.text import duration
-from .output import cell, print_fields, print_table
+from .command import Output
+from .output import cell, print_fields, print_objects, progress_bar
 
 if TYPE_CHECKING:
-    from ...client.job_status import JobRecord
+    from ...client import WorkerUtils
+    from ...client.job_status import JobRecord, JobStatus
     from ...database.statements.inspection import JobDetails
     from ...history.records import AttemptError, FinishedJob
     from ...history.task_reports import Progress
@@ -54,17 +66,11 @@ def print_record(record: JobRecord, *, all_tracebacks: bool) -> None:
         )
     if earlier:
         click.echo("\nFinished earlier")
-        columns = ["finished at", "state", "attempts", "error"]
-        rows = [
-            [
-                finished.finished_at,
-                finished.state,
-                f"{finished.attempts}/{finished.max_attempts}",
-                finished.error,
-            ]
-            for finished in earlier
-        ]
-        print_table(columns, rows)
+        print_objects(
+            earlier,
+            "finished at, state, attempts, error",
+            attempts=lambda finished: f"{finished.attempts}/{finished.max_attempts}",
+        )
     if record.errors:
         _print_errors(record.errors, all_tracebacks=all_tracebacks)
 
@@ -136,18 +142,12 @@ def _finished_fields(finished: FinishedJob) -> dict[str, Any]:
 
 def _print_errors(errors: list[AttemptError], *, all_tracebacks: bool) -> None:
     click.echo("\nErrors")
-    rows = [
-        [
-            error.attempt,
-            error.failed_at,
-            None if error.duration is None else duration(error.duration),
-            error.pool_id,
-            error.error_type,
-            error.message.removeprefix(f"{error.error_type}: "),
-        ]
-        for error in errors
-    ]
-    print_table(["attempt", "failed at", "took", "worker", "type", "message"], rows)
+    print_objects(
+        errors,
+        "attempt, failed at, took, worker=pool_id, type=error_type, message",
+        took=lambda error: None if error.duration is None else duration(error.duration),
+        message=lambda error: error.message.removeprefix(f"{error.error_type}: "),
+    )
     shown = [error for error in errors if error.traceback]
     for error in shown if all_tracebacks else shown[:1]:
         click.echo(f"\nTraceback of attempt {error.attempt}")
@@ -155,3 +155,136 @@ def _print_errors(errors: list[AttemptError], *, all_tracebacks: bool) -> None:
     hidden = 0 if all_tracebacks else len(shown) - 1
     if hidden > 0:
         click.echo("\nUse --all to show the tracebacks of earlier attempts.", err=True)
+
+
+INTERVAL = 1.0  # seconds between looks; workers store progress as often
+MAX_TEXT = 50
+
+Show = Callable[["JobStatus"], None]
+
+
+async def follow(utils: WorkerUtils, job_id: int, show: Show, *, timeout: timedelta | None = None) -> bool:
+    """Call `show` until the job has ended; False if the time was over before."""
+    from ...errors import JobCancelledError, JobFailedError, JobGoneError
+
+    ended = asyncio.ensure_future(utils.wait_for(job_id))
+    try:
+        async with asyncio.timeout(None if timeout is None else timeout.total_seconds()) as limit:
+            while not ended.done():
+                show(await utils.jobs.get_status(job_id))
+                await asyncio.wait((ended,), timeout=INTERVAL)
+    except TimeoutError:
+        if not limit.expired():
+            raise
+        return False
+    finally:
+        ended.cancel()
+        await asyncio.wait((ended,))
+    error = ended.exception()
+    if error is not None and not isinstance(error, JobFailedError | JobCancelledError | JobGoneError):
+        raise error
+    return True
+
+
+@contextmanager
+def progress_of(job_id: int, *, lines: bool) -> Iterator[Show]:
+    """A function that shows how the job stands. `lines`: print lines where there is no terminal."""
+    if not sys.stderr.isatty():
+        yield _lines(job_id) if lines else lambda status: None
+        return
+    with progress_bar(f"job {job_id}", total=1.0) as bar:
+
+        def show(status: JobStatus) -> None:
+            share = status.progress.share if status.progress is not None else None
+            bar.show(cell(_words(status), longest=MAX_TEXT), done=share)
+
+        yield show
+
+
+def _lines(job_id: int) -> Show:
+    last = ""
+
+    def show(status: JobStatus) -> None:
+        nonlocal last
+        share = status.progress.share if status.progress is not None else None
+        text = _words(status) if share is None else f"{share:.0%}  {_words(status)}"
+        if text != last and not status.has_ended:
+            last = text
+            click.echo(f"job {job_id}: {cell(text, longest=None)}", err=True)
+
+    return show
+
+
+def _words(status: JobStatus) -> str:
+    """What the job does now: the note of its task, or what it is waiting for."""
+    if status.state == "running":
+        note = status.progress.note if status.progress is not None else None
+        return note or "running"
+    if status.state == "scheduled":
+        failed = f"attempt {status.attempts} failed, next " if status.attempts else "scheduled for "
+        return f"{failed}{cell(status.run_at)}"
+    return "waiting for a worker" if status.state == "ready" else status.state
+
+
+async def wait_for_end(utils: WorkerUtils, job: Job, queue: str | None, timeout: timedelta | None) -> Output:
+    """Wait for the job, at most this long: its result, or what became of it otherwise."""
+    with progress_of(job.id, lines=False) as show:
+        has_ended = await follow(utils, job.id, show, timeout=timeout)
+    record = await utils.jobs.get_record(job)
+    if not has_ended or not record.history:
+        why = _about_missing_history(record) if has_ended else _about_timeout(record, timeout)
+        found = job_as_json(job, state=record.state, queue_name=queue)
+        return Output(lambda: found, lambda: None, notes=[why], status=1)
+    finished = record.history[0]
+    is_completed = finished.state == "completed"
+    notes = []
+    if not is_completed:
+        verb = f"was {finished.state}"
+        if finished.state == "failed":
+            verb = failed_permanently(finished.attempts, finished.max_attempts)
+        reason = f": {cell(finished.error, longest=None)}" if finished.error else ""
+        notes = [f"Job {job.id} {verb}{reason}"]
+        if finished.state == "failed":
+            notes.append(f"To see its traceback: graphile-worker show {job.id}")
+    return Output(
+        lambda: finished_job_as_json(finished),
+        lambda: _print_result(finished.raw_result, finished.duration, job.id) if is_completed else None,
+        notes=notes,
+        status=0 if is_completed else 1,
+    )
+
+
+def _print_result(raw_result: str | None, seconds: float | None, job_id: int) -> None:
+    """Text as it is, other values as JSON."""
+    if raw_result is None:
+        took = "" if seconds is None else f" in {duration(seconds)}"
+        click.echo(f"Job {job_id} completed{took} without a result.", err=True)
+        return
+    value: Any = msgspec.json.decode(raw_result)
+    if isinstance(value, str):
+        click.echo(cell(value, longest=None))
+    else:
+        click.echo(indented_json(raw_result) if sys.stdout.isatty() else raw_result)
+
+
+def _about_timeout(record: JobRecord, timeout: timedelta | None) -> str:
+    states = {"running": "it is still running", "ready": "it still waits for a worker"}
+    current = states.get(record.state, "it still waits")
+    if record.state == "scheduled" and record.job is not None:
+        current = f"it waits until {cell(record.job.run_at)}"
+        if record.job.last_error:
+            headline = record.job.last_error.partition("\n")[0]
+            current = f"attempt {record.job.attempts} failed with {cell(headline)}; {current}"
+    after = "yet" if timeout is None else f"within {duration(timeout.total_seconds())}"
+    return (
+        f"Job {record.job_id} has not ended {after}: {current}. "
+        f"To follow it: graphile-worker show {record.job_id} --follow"
+    )
+
+
+def _about_missing_history(record: JobRecord) -> str:
+    if record.job is not None:  # a permanent failure that was not kept
+        how = failed_permanently(record.job.attempts_made, record.job.max_attempts)
+        return f"Job {record.job_id} {how}: {cell(record.job.last_error, longest=None)}"
+    why = record.problem or "only Python workers keep finished jobs; was its worker of another runtime?"
+    return f"Job {record.job_id} is gone and was not kept: {why}"

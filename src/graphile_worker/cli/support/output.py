@@ -1,16 +1,21 @@
-"""Prints results: tables on a terminal, plain columns in a pipe, or JSON."""
+"""Prints results: tables on a terminal, plain columns in a pipe, or JSON; and the progress of long work."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
 
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
+
 MAX_CELL = 60
+ESTIMATE = "The table is large, so the numbers are estimates; --exact counts every job."
 
 
 def print_json(value: Any) -> None:
@@ -36,8 +41,20 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[Any]], *, empty:
         _plain_table(columns, cells, numeric)
 
 
+def print_objects(
+    found: Sequence[Any], columns: str, *, empty: str = "", **shown: Callable[[Any], Any]
+) -> None:
+    """Print objects as rows; the columns have the names of attributes, with spaces.
+
+    `name=attribute` is a column with another name. `shown` has functions for those that are no attributes.
+    """
+    parts = [column.strip().partition("=") for column in columns.split(",")]
+    names = [(name, attribute or name.replace(" ", "_")) for name, _, attribute in parts]
+    rows = [[shown[each](one) if each in shown else getattr(one, each) for _, each in names] for one in found]
+    print_table([name for name, _ in names], rows, empty=empty)
+
+
 def print_fields(fields: Mapping[str, Any]) -> None:
-    """Print one record, a line for each field."""
     width = max(len(name) for name in fields)
     for name, value in fields.items():
         lines = cell(value, longest=None).split("\n")
@@ -99,3 +116,40 @@ def _in_utc(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_in_utc(inner) for inner in value]
     return value
+
+
+class Bar:
+    """Updates the bar; does nothing where none is drawn."""
+
+    def __init__(self, progress: Progress | None, task: TaskID | None) -> None:
+        self._progress = progress
+        self._task = task
+
+    def show(self, detail: str, *, done: float | None = None) -> None:
+        """Set the amount done, in the unit of the total, and the text beside the bar."""
+        if self._progress is not None and self._task is not None:
+            self._progress.update(self._task, completed=done, detail=detail, refresh=True)
+
+
+@contextmanager
+def progress_bar(label: str, *, total: float | None, wanted: bool = True) -> Iterator[Bar]:
+    """A bar on standard error, if that is a terminal, that disappears at the end.
+
+    Without a total it only shows activity.
+    """
+    if not wanted or not sys.stderr.isatty():
+        yield Bar(None, None)
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+    columns = [TextColumn("{task.description}", markup=False), BarColumn(bar_width=None)]
+    if total is not None:
+        columns += [TaskProgressColumn(), TimeRemainingColumn()]
+    with Progress(
+        *columns,
+        TextColumn("{task.fields[detail]}", markup=False),
+        console=Console(stderr=True),
+        transient=True,
+    ) as progress:
+        yield Bar(progress, progress.add_task(label, total=total, detail=""))

@@ -7,7 +7,7 @@ else has to know it: not the command, not Django's command, and not the tables o
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -31,148 +31,99 @@ LOG_LEVELS = ("error", "warning", "info", "debug")
 CLEANUP_TASKS = ("DELETE_PERMAFAILED_JOBS", "GC_TASK_IDENTIFIERS", "GC_JOB_QUEUES")
 
 
-class When(_ParamType):
-    """A time: ISO 8601 with a zone, `now`, or a period from now such as `5m`, `+2h` or `1d12h`."""
+class Parsed(_ParamType):
+    """A value that a function reads from text; its ValueError says what is wrong."""
 
-    name = "when"
+    def __init__(self, name: str, read: Callable[[str], Any], *, words: Sequence[str] = ()) -> None:
+        """`words` are offered by the completion of the shell."""
+        self.name = name
+        self._read = read
+        self._words = words
 
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> datetime | timedelta:
-        if isinstance(value, datetime | timedelta):
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if not isinstance(value, str):  # click converts the default, too
             return value
         try:
-            return parse_when(value)
+            return self._read(value)
         except ValueError as error:
             self.fail(str(error), param, ctx)
-
-
-class Since(_ParamType):
-    """The beginning of a period: ISO 8601 with a zone, or a period before now such as `15m` or `7d`."""
-
-    name = "since"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> datetime | timedelta:
-        if isinstance(value, datetime | timedelta):
-            return value
-        try:
-            return parse_when(value.strip().removeprefix("-"))
-        except ValueError as error:
-            self.fail(str(error).replace("from now", "before now"), param, ctx)
-
-
-class Period(_ParamType):
-    """A length of time such as `30s`, `5m` or `1h30m`; a number without a unit is in seconds."""
-
-    name = "period"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> timedelta:
-        if isinstance(value, timedelta):
-            return value
-        try:
-            return parse_period(value)
-        except ValueError as error:
-            self.fail(str(error), param, ctx)
-
-
-class JobId(_ParamType):
-    """The id of a job, a positive number."""
-
-    name = "id"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        try:
-            number = int(value)
-        except ValueError:
-            self.fail(
-                f"{value!r} is not a job id; ids are numbers, and `graphile-worker list` shows them",
-                param,
-                ctx,
-            )
-        if number < 1:
-            self.fail(f"job ids start at 1, got {number}", param, ctx)
-        return number
-
-
-class Names(_ParamType):
-    """Names from a fixed list, separated by commas."""
-
-    name = "names"
-
-    def __init__(self, allowed: tuple[str, ...]) -> None:
-        self._allowed = allowed
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[str, ...]:
-        if isinstance(value, tuple):
-            return value
-        names = tuple(name.strip() for name in str(value).split(",") if name.strip())
-        if not names or not set(names) <= set(self._allowed):
-            self.fail(f"expected names from {', '.join(self._allowed)}; got {value!r}", param, ctx)
-        return names
-
-
-class LogLevel(_ParamType):
-    """A level, or `logger=level`; a pair of logger and level, without a name for all loggers."""
-
-    name = "level"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[str, str]:
-        if isinstance(value, tuple):
-            return value
-        logger, sign, level = str(value).rpartition("=")
-        if sign and not logger.strip():
-            self.fail(f"{value!r} names no logger; write for example httpx=warning", param, ctx)
-        level = level.strip().lower()
-        if level not in LOG_LEVELS:
-            near = closest(level, LOG_LEVELS)
-            hint = f"; did you mean {near!r}?" if near else ""
-            self.fail(f"{level!r} is not a level{hint} (levels: {', '.join(LOG_LEVELS)})", param, ctx)
-        return logger.strip(), level
 
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
         from click.shell_completion import CompletionItem
 
-        return [CompletionItem(level) for level in LOG_LEVELS if level.startswith(incomplete)]
+        return [CompletionItem(word) for word in self._words if word.startswith(incomplete)]
 
 
-class LaneSlots(_ParamType):
-    """The name of a lane and its number of slots: `video=2`."""
-
-    name = "lane"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[str, int]:
-        if isinstance(value, tuple):
-            return value
-        name, sign, slots = str(value).rpartition("=")
-        if not sign or not name.strip() or not slots.strip().isdecimal() or not int(slots):
-            self.fail(f"{value!r} is not a lane with its slots, such as video=2", param, ctx)
-        return name.strip(), int(slots)
+def _since(text: str) -> datetime | timedelta:
+    try:
+        return parse_when(text.strip().removeprefix("-"))
+    except ValueError as error:
+        raise ValueError(str(error).replace("from now", "before now")) from None
 
 
-class ExecutorSetting(_ParamType):
-    """One setting of an executor: `process.processes=4`."""
+def _ago(text: str) -> datetime:
+    when = _since(text)
+    return datetime.now(UTC) - when if isinstance(when, timedelta) else when
 
-    name = "executor"
 
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[str, str]:
-        if isinstance(value, tuple):
-            return value
-        name, sign, setting = str(value).partition("=")
-        if not sign or "." not in name.strip(". ") or not setting.strip():
-            self.fail(f"{value!r} is not a setting of an executor, such as process.processes=4", param, ctx)
-        return name.strip(), setting.strip()
+def _job_id(text: str) -> int:
+    try:
+        number = int(text)
+    except ValueError:
+        raise ValueError(
+            f"{text!r} is not a job id; ids are numbers, and `graphile-worker list` shows them"
+        ) from None
+    if number < 1:
+        raise ValueError(f"job ids start at 1, got {number}")
+    return number
+
+
+def _cleanup_tasks(text: str) -> tuple[str, ...]:
+    names = tuple(name.strip() for name in text.split(",") if name.strip())
+    if not names or not set(names) <= set(CLEANUP_TASKS):
+        raise ValueError(f"expected names from {', '.join(CLEANUP_TASKS)}; got {text!r}")
+    return names
+
+
+def _log_level(text: str) -> tuple[str, str]:
+    logger, sign, level = text.rpartition("=")
+    if sign and not logger.strip():
+        raise ValueError(f"{text!r} names no logger; write for example httpx=warning")
+    level = level.strip().lower()
+    if level not in LOG_LEVELS:
+        near = closest(level, LOG_LEVELS)
+        hint = f"; did you mean {near!r}?" if near else ""
+        raise ValueError(f"{level!r} is not a level{hint} (levels: {', '.join(LOG_LEVELS)})")
+    return logger.strip(), level
+
+
+def _lane_slots(text: str) -> tuple[str, int]:
+    name, sign, slots = text.rpartition("=")
+    if not sign or not name.strip() or not slots.strip().isdecimal() or not int(slots):
+        raise ValueError(f"{text!r} is not a lane with its slots, such as video=2")
+    return name.strip(), int(slots)
+
+
+def _executor_setting(text: str) -> tuple[str, str]:
+    name, sign, setting = text.partition("=")
+    if not sign or "." not in name.strip(". ") or not setting.strip():
+        raise ValueError(f"{text!r} is not a setting of an executor, such as process.processes=4")
+    return name.strip(), setting.strip()
+
+
+WHEN = Parsed("when", parse_when)
+"""A time: ISO 8601 with a zone, `now`, or a period from now such as `5m`, `+2h` or `1d12h`."""
+SINCE = Parsed("since", _since)
+"""The beginning of a period: ISO 8601 with a zone, or a period before now such as `15m` or `7d`."""
+AGO = Parsed("ago", _ago)
+"""The same as a point in time."""
+PERIOD = Parsed("period", parse_period)
+"""A length of time such as `30s`, `5m` or `1h30m`; a number without a unit is in seconds."""
+JOB_ID = Parsed("id", _job_id)
+CLEANUP_NAMES = Parsed("names", _cleanup_tasks)
+"""Names separated by commas."""
 
 
 def split_levels(given: Sequence[tuple[str, str]] | None) -> dict[str, Any]:
@@ -185,13 +136,13 @@ def split_levels(given: Sequence[tuple[str, str]] | None) -> dict[str, Any]:
     }
 
 
-def _as_table(
+def as_table(
     _: click.Context, __: click.Parameter, given: Sequence[tuple[str, Any]]
 ) -> dict[str, Any] | None:
     return dict(given) or None
 
 
-def _as_list(_: click.Context, __: click.Parameter, given: Sequence[str]) -> list[str] | None:
+def as_list(_: click.Context, __: click.Parameter, given: Sequence[str]) -> list[str] | None:
     return list(given) or None
 
 
@@ -225,6 +176,7 @@ CONFIG_OPTION = click.option(
     metavar="FILE",
     help="Configuration file.  [default: graphile_worker.toml or pyproject.toml]",
 )
+EXACT_OPTION = click.option("--exact", is_flag=True, help="Count every job, however long it takes.")
 JSON_OPTION = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 TASKS_OPTION = click.option(
     "--tasks",
@@ -247,6 +199,24 @@ JOBS_OPTION = click.option(
 )
 
 
+def several(
+    flag: str, name: str, metavar: str, help: str, *, type: Any = None, callback: Any = None
+) -> Callable[[Command], Command]:
+    """A flag that may be repeated."""
+    return click.option(flag, name, type=type, multiple=True, callback=callback, metavar=metavar, help=help)
+
+
+def flags(*options: Callable[[Any], Any]) -> Callable[[Command], Command]:
+    """All of these flags, in this order."""
+
+    def decorate(command: Command) -> Command:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorate
+
+
 def limit_option(nouns: str, default: int) -> Callable[[Command], Command]:
     """`--limit` of a command that lists things."""
     return click.option(
@@ -259,14 +229,7 @@ def limit_option(nouns: str, default: int) -> Callable[[Command], Command]:
     )
 
 
-def worker_options(command: Command) -> Command:
-    """The flags for running a worker: those of Graphile Worker for Node, then ours."""
-    for option in reversed(_WORKER_OPTIONS):
-        command = option(command)
-    return command
-
-
-_WORKER_OPTIONS: list[Callable[[Any], Any]] = [
+worker_options = flags(
     click.option("--schema-only", is_flag=True, help="Install or upgrade the schema, then exit."),
     click.option("--once", is_flag=True, help="Run until no job is ready, then exit."),
     click.option(
@@ -283,47 +246,42 @@ _WORKER_OPTIONS: list[Callable[[Any], Any]] = [
         help="File with recurring jobs; must exist.  [default: crontab, if it exists]",
     ),
     JOBS_OPTION,
-    click.option(
+    several(
         "--lane",
         "lanes",
-        type=LaneSlots(),
-        multiple=True,
-        callback=_as_table,
-        metavar="NAME=N",
-        help="Slots of a lane, beside those of --jobs. Repeat it for further lanes.",
+        "NAME=N",
+        "Slots of a lane, beside those of --jobs. Repeat it for further lanes.",
+        type=Parsed("lane", _lane_slots),
+        callback=as_table,
     ),
-    click.option(
+    several(
         "--executor",
         "executors",
-        type=ExecutorSetting(),
-        multiple=True,
-        callback=_as_table,
-        metavar="NAME.SETTING=VALUE",
-        help="A setting of an executor, such as process.processes=4. Repeat it for others.",
+        "NAME.SETTING=VALUE",
+        "A setting of an executor, such as process.processes=4. Repeat it for others.",
+        type=Parsed("executor", _executor_setting),
+        callback=as_table,
     ),
-    click.option(
+    several(
         "--forbid-flag",
         "forbidden_flags",
-        multiple=True,
-        callback=_as_list,
-        metavar="FLAG",
-        help="Skip jobs with this flag. Repeat it for further flags.",
+        "FLAG",
+        "Skip jobs with this flag. Repeat it for further flags.",
+        callback=as_list,
     ),
-    click.option(
+    several(
         "--accept-flag",
         "accepted_flags",
-        multiple=True,
-        callback=_as_list,
-        metavar="FLAG",
-        help="Take only jobs with this flag. Repeat it: one of them is enough.",
+        "FLAG",
+        "Take only jobs with this flag. Repeat it: one of them is enough.",
+        callback=as_list,
     ),
-    click.option(
+    several(
         "--allow-flag",
         "flag_allowlist",
-        multiple=True,
+        "FLAG",
+        "Take only jobs without other flags than this. Repeat it for further flags; '' allows none.",
         callback=_as_flags,
-        metavar="FLAG",
-        help="Take only jobs without other flags than this. Repeat it for further flags; '' allows none.",
     ),
     click.option(
         "-m",
@@ -348,7 +306,7 @@ _WORKER_OPTIONS: list[Callable[[Any], Any]] = [
     ),
     click.option(
         "--cleanup",
-        type=Names(CLEANUP_TASKS),
+        type=CLEANUP_NAMES,
         multiple=True,
         metavar="NAMES",
         help=f"Clean up, then exit: {', '.join(CLEANUP_TASKS)}, separated by commas.",
@@ -366,7 +324,7 @@ _WORKER_OPTIONS: list[Callable[[Any], Any]] = [
     ),
     click.option(
         "--wait-for-database",
-        type=Period(),
+        type=PERIOD,
         metavar="PERIOD",
         help="How long to wait for a database server that is not up yet, such as 60s.  [default: 5s]",
     ),
@@ -385,23 +343,23 @@ _WORKER_OPTIONS: list[Callable[[Any], Any]] = [
         default=None,
         help="Serve gauges about the database at /metrics, too; of several workers, one does.",
     ),
-    click.option(
+    several(
         "--plugin",
         "plugins",
-        multiple=True,
-        callback=_as_list,
-        metavar="NAME",
-        help="Plugin: a name such as sentry or otel, or MODULE:ATTR. Repeat it for further plugins.",
+        "NAME",
+        "Plugin: a name such as sentry or otel, or MODULE:ATTR. Repeat it for further plugins.",
+        callback=as_list,
     ),
     click.option(
         "--log-format", type=click.Choice(["text", "json"]), help="Format of log lines.  [default: text]"
     ),
     click.option(
         "--log-level",
-        type=LogLevel(),
+        type=Parsed("level", _log_level, words=LOG_LEVELS),
         multiple=True,
         metavar="[LOGGER=]LEVEL",
         help="Lowest level to log: error, warning, info or debug. Repeat it for single loggers: "
         "--log-level httpx=warning.  [default: info]",
     ),
-]
+)
+"""The flags for running a worker: those of Graphile Worker for Node, then ours."""

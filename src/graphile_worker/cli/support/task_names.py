@@ -13,12 +13,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ...client import WorkerUtils
-from ...database.statements.task_names import Doubt, KnownTasks, known_tasks
+from ...database.statements.task_names import Doubt, KnownTasks
 from ...errors import InvalidArgumentError, TaskLoadError
 from ...tasks.task import AnyTask
 from ...values.options import WorkerOptions
-from ...values.schema_name import SchemaName
 
 if TYPE_CHECKING:
     from ...app import App
@@ -26,7 +24,10 @@ if TYPE_CHECKING:
 
 @dataclass
 class TaskNames:
-    """The known names, and the suspect ones that were used."""
+    """The known names, and the suspect ones that were used.
+
+    A role that may only add jobs can read none; then no name is suspect.
+    """
 
     known: KnownTasks
     directory: str
@@ -66,20 +67,6 @@ class TaskNames:
 
 def _finding(doubt: Doubt) -> str:
     return f"{doubt.reason} a task {doubt.name!r}"
-
-
-async def known_names(
-    utils: WorkerUtils,
-    schema: SchemaName,
-    directory: str,
-    *,
-    loaded: Iterable[str] = (),
-    is_complete: bool = True,
-) -> TaskNames:
-    """Load the known names. A role that may only add jobs can read none; then no name is suspect."""
-    async with utils.with_pg_client() as connection:
-        known = await known_tasks(connection, schema)
-    return TaskNames(known, directory, frozenset(loaded), is_complete)
 
 
 @dataclass(frozen=True)

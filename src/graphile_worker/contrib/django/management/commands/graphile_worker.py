@@ -18,8 +18,8 @@ from django.core.management.base import BaseCommand, CommandError
 from django.db import connections
 
 from graphile_worker.cli.main import graphile_worker, run_main
-from graphile_worker.cli.support.parameters import Period
-from graphile_worker.config.process_options import SERVE_OPTIONS
+from graphile_worker.cli.support.parameters import PERIOD
+from graphile_worker.config.settings import SERVE_OPTIONS
 from graphile_worker.contrib.django.conf import chosen_settings, host
 from graphile_worker.contrib.django.worker import make_app
 from graphile_worker.errors import GraphileWorkerError
@@ -28,7 +28,7 @@ from graphile_worker.errors import GraphileWorkerError
 def period(text: str) -> timedelta:
     """A length of time such as `60s`, for argparse."""
     try:
-        return Period().convert(text, None, None)
+        return PERIOD.convert(text, None, None)
     except click.BadParameter as error:
         raise argparse.ArgumentTypeError(error.message) from None
 
@@ -46,7 +46,7 @@ def process_flags() -> Iterator[tuple[str, str, dict[str, Any]]]:
             more["choices"] = list(option.type.choices)
         else:
             kind: Any = int if isinstance(option.type, click.IntRange) else str
-            if isinstance(option.type, Period):
+            if option.type is PERIOD:
                 kind = period
             more |= {"metavar": option.metavar, "type": kind}
         yield option.name, option.opts[0], more

@@ -78,7 +78,6 @@ class ViewState:
             self.status, self.reason = "running", ""
 
     def ended(self, status: WorkerStatus, reason: str) -> None:
-        """The worker process has ended or is about to."""
         self.status, self.reason = status, reason
         self.running, self.jobs = 0, []
 
@@ -91,7 +90,6 @@ class ShownRate:
         self._totals: deque[tuple[float, int]] = deque()
 
     def add(self, now: float, total: int) -> None:
-        """Record the total at this time."""
         self._totals.append((now, total))
         while self._totals[0][0] < now - self._window:
             self._totals.popleft()

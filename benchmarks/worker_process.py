@@ -1,4 +1,4 @@
-"""The worker processes of `graphile-worker bench`: how they are started, and what they do.
+"""The worker processes of these benchmarks: how they are started, and how they get orders and report.
 
 A process reads its orders as a line of JSON from standard input: arguments, with the connection string, would
 be visible to all users of the machine. It sends "ready", starts at the next line, and sends what it has to
@@ -14,15 +14,15 @@ import os
 import sys
 import tempfile
 import threading
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import IO, Any
 
 import msgspec
 
-from ...errors import GraphileWorkerError
-from ...values.options import WorkerOptions
+from graphile_worker.errors import GraphileWorkerError
+from graphile_worker.options import WorkerOptions
+from graphile_worker.process.run_worker import fast_loop
 
 TASK = "bench"
 END_WITHIN = 5.0  # seconds for a process to end after its input is closed
@@ -81,7 +81,7 @@ class BenchProcess:
 
 @asynccontextmanager
 async def worker_process(
-    duty: str, options: WorkerOptions, *, module: str = __name__, **orders: Any
+    duty: str, options: WorkerOptions, *, module: str, **orders: Any
 ) -> AsyncIterator[BenchProcess]:
     """Start a process; it ends with the block."""
     with tempfile.TemporaryFile() as errors:
@@ -120,39 +120,8 @@ def _exit_at_end_of_input() -> None:
     os._exit(0)
 
 
-async def drain(options: WorkerOptions, orders: Orders) -> None:
-    """Run all ready jobs; report their number, the start of the first, and the time when all is written."""
-    from ...runner import run_once
-
-    executed, first = 0, 0.0
-
-    async def count(payload: Any) -> None:
-        nonlocal executed, first
-        if not executed:
-            first = time.monotonic()
-        executed += 1
-
-    await begin()
-    await run_once(options=options, task_list={TASK: count})
-    send({"executed": executed, "first": first, "ended": time.monotonic()})
-
-
-async def answer(options: WorkerOptions, orders: Orders) -> None:
-    """Run jobs and report when each of them starts, on the clock that all processes share."""
-    from ...runner import run
-
-    async def report(payload: Any) -> None:
-        send(time.monotonic())
-
-    async with run(options=options, task_list={TASK: report}) as runner:
-        await begin()
-        await runner.wait()
-
-
 def main(duties: Mapping[str, Duty]) -> None:
     """Carry out the orders of the first line."""
-    from ...process.run_worker import fast_loop
-
     orders = msgspec.json.decode(sys.stdin.readline())
     options = msgspec.convert(orders["options"], WorkerOptions)
     logger = logging.getLogger("graphile_worker")
@@ -165,7 +134,3 @@ def main(duties: Mapping[str, Duty]) -> None:
 
     with asyncio.Runner(loop_factory=fast_loop()) as loop:
         loop.run(work())
-
-
-if __name__ == "__main__":
-    main({"drain": drain, "answer": answer})

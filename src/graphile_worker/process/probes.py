@@ -11,17 +11,17 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from ...config.process_options import ANY_ADDRESS
-from ...errors import ConfigError
-from ...hooks import WorkerContext
-from ...hooks.faults import call_guarded
-from ..health import HealthSource, OwnHealth, PoolHealth, ProcessHealth
-from .server import HttpServer, Request, Response, bind, json_response, problem, url_of
+from ..config.settings import ANY_ADDRESS
+from ..errors import ConfigError
+from ..hooks import WorkerContext
+from ..hooks.faults import call_guarded
+from .health import HealthSource, OwnHealth, PoolHealth, ProcessHealth
+from .http_server import HttpServer, Request, Response, bind, json_response, problem, url_of
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
-    from ...hooks import Plugin
+    from ..hooks import Plugin
 
 logger = logging.getLogger("graphile_worker.http")
 
@@ -66,7 +66,7 @@ class HttpPlugin(OwnHealth):
         if self._server is not None:
             return
         listening = bind(self._address, self._port)
-        self._server = HttpServer(self._answer)
+        self._server = HttpServer(lambda request: answer(request, self))
         self.url = url_of(listening)
         await self._server.open(listening)
         logger.info("serving health checks and metrics at %s", self.url)
@@ -80,11 +80,7 @@ class HttpPlugin(OwnHealth):
 
     # -- what it serves ------------------------------------------------------------------------------------
 
-    async def _answer(self, request: Request) -> Response:
-        return await answer(request, self)
-
     async def metrics(self) -> bytes | None:
-        """The metrics of this process."""
         return await own_metrics(self._registry)
 
 
@@ -98,15 +94,12 @@ NO_CLIENT = "metrics need the package prometheus-client: pip install 'graphile-w
 
 
 class AnswerSource(HealthSource, Protocol):
-    """Where the answers come from."""
-
     async def metrics(self) -> bytes | None:
         """The metrics as text; None if the client library is not installed."""
         ...
 
 
 async def answer(request: Request, source: AnswerSource) -> Response:
-    """The response to a request."""
     is_verbose = "verbose" in request.query
     match request.path:
         case "/livez":
@@ -146,12 +139,11 @@ def _response(
         problems += [f"worker process {process.pid}: {text}" for text in own] if len(found) > 1 else own
     body: dict[str, object] = {"status": "unavailable" if problems else "ok", "problems": problems}
     if is_verbose:
-        body["workers"] = [_details(process, own) for process, own in found]
+        body["workers"] = [
+            {"pid": process.pid, "healthy": not own, "pools": [_pool(pool) for pool in process.pools]}
+            for process, own in found
+        ]
     return json_response(503 if problems else 200, body)
-
-
-def _details(process: ProcessHealth, problems: list[str]) -> dict[str, object]:
-    return {"pid": process.pid, "healthy": not problems, "pools": [_pool(pool) for pool in process.pools]}
 
 
 def _pool(pool: PoolHealth) -> dict[str, object]:
@@ -170,7 +162,7 @@ def _pool(pool: PoolHealth) -> dict[str, object]:
 async def own_metrics(registry: CollectorRegistry | None = None) -> bytes | None:
     """The metrics of this process as text; None without the package."""
     try:
-        from ...metrics.prometheus import REGISTRY, rendered
+        from ..metrics.prometheus import REGISTRY, rendered
     except ImportError:
         return None
     # In a thread, because collectors of the application may take their time.
@@ -180,13 +172,13 @@ async def own_metrics(registry: CollectorRegistry | None = None) -> bytes | None
 def metrics_plugins(*, of_database: bool) -> list[Plugin]:
     """What measures; nothing without the package, unless the database is to be measured."""
     try:
-        from ...metrics.prometheus import PrometheusPlugin
+        from ..metrics.prometheus import PrometheusPlugin
     except ImportError as error:
         if of_database:
             raise ConfigError(f"database_metrics: {error}") from error
         return []
     if not of_database:
         return [PrometheusPlugin()]
-    from ...metrics.database_metrics import DatabaseMetricsPlugin
+    from ..metrics.database_metrics import DatabaseMetricsPlugin
 
     return [PrometheusPlugin(), DatabaseMetricsPlugin()]

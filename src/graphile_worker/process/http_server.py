@@ -18,8 +18,8 @@ from urllib.parse import parse_qsl, urlsplit
 
 import msgspec
 
-from ...errors import ConfigError
-from ...hooks.faults import is_our_end, report
+from ..errors import ConfigError
+from ..hooks.faults import is_our_end, report
 
 MAX_HEAD = 8192  # bytes of a request line with its headers
 READ_WITHIN = 5.0  # seconds for a client to send its request
@@ -44,15 +44,11 @@ logger = logging.getLogger("graphile_worker.http")
 
 
 class Request(NamedTuple):
-    """What a client asks for."""
-
     path: str
     query: dict[str, str]
 
 
 class Response(NamedTuple):
-    """What it gets."""
-
     status: int
     body: bytes
     content_type: str = JSON
@@ -204,7 +200,6 @@ class HttpServer:
 
 
 def _parsed(head: bytes) -> tuple[str, Request]:
-    """Method and request; ValueError if it is none."""
     method, target, version = head.partition(b"\r\n")[0].decode("latin-1").split(" ")
     if not method.isalpha() or not version.startswith("HTTP/1.") or not target.startswith("/"):
         raise ValueError

@@ -1,5 +1,0 @@
-"""The live view of `graphile-worker dev`: running and waiting jobs, throughput and errors.
-
-The worker process summarises its activity and reports it to its parent a few times a second (`feed`). The
-parent adds counts from the database and draws the view (`render`). Only `render` knows the terminal.
-"""

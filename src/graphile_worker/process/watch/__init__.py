@@ -1,1 +1,0 @@
-"""A worker process that is restarted whenever its code changes."""
