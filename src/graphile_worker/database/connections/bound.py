@@ -22,22 +22,13 @@ from ...values.clock import SystemClock
 from .connection import AcquireContext, Connection, Pool
 
 
-class BoundConnection:
-    """A Pool whose every `acquire` returns the same connection. Nothing is opened, reset or closed."""
+class CallersPool:
+    """What pools of one connection of the caller's have in common: nothing is opened, reset or closed."""
 
     may_be_in_transaction = True
 
-    def __init__(self, connection: Connection) -> None:
-        self.connection = connection
-
-    def acquire(self, *, timeout: float | None = None) -> AcquireContext:
-        return _Acquired(self.connection)
-
     async def release(self, connection: Any, *, timeout: float | None = None) -> None:
         """No-op: it stays with the caller."""
-
-    def get_max_size(self) -> int:
-        return 1
 
     def get_size(self) -> int:
         return 1
@@ -45,14 +36,27 @@ class BoundConnection:
     def get_idle_size(self) -> int:
         return 0
 
-    def is_closing(self) -> bool:
-        return False
-
     async def close(self) -> None:
         """No-op: the caller closes it."""
 
     def terminate(self) -> None:
         """No-op: the caller closes it."""
+
+
+class BoundConnection(CallersPool):
+    """A Pool whose every `acquire` returns the same connection."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+
+    def acquire(self, *, timeout: float | None = None) -> AcquireContext:
+        return Acquired(self.connection)
+
+    def get_max_size(self) -> int:
+        return 1
+
+    def is_closing(self) -> bool:
+        return False
 
 
 def no_connection_to_lend() -> GraphileWorkerError:
@@ -62,7 +66,9 @@ def no_connection_to_lend() -> GraphileWorkerError:
     )
 
 
-class _Acquired:
+class Acquired:
+    """An AcquireContext that need not wait for its connection."""
+
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 

@@ -1,6 +1,7 @@
 """Translates errors of the driver into ours where the user can act on them; others pass unchanged.
 
-`if_readable` reads tables that may be missing, or that the role may not read.
+`if_readable` reads tables that may be missing, or that the role may not read; `refusals` explains why they
+cannot be changed.
 """
 
 from __future__ import annotations
@@ -301,3 +302,23 @@ async def if_readable(connection: Connection, read: Callable[[], Awaitable[T]]) 
         if sqlstate_of(error) not in UNREADABLE:
             raise
         return None
+
+
+@contextmanager
+def refusals(missing: str, denied: str) -> Iterator[None]:
+    """Say what to do if tables or functions are `missing`, or what this role is `denied`."""
+    try:
+        yield
+    except GraphileWorkerError:
+        raise
+    except Exception as error:
+        state = sqlstate_of(error)
+        if state not in UNREADABLE:
+            raise
+        if state == sqlstates.INSUFFICIENT_PRIVILEGE:
+            raise PermissionDeniedError(
+                f"this role may not {denied} ({error}); connect as the owner of the schema", sqlstate=state
+            ) from error
+        raise SchemaMissingError(
+            f"{missing}, run as the owner of the schema: graphile-worker migrate", sqlstate=state
+        ) from error

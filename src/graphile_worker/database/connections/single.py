@@ -8,14 +8,15 @@ blocks the others until it ends, except for code inside that transaction.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Generator, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
 from contextvars import ContextVar, Token
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import asyncpg
 
+from .bound import Acquired, CallersPool
 from .connection import AcquireContext, Connection, Row, Transaction
 
 NOMINAL_SIZE = 100  # connections: more than any caller asks for
@@ -33,10 +34,8 @@ def is_connection(given: object) -> bool:
     return isinstance(given, DRIVER_CONNECTIONS)
 
 
-class SingleConnection:
+class SingleConnection(CallersPool):
     """A Pool. It neither closes nor resets the connection."""
-
-    may_be_in_transaction = True
 
     def __init__(self, connection: Any) -> None:
         self._connection = connection
@@ -71,47 +70,13 @@ class SingleConnection:
         self._free.release()
 
     def acquire(self, *, timeout: float | None = None) -> AcquireContext:
-        return _SharedAcquired(_Share(self, self._connection))
-
-    async def release(self, connection: Any, *, timeout: float | None = None) -> None:
-        """No-op: it stays with the caller."""
+        return Acquired(cast(Connection, _Share(self, self._connection)))
 
     def get_max_size(self) -> int:
         return NOMINAL_SIZE
 
-    def get_size(self) -> int:
-        return 1
-
-    def get_idle_size(self) -> int:
-        return 0
-
     def is_closing(self) -> bool:
         return bool(self._connection.is_closed())
-
-    async def close(self) -> None:
-        """No-op: it stays open."""
-
-    def terminate(self) -> None:
-        """No-op: it stays open."""
-
-
-class _SharedAcquired:
-    def __init__(self, share: _Share) -> None:
-        self._share = share
-
-    async def __aenter__(self) -> Connection:
-        return self._share
-
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None = None,
-        exc_value: BaseException | None = None,
-        traceback: TracebackType | None = None,
-    ) -> None:
-        return None
-
-    def __await__(self) -> Generator[Any, Any, Connection]:
-        return self.__aenter__().__await__()
 
 
 class _Share:
@@ -154,9 +119,6 @@ class _Share:
         inner = self._connection.transaction(isolation=isolation, readonly=readonly, deferrable=deferrable)
         return _SharedTransaction(self._pool, inner)
 
-    def is_in_transaction(self) -> bool:
-        return bool(self._connection.is_in_transaction())
-
     async def add_listener(self, channel: str, callback: Callable[..., Any]) -> None:
         async with self._pool.turn() as connection:
             await connection.add_listener(channel, callback)
@@ -164,18 +126,6 @@ class _Share:
     async def remove_listener(self, channel: str, callback: Callable[..., Any]) -> None:
         async with self._pool.turn() as connection:
             await connection.remove_listener(channel, callback)
-
-    def add_termination_listener(self, callback: Callable[..., Any]) -> None:
-        self._connection.add_termination_listener(callback)
-
-    def remove_termination_listener(self, callback: Callable[..., Any]) -> None:
-        self._connection.remove_termination_listener(callback)
-
-    def get_server_pid(self) -> int:
-        return int(self._connection.get_server_pid())
-
-    def is_closed(self) -> bool:
-        return bool(self._connection.is_closed())
 
     async def reset(self, *, timeout: float | None = None) -> None:
         """No-op: the driver would roll back the caller's transaction."""
@@ -187,7 +137,7 @@ class _Share:
         """No-op: the caller closes it."""
 
     def __getattr__(self, name: str) -> Any:
-        """Everything else of the driver's connection."""
+        """Everything else of the driver's connection, which sends nothing."""
         return getattr(self._connection, name)
 
 

@@ -170,7 +170,7 @@ where first_of_priority.run_at <= now()
 -- A job with the names of its task and its queue, its state, and when it failed permanently.
 select
 :include job_columns
-    coalesce(tasks.identifier, '') as task_identifier,
+    , coalesce(tasks.identifier, '') as task_identifier,
     pg_catalog.regexp_replace(job_queues.queue_name, ' \[[1-9][0-9]*\]$', '') as queue_name,
     standing.state,
     standing.failed_at

@@ -88,16 +88,6 @@ select exists (
     and tasks.identifier <> all ($1::text[])
 ) as found
 
--- statement: limit_lock_wait
--- Set lock_timeout for the rest of the transaction.
--- $1 the value of lock_timeout.
--- Returns the previous value.
-with before as materialized (
-    select pg_catalog.current_setting('lock_timeout') as setting
-)
-select before.setting, pg_catalog.set_config('lock_timeout', $1::text, true)
-from before
-
 -- statement: lock_queues
 -- Block until in-flight adds that have read a queue are committed, and keep new ones out.
 lock table :GRAPHILE_WORKER_SCHEMA._private_job_queues in access exclusive mode

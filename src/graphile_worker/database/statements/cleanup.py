@@ -23,7 +23,7 @@ from ...values.schema_name import SchemaName
 from ...values.spec import check_text
 from ..connections import sqlstates
 from ..connections.connection import Connection, Pool, pause
-from ..connections.errors import sqlstate_of
+from ..connections.errors import if_readable, sqlstate_of
 from ..connections.open import lend
 from ..sql import load
 from .fetch import worker_task_names
@@ -62,22 +62,12 @@ async def cleanup(
     if "DELETE_PERMAFAILED_JOBS" in wanted:
         jobs = await _delete_permafailed_jobs(connection, schema, on_jobs_deleted)
     if "GC_TASK_IDENTIFIERS" in wanted:
-        known = await _names_of_workers(connection, schema)
+        # Running workers have read the ids of their rows. Without their table, no Python worker has run here.
+        known = await if_readable(connection, lambda: worker_task_names(connection, schema)) or ()
         names = await delete_unused(connection, schema, "tasks", [*keep, *known])
     if "GC_JOB_QUEUES" in wanted:
         queues = await delete_unused(connection, schema, "queues")
     return CleanupReport(permafailed_jobs=jobs, task_identifiers=names, job_queues=queues)
-
-
-async def _names_of_workers(connection: Connection, schema: SchemaName) -> set[str]:
-    """The tasks of running workers, which have read the ids of their rows."""
-    try:
-        async with connection.transaction():  # a savepoint inside the caller's
-            return await worker_task_names(connection, schema)
-    except Exception as error:
-        if sqlstate_of(error) not in (sqlstates.UNDEFINED_TABLE, sqlstates.INSUFFICIENT_PRIVILEGE):
-            raise
-        return set()  # no Python worker has run here, or this role may not read the table
 
 
 async def force_unlock_workers(connection: Connection, schema: SchemaName, worker_ids: Iterable[str]) -> None:
@@ -166,9 +156,9 @@ async def _delete(connection: Connection, schema: SchemaName, kind: Kind, *argum
     # The deletion must see what was committed while we waited for the lock: a new snapshot per statement.
     isolation = None if connection.is_in_transaction() else "read_committed"
     async with connection.transaction(isolation=isolation):
-        previous = await connection.fetchval(load("maintain/limit_lock_wait", schema), LOCK_TIMEOUT)
+        previous = await connection.fetchval(load("control/limit_lock_waits", schema), LOCK_TIMEOUT)
         await connection.execute(load(f"maintain/lock_{kind}", schema))
-        await connection.fetchval(load("maintain/limit_lock_wait", schema), previous)
+        await connection.fetchval(load("control/limit_lock_waits", schema), previous)
         deleted: int = await connection.fetchval(load(f"maintain/delete_unused_{kind}", schema), *arguments)
         return deleted
 

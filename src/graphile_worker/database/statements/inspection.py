@@ -348,14 +348,7 @@ async def get_task_description(
 ) -> TaskDescription | None:
     """What the worker that started last says about a task; None if none has said anything."""
     row: Any = await connection.fetchrow(load("names/get_task_description", schema), identifier)
-    if row is None:
-        return None
-    return TaskDescription(
-        runbook=row["runbook"],
-        owner=row["owner"],
-        payload_type=row["payload_type"],
-        payload_schema=row["payload_schema"],
-    )
+    return None if row is None else TaskDescription(**dict(row.items()))
 
 
 def sorts_within_groups(connection: Connection) -> bool:

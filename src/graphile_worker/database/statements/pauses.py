@@ -6,19 +6,17 @@ locked by no pool and for ever, which every runtime obeys.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from ...errors import GraphileWorkerError, InvalidArgumentError, PermissionDeniedError, SchemaMissingError
+from ...errors import InvalidArgumentError
 from ...values.job import Pause, instant
 from ...values.schema_name import SchemaName
 from ...values.spec import MAX_IDENTIFIER_LENGTH, check_name, check_queue_name, is_track_name
-from ..connections import sqlstates
 from ..connections.connection import Connection, Row
 from ..connections.encoding import teach_arrays
-from ..connections.errors import if_readable, sqlstate_of
+from ..connections.errors import if_readable, refusals
 from ..sql import load
 from .add import time_and_delay
 from .limits import track_names
@@ -29,6 +27,9 @@ EVERY_TASK = ""
 
 MAX_REASON_LENGTH = 1_000
 """Workers read the reasons every few seconds."""
+
+TABLES = ("the tables for pauses are missing; to create them", "pause or resume")
+"""For `refusals`."""
 
 Until = datetime | timedelta | None
 
@@ -55,7 +56,7 @@ async def pause_queue(
             await _pause(connection, schema, "pause_queue", track, until, reason)
         return row
 
-    with _refusals():
+    with refusals(*TABLES):
         row = await yielding_locks(connection, schema, pause)
     return _pause_with(row, queue_name=queue_name)
 
@@ -64,7 +65,7 @@ async def _pause(
     connection: Connection, schema: SchemaName, statement: str, name: str, until: Until, reason: str | None
 ) -> Row:
     check_terms(until, reason)
-    with _refusals():
+    with refusals(*TABLES):
         (row,) = await connection.fetch(
             load(f"control/{statement}", schema), name, *time_and_delay(until, None), reason or None
         )
@@ -74,6 +75,11 @@ async def _pause(
 def check_terms(until: Until, reason: str | None) -> None:
     """Reject an end that is not in the future, and a reason that is no text."""
     _check_until(until)
+    check_reason(reason)
+
+
+def check_reason(reason: str | None) -> None:
+    """Reject a reason that is no text, or is too long."""
     if reason is not None:
         if not isinstance(reason, str):
             raise InvalidArgumentError("reason", f"expected text, got {reason!r}")
@@ -85,7 +91,7 @@ async def resume_task(connection: Connection, schema: SchemaName, identifier: st
     """End the pause of a task, or with `EVERY_TASK` of everything; returns whether there was one."""
     if identifier != EVERY_TASK:
         check_name("task", identifier, MAX_IDENTIFIER_LENGTH)
-    with _refusals():
+    with refusals(*TABLES):
         was_paused: bool = await connection.fetchval(load("control/resume_task", schema), identifier)
     return was_paused
 
@@ -101,7 +107,7 @@ async def resume_queue(connection: Connection, schema: SchemaName, queue_name: s
             await _end_pauses(connection, schema, "paused_queue", track)
         return was_paused
 
-    with _refusals():
+    with refusals(*TABLES):
         if connection.is_in_transaction():
             return await yielding_locks(connection, schema, resume)
         return await resume()  # a transaction for each row
@@ -167,7 +173,7 @@ async def list_pauses(
 
     `has_schedules`: whether there is a table of paused recurring jobs; None if that is not known.
     """
-    with _refusals():
+    with refusals(*TABLES):
         found = await _list_pauses(connection, schema)
     if has_schedules is None:
         return [*found, *await _paused_schedules(connection, schema)]
@@ -192,29 +198,6 @@ async def _paused_schedules(connection: Connection, schema: SchemaName) -> list[
 
 async def _list_paused_schedules(connection: Connection, schema: SchemaName) -> list[Pause]:
     return [pause_from(row) for row in await connection.fetch(load("schedules/list_pauses", schema))]
-
-
-@contextmanager
-def _refusals() -> Iterator[None]:
-    """Say what to do if the tables are missing, or this role may not use them."""
-    try:
-        yield
-    except GraphileWorkerError:
-        raise
-    except Exception as error:
-        state = sqlstate_of(error)
-        if state == sqlstates.UNDEFINED_TABLE:
-            raise SchemaMissingError(
-                "the tables for pauses are missing; to create them, run as the owner of the schema: "
-                "graphile-worker migrate",
-                sqlstate=state,
-            ) from error
-        if state == sqlstates.INSUFFICIENT_PRIVILEGE:
-            raise PermissionDeniedError(
-                f"this role may not pause or resume ({error}); connect as the owner of the schema",
-                sqlstate=state,
-            ) from error
-        raise
 
 
 def is_of_track(row: Row) -> bool:

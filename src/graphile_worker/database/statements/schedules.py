@@ -7,29 +7,30 @@ was last added.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from datetime import datetime, timedelta
 from itertools import groupby
 from typing import Any, NamedTuple
 
 import msgspec
 
-from ...errors import InvalidArgumentError, JobNotAddedError, PermissionDeniedError, SchemaMissingError
+from ...errors import InvalidArgumentError, JobNotAddedError
 from ...values.job import Pause, instant
 from ...values.schema_name import SchemaName
 from ...values.spec import CronJob, JobSpec, Unique, check_name
-from ..connections import sqlstates
 from ..connections.connection import Connection, Row
-from ..connections.errors import sqlstate_of
+from ..connections.errors import refusals
 from ..connections.statement import Statement, load_statement
 from ..sql import load
-from .add import array_text, as_texts, columns_of, time_and_delay
+from .add import columns_of, time_and_delay
 from .pauses import Until, check_terms, pause_from
 
 MAX_IDENTIFIER_LENGTH = 1_000
 MAX_SCHEDULES = 500
 """How many are listed at once."""
+TABLES = ("the tables for recurring jobs are missing; to create them", "pause recurring jobs")
+"""For `refusals`."""
 STORED_OPTIONS = ("queue_name", "max_attempts", "job_key", "job_key_mode", "priority", "flags")
 """Options of its jobs that are registered as they are; all others but `unique` are flags."""
 
@@ -162,7 +163,7 @@ async def pause_schedule(
     """Add no more jobs of a recurring job, for a time or until it is resumed."""
     _check_identifier(identifier)
     check_terms(until, reason)
-    with _refusals():
+    with refusals(*TABLES):
         (row,) = await connection.fetch(
             load("schedules/pause", schema), identifier, *time_and_delay(until, None), reason or None
         )
@@ -173,7 +174,7 @@ async def pause_schedule(
 async def resume_schedule(connection: Connection, schema: SchemaName, identifier: str) -> bool:
     """End the pause of a recurring job; returns whether it was paused."""
     _check_identifier(identifier)
-    with _refusals():
+    with refusals(*TABLES):
         was_paused: bool = await connection.fetchval(load("schedules/resume", schema), identifier)
     return was_paused
 
@@ -248,27 +249,6 @@ def _check_identifier(identifier: str) -> None:
     check_name("identifier", identifier, MAX_IDENTIFIER_LENGTH)
 
 
-@contextmanager
-def _refusals() -> Iterator[None]:
-    """Say what to do if the tables are missing, or this role may not use them."""
-    try:
-        yield
-    except Exception as error:
-        state = sqlstate_of(error)
-        if state not in sqlstates.UNAVAILABLE_TABLE:
-            raise
-        if state == sqlstates.UNDEFINED_TABLE:
-            raise SchemaMissingError(
-                "the tables for recurring jobs are missing; to create them, run as the owner of the schema: "
-                "graphile-worker migrate",
-                sqlstate=state,
-            ) from error
-        raise PermissionDeniedError(
-            f"this role may not pause recurring jobs ({error}); connect as the owner of the schema",
-            sqlstate=state,
-        ) from error
-
-
 _KEYED_ADD_ATTEMPTS = 5
 
 
@@ -332,22 +312,13 @@ def cron_statement(schema: SchemaName, minute: CronMinute, *, is_registered: boo
 
     `is_registered`: the tables for recurring jobs exist, so obey their pauses and note their runs.
     """
-    columns = columns_of(minute.jobs)
     name = "cron/schedule_unique_cron_jobs" if minute.is_unique else "cron/schedule_cron_jobs"
     return Statement(
         load_statement(f"{name}@registered" if is_registered else name, schema),
         (
             minute.minute,
             minute.identifiers,
-            columns.identifiers,
-            columns.payloads,
-            columns.queue_names,
-            as_texts(columns.run_at),
-            as_texts(columns.delays),
-            as_texts(columns.max_attempts),
-            columns.job_keys,
-            as_texts(columns.priorities),
-            [None if flags is None else array_text(flags) for flags in columns.flags],
+            *columns_of(minute.jobs).arrays,
             [job.job_key_mode if job.unique is None else job.unique.while_ for job in minute.jobs],
         ),
     )

@@ -29,9 +29,9 @@ class ForeignConnection(ABC):
     async def _run(self, sql: str, arguments: tuple[Any, ...]) -> Result:
         """Run one statement with `$1` parameters."""
 
-    @abstractmethod
     async def _run_script(self, sql: str) -> None:
         """Run one or several statements without parameters."""
+        await self._run(sql, ())
 
     @abstractmethod
     async def _is_outside_transaction(self) -> bool:

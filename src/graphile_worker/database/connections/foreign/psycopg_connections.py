@@ -6,7 +6,7 @@ columns of one name would lose one. In pipeline mode `execute` does not wait for
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ....errors import InvalidArgumentError
@@ -21,81 +21,73 @@ if TYPE_CHECKING:
     AnyCursor: TypeAlias = psycopg.AsyncCursor[Any] | psycopg.Cursor[Any]
 
 
-class AsyncPsycopgConnection(ForeignConnection):
-    """A `psycopg.AsyncConnection`. Its raw cursor takes `$1` parameters."""
+class _Psycopg3(ForeignConnection):
+    """A connection of psycopg 3. Its raw cursors take `$1` parameters."""
 
-    def __init__(self, connection: psycopg.AsyncConnection[Any]) -> None:
-        from psycopg import AsyncRawCursor
+    def __init__(self, connection: Any, cursor: type[Any]) -> None:
         from psycopg.rows import tuple_row
 
         self._connection = connection
-        self._new_cursor: Callable[[], psycopg.AsyncRawCursor[Any]] = lambda: AsyncRawCursor(
-            connection, row_factory=tuple_row
-        )
-        self._free: list[psycopg.AsyncRawCursor[Any]] = []
-        """Cursors to use again; concurrent calls each take one."""
+        self._new_cursor: Callable[[], Any] = lambda: cursor(connection, row_factory=tuple_row)
+        self._free: list[Any] = []
+        """Cursors to use again; concurrent calls and threads each take one."""
+
+    def _take_cursor(self) -> Any:
+        try:
+            return self._free.pop()
+        except IndexError:
+            return self._new_cursor()
+
+    def _answer(self, cursor: Any, rows: Sequence[Any] | None) -> Result:
+        self._free.append(cursor)
+        return Result() if rows is None else Result(rows, _names_of(cursor.pgresult))
+
+    async def _is_outside_transaction(self) -> bool:
+        return bool(self._connection.autocommit) and not is_in_transaction(self._connection)
+
+
+class AsyncPsycopgConnection(_Psycopg3):
+    """A `psycopg.AsyncConnection`."""
+
+    def __init__(self, connection: psycopg.AsyncConnection[Any]) -> None:
+        from psycopg import AsyncRawCursor
+
+        super().__init__(connection, AsyncRawCursor)
 
     async def _run(self, sql: str, arguments: tuple[Any, ...]) -> Result:
-        cursor = self._free.pop() if self._free else self._new_cursor()
+        cursor = self._take_cursor()
         await cursor.execute(sql, arguments or None)
-        if _has_no_rows(cursor):
-            result = Result()
-        else:
+        rows = None
+        if not _has_no_rows(cursor):
             try:
-                result = Result(await cursor.fetchall(), _names_of(cursor.pgresult))
+                rows = await cursor.fetchall()
             except Exception as error:
                 if not _is_about_no_rows(error, cursor):
                     raise
-                result = Result()
-        self._free.append(cursor)
-        return result
-
-    async def _run_script(self, sql: str) -> None:
-        await self._run(sql, ())
-
-    async def _is_outside_transaction(self) -> bool:
-        return self._connection.autocommit and not is_in_transaction(self._connection)
+        return self._answer(cursor, rows)
 
 
-class PsycopgConnection(ForeignConnection):
+class PsycopgConnection(_Psycopg3):
     """A `psycopg.Connection`."""
 
     is_blocking = True
 
     def __init__(self, connection: psycopg.Connection[Any]) -> None:
         from psycopg import RawCursor
-        from psycopg.rows import tuple_row
 
-        self._connection = connection
-        self._new_cursor: Callable[[], psycopg.RawCursor[Any]] = lambda: RawCursor(
-            connection, row_factory=tuple_row
-        )
-        self._free: list[psycopg.RawCursor[Any]] = []
-        """Cursors to use again; concurrent threads each take one."""
+        super().__init__(connection, RawCursor)
 
     async def _run(self, sql: str, arguments: tuple[Any, ...]) -> Result:
-        try:
-            cursor = self._free.pop()
-        except IndexError:
-            cursor = self._new_cursor()
+        cursor = self._take_cursor()
         cursor.execute(sql, arguments or None)
-        if _has_no_rows(cursor):
-            result = Result()
-        else:
+        rows = None
+        if not _has_no_rows(cursor):
             try:
-                result = Result(cursor.fetchall(), _names_of(cursor.pgresult))
+                rows = cursor.fetchall()
             except Exception as error:
                 if not _is_about_no_rows(error, cursor):
                     raise
-                result = Result()
-        self._free.append(cursor)
-        return result
-
-    async def _run_script(self, sql: str) -> None:
-        await self._run(sql, ())
-
-    async def _is_outside_transaction(self) -> bool:
-        return self._connection.autocommit and not is_in_transaction(self._connection)
+        return self._answer(cursor, rows)
 
 
 def _has_no_rows(cursor: AnyCursor) -> bool:
@@ -145,9 +137,6 @@ class Psycopg2Connection(ForeignConnection):
                 return Result()
             description = cursor.description
             return Result(cursor.fetchall(), lambda: [column.name for column in description])
-
-    async def _run_script(self, sql: str) -> None:
-        await self._run(sql, ())
 
     async def _is_outside_transaction(self) -> bool:
         return bool(self._connection.autocommit) and not is_in_transaction(self._connection)

@@ -27,10 +27,10 @@ _TAKES_NUMBERS = {"asyncpg": True, "psycopg": False, "psycopg_async": False, "ps
 
 
 class AsyncSqlAlchemyConnection(ForeignConnection):
-    """An AsyncConnection or AsyncSession; a call of `current` returns it, for scoped sessions."""
+    """An AsyncConnection or AsyncSession, or a scoped session."""
 
-    def __init__(self, current: Callable[[], Any]) -> None:
-        self._current = current
+    def __init__(self, given: Any) -> None:
+        self._current = _current_of(given)
 
     async def _run(self, sql: str, arguments: tuple[Any, ...]) -> Result:
         result: Result = await self._current().run_sync(_run, sql, arguments)
@@ -44,12 +44,12 @@ class AsyncSqlAlchemyConnection(ForeignConnection):
 
 
 class SqlAlchemyConnection(ForeignConnection):
-    """A Connection or Session."""
+    """A Connection or Session, or a scoped session."""
 
     is_blocking = True
 
-    def __init__(self, current: Callable[[], Any]) -> None:
-        self._current = current
+    def __init__(self, given: Any) -> None:
+        self._current = _current_of(given)
 
     async def _run(self, sql: str, arguments: tuple[Any, ...]) -> Result:
         return _run(self._current(), sql, arguments)
@@ -59,6 +59,11 @@ class SqlAlchemyConnection(ForeignConnection):
 
     async def _is_outside_transaction(self) -> bool:
         return _is_outside_transaction(self._current())
+
+
+def _current_of(given: Any) -> Callable[[], Any]:
+    """Called, a scoped session returns the session of the current scope; others stand for themselves."""
+    return given if callable(given) else lambda: given
 
 
 def _run(given: Connection | Session, sql: str, arguments: tuple[Any, ...]) -> Result:

@@ -7,22 +7,7 @@
 -- Returns the job's columns in the order of Job, without the task identifier. All columns are null if the add got
 -- lost, which happens on a schema that Node installed.
 select
-    job.id,
-    job.payload::text as payload,
-    job.priority,
-    date_part('epoch', job.run_at) as run_at,
-    job.attempts,
-    job.max_attempts,
-    job.last_error,
-    date_part('epoch', job.created_at) as created_at,
-    date_part('epoch', job.updated_at) as updated_at,
-    job.key,
-    date_part('epoch', job.locked_at) as locked_at,
-    job.revision,
-    job.flags::text as flags,
-    job.task_id,
-    job.job_queue_id,
-    job.locked_by
+:include job_columns
 from :GRAPHILE_WORKER_SCHEMA.add_job(
     identifier => $1::text,
     payload => $2::text::json,

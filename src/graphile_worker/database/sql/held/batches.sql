@@ -69,10 +69,7 @@ limit $1
 -- statement: get_held_jobs_above_watermarks @routed
 -- Choose the next jobs like get_held_jobs, but from given watermarks on; see get_jobs_above_watermarks.
 --
--- $1 integer             limit
--- $2 text                ids of the tasks that this pool can run
--- $3 timestamptz         the worker's time, or null for the server's
--- $4 text[]              rules for flags, or null: see `flag_rules`
+-- $1 to $4               as in get_held_jobs
 -- $5 smallint[]          ranges of priorities in ascending order: the lowest of each ...
 -- $6 smallint[]          ... and the highest
 -- $7 double precision[]  the run_at to start from in each range (seconds since 1970)
@@ -134,11 +131,7 @@ limit $1
 -- statement: get_keyed_jobs @routed
 -- Lock the jobs with a key that come before the last job of a held batch, which has locked none of them: see `keyed`.
 --
--- $1 text              pool id, written to locked_by
--- $2 text              ids of the tasks that this pool can run
--- $3 integer           limit
--- $4 text[]            rules for flags, or null: see `flag_rules`
--- $5 timestamptz       the worker's time, or null for the server's
+-- $1 to $5             as in get_announced_jobs
 -- $6 smallint          the priority of the last job of the batch
 -- $7 double precision  its run_at (seconds since 1970)
 -- Returns the columns of a job, unordered.
