@@ -4,15 +4,13 @@
 - `is_gone`, `give_back` and `throw_away` are for connections that are borrowed from a pool for a long time
   and may be lost in between. When the server closes such a connection, the driver returns it to the pool at
   once. From then on even `is_closed` raises an error.
-- `run_blocking` runs our coroutines without an event loop, on connections of blocking libraries.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Coroutine, Generator
+from collections.abc import Coroutine
 from contextlib import suppress
-from types import TracebackType
 from typing import Any, TypeVar
 
 import asyncpg
@@ -66,8 +64,8 @@ def no_connection_to_lend() -> GraphileWorkerError:
     )
 
 
-class Acquired:
-    """An AcquireContext that need not wait for its connection."""
+class Acquired(AcquireContext):
+    """The connection itself: it is not waited for, and not returned."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -75,16 +73,8 @@ class Acquired:
     async def __aenter__(self) -> Connection:
         return self._connection
 
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None = None,
-        exc_value: BaseException | None = None,
-        traceback: TracebackType | None = None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         return None
-
-    def __await__(self) -> Generator[Any, Any, Connection]:
-        return self.__aenter__().__await__()
 
 
 RELEASE_WITHIN = 5.0  # seconds; a connection that cannot be reset in time is closed

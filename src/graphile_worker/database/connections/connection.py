@@ -33,7 +33,8 @@ class Row(Protocol):
 class Transaction(Protocol):
     """A transaction, or a savepoint inside one; rolled back when the block raises."""
 
-    async def __aenter__(self) -> Any: ...
+    async def __aenter__(self) -> Any:
+        await self.start()
 
     async def __aexit__(
         self,
@@ -41,7 +42,8 @@ class Transaction(Protocol):
         exc_value: BaseException | None,
         traceback: TracebackType | None,
         /,
-    ) -> Any: ...
+    ) -> Any:
+        await (self.commit() if exc_type is None else self.rollback())
 
     async def start(self) -> None: ...
 
@@ -107,7 +109,8 @@ class AcquireContext(Protocol):
         /,
     ) -> Any: ...
 
-    def __await__(self) -> Any: ...
+    def __await__(self) -> Any:
+        return self.__aenter__().__await__()
 
 
 class AnyConnection(Protocol):

@@ -12,15 +12,13 @@
   transaction at a time, including its wait for the disk. So under contention jobs are committed first, and
   the notification follows in a transaction of its own. A procedure does both in one round trip, but is slower
   than the statement when there is no contention: it is used for a while after contention was seen.
-- `unique_job` is for jobs that are unique by their arguments, through a Python-only function of the database.
-- `SpecColumns` has specs as columns: one array per attribute, the form that bulk statements take.
+- `SpecColumns` has specs in the form that bulk statements take.
 - `restore_order` and `match_by_content` are for schemas that Node or Rust installed, where the function is
   not ours. Theirs return the jobs of a bulk add in any order. And an add with a key can get lost, if a worker
   locks the job with that key at the same moment: a bulk add leaves it out, Node's `add_job` returns an empty
   row, and Rust's raises GWNOR. Such an add is retried. Keys are unique, so jobs with a key are matched by key
   and the others by content. Specs of equal content are interchangeable, except for the queue: rows hold only
   its id, so it is not compared.
-- `warn_of_large_payload` warns of payloads that are too large for a queue, once per task and process.
 """
 
 from __future__ import annotations

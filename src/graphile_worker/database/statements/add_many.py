@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from itertools import chain, islice, repeat
 from operator import attrgetter
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from msgspec.json import decode
 
@@ -19,7 +19,7 @@ from ...values.job import Job
 from ...values.schema_name import SchemaName
 from ...values.spec import DEFAULT_MAX_ATTEMPTS, DEFAULT_PRIORITY, WHILES, JobSpec, While
 from ..connections.connection import Connection, Row
-from ..connections.statement import Statement, Steps, job_from_values, load_statement, run_steps
+from ..connections.statement import Statement, Steps, load_statement, run_steps
 from .add import (
     LARGE_PAYLOAD,
     Added,
@@ -99,7 +99,11 @@ def _add(schema: SchemaName, columns: SpecColumns, *, preserve_run_at: bool) -> 
             load_statement("add/add_jobs", schema),
             (*columns.arrays, preserve_run_at, *our_function(schema)),
         )
-        return _jobs_with_keys(rows, columns)
+        jobs = [
+            Job(*tuple(row)[:-1], name)  # type: ignore[call-arg]
+            for row, name in zip(rows, columns.identifiers, strict=False)
+        ]
+        return Added(jobs, bool(rows and rows[0][-1]))
     if columns.only_identifier is not None and columns.has_payloads_only:
         rows = yield Statement(
             load_statement("add/insert_jobs", schema), (columns.only_identifier, columns.payloads)
@@ -159,12 +163,6 @@ def _jobs_without_keys(row: Row, columns: SpecColumns) -> Added:
         )
     ]  # fmt: skip
     return Added(jobs, is_ours)
-
-
-def _jobs_with_keys(rows: Sequence[Row | Sequence[Any]], columns: SpecColumns) -> Added:
-    names = columns.identifiers
-    jobs = [job_from_values((*tuple(row)[:-1], name)) for row, name in zip(rows, names, strict=False)]
-    return Added(jobs, bool(rows and rows[0][-1]))
 
 
 _key_of = attrgetter("job_key")

@@ -5,8 +5,6 @@ the rows of its queue and its task first. If such a row is deleted before the jo
 never run. No foreign key prevents that, and functions of other runtimes add jobs, too. But a transaction
 holds a lock on every table it has read. So the deletion locks the table, which blocks workers and clients; it
 gives up after a short wait and retries.
-
-`own_session` is a pool connection for the worker itself, without the role's timeouts.
 """
 
 from __future__ import annotations

@@ -336,16 +336,12 @@ async def withdraw(connection: Connection, schema: SchemaName, request_id: int) 
 async def list_deploys(connection: Connection, schema: SchemaName, since: datetime) -> list[Deploy]:
     """Deploys since then, the latest first."""
     rows = await connection.fetch(load("requests/deploys", schema), since, MAX_DEPLOYS)
-    found = [
-        Deploy(
-            version=row["version"],
-            started_at=instant(row["started_at"]),
-            last_started_at=instant(row["last_started_at"]),
-            starts=row["starts"],
-        )
-        for row in rows
-    ]
-    return _merged(found)
+    return _merged(
+        [
+            Deploy(version=version, started_at=instant(first), last_started_at=instant(last), starts=starts)
+            for version, first, last, starts in rows
+        ]
+    )
 
 
 def _merged(deploys: list[Deploy]) -> list[Deploy]:
@@ -356,11 +352,8 @@ def _merged(deploys: list[Deploy]) -> list[Deploy]:
         if later is None or (later.started_at - deploy.last_started_at).total_seconds() > ONE_DEPLOY:
             merged.append(deploy)
             continue
-        merged[merged.index(later)] = Deploy(
-            version=deploy.version,
-            started_at=deploy.started_at,
-            last_started_at=later.last_started_at,
-            starts=later.starts + deploy.starts,
+        merged[merged.index(later)] = msgspec.structs.replace(
+            later, started_at=deploy.started_at, starts=later.starts + deploy.starts
         )
     return sorted(merged, key=lambda deploy: deploy.started_at, reverse=True)
 

@@ -3,12 +3,7 @@
 Counting a large table is slow. Counts are exact up to a certain size; beyond it they are estimated from a
 random sample of the table's pages. Results say which of the two they are.
 
-- `ready_tasks`: tasks that have ready jobs, found in the first jobs of each priority. That is cheap with a
-  million jobs.
-- `describe_tasks` and `get_task_description`: what workers say about their tasks when they start: runbook,
-  owner, and the payload that each expects.
-- `sorts_within_groups`: what older servers cannot do. The README lists the supported versions; 12 is the
-  oldest.
+`ready_tasks` is cheap with a million jobs: it reads the first jobs of each priority.
 """
 
 from __future__ import annotations
@@ -30,14 +25,13 @@ from ...values.text import count
 from ..connections.connection import Connection, Row
 from ..connections.encoding import teach_arrays
 from ..sql import load
-from .attempts import attempts_made
 from .job_filter import BEGINNING, ids_to_walk
 from .job_filter import JOB_ORDERS as JOB_ORDERS
 from .job_filter import JOB_STATES as JOB_STATES
 from .job_filter import JobFilter as JobFilter
 from .job_filter import JobOrder as JobOrder
 from .job_filter import JobState as JobState
-from .manage_jobs import checked_ids
+from .manage_jobs import attempts_made, checked_ids
 from .pauses import pauses_if_readable
 
 COUNTED_PAGES = 2000

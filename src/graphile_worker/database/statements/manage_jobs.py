@@ -9,10 +9,9 @@ of its worker. The row in `_private_py_cancels` says why it has to end.
 rows. Usually that is a held batch of a worker, which ends within a fraction of a second. Its jobs may run on,
 and a cancel of all jobs of a task would have missed them.
 
-Two functions bound how long changes wait for rows that other transactions have locked. `bounded_waits` is for
-jobs that are named: a worker may hold them in its own transaction while they run, and one whose event loop is
-blocked cannot end it. `yielding_locks` is for changes of several queues at once, beside workers that lock the
-same rows in an order of their own.
+`bounded_waits` is for changes of jobs that are named: a worker may hold them in its own transaction while
+they run, and one whose event loop is blocked cannot end it. `yielding_locks` is for changes of several queues
+at once, beside workers that lock the same rows in an order of their own.
 """
 
 from __future__ import annotations
@@ -221,6 +220,19 @@ async def cancel_reasons(
     statement, ids = load("control/cancel_reasons", schema), list(map(str, job_ids))
     rows = await if_readable(connection, lambda: connection.fetch(statement, ids))
     return {row["job_id"]: row["reason"] for row in rows or ()}
+
+
+async def attempts_made(connection: Connection, schema: SchemaName, job_ids: Sequence[int]) -> dict[int, int]:
+    """Those of these jobs that have failed permanently, with the attempt that was the last one.
+
+    A job is missing if nothing tells: another runtime failed it, or nothing was kept. Empty where there is no
+    history, or the role may not read it.
+    """
+    if not job_ids:
+        return {}
+    statement, ids = load("history/attempts_made", schema), list(map(str, job_ids))
+    rows = await if_readable(connection, lambda: connection.fetch(statement, ids))
+    return {row["id"]: row["attempts"] for row in rows or ()}
 
 
 BRIEFLY = "250ms"

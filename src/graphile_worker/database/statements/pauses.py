@@ -25,6 +25,7 @@ from .manage_jobs import yielding_locks
 EVERY_TASK = ""
 """The name under which every task is paused."""
 
+SCHEDULES = "schedules/list_pauses"
 MAX_REASON_LENGTH = 1_000
 """Workers read the reasons every few seconds."""
 
@@ -171,33 +172,29 @@ async def list_pauses(
 ) -> list[Pause]:
     """What is paused: everything first, then tasks, queues and recurring jobs, by name.
 
-    `has_schedules`: whether there is a table of paused recurring jobs; None if that is not known.
+    `has_schedules`: whether there is a table of paused recurring jobs, which is younger than the others and
+    may be missing alone; None if that is not known.
     """
     with refusals(*TABLES):
-        found = await _list_pauses(connection, schema)
+        found = await _read_pauses(connection, schema, "control/list_pauses")
     if has_schedules is None:
         return [*found, *await _paused_schedules(connection, schema)]
-    return [*found, *(await _list_paused_schedules(connection, schema) if has_schedules else [])]
-
-
-async def _list_pauses(connection: Connection, schema: SchemaName) -> list[Pause]:
-    rows = await connection.fetch(load("control/list_pauses", schema))
-    return [pause_from(row) for row in rows if not is_of_track(row)]
+    return [*found, *(await _read_pauses(connection, schema, SCHEDULES) if has_schedules else [])]
 
 
 async def pauses_if_readable(connection: Connection, schema: SchemaName) -> list[Pause]:
     """The same; empty if the table is missing or this role may not read it."""
-    found = await if_readable(connection, lambda: _list_pauses(connection, schema)) or []
-    return [*found, *await _paused_schedules(connection, schema)]
+    found = await if_readable(connection, lambda: _read_pauses(connection, schema, "control/list_pauses"))
+    return [*(found or []), *await _paused_schedules(connection, schema)]
 
 
 async def _paused_schedules(connection: Connection, schema: SchemaName) -> list[Pause]:
-    """Recurring jobs that are paused; their table is younger than the others, and may be missing alone."""
-    return await if_readable(connection, lambda: _list_paused_schedules(connection, schema)) or []
+    return await if_readable(connection, lambda: _read_pauses(connection, schema, SCHEDULES)) or []
 
 
-async def _list_paused_schedules(connection: Connection, schema: SchemaName) -> list[Pause]:
-    return [pause_from(row) for row in await connection.fetch(load("schedules/list_pauses", schema))]
+async def _read_pauses(connection: Connection, schema: SchemaName, statement: str) -> list[Pause]:
+    rows = await connection.fetch(load(statement, schema))
+    return [pause_from(row) for row in rows if not is_of_track(row)]
 
 
 def is_of_track(row: Row) -> bool:

@@ -167,7 +167,10 @@ async def pause_schedule(
         (row,) = await connection.fetch(
             load("schedules/pause", schema), identifier, *time_and_delay(until, None), reason or None
         )
-    terms = {name: row[name] for name in ("reason", "since", "until")}
+    return _pause(identifier, dict(row.items()))
+
+
+def _pause(identifier: str, terms: dict[str, Any]) -> Pause:
     return pause_from({**terms, "kind": "schedule", "name": identifier})
 
 
@@ -205,17 +208,7 @@ def manual_job(schedule: Schedule, minute: datetime) -> JobSpec:
 def _schedule(row: Row) -> Schedule:
     job_ids = msgspec.json.decode(row["job_ids"] or b"[]", type=list[int | None])
     due_at = msgspec.json.decode(row["due_at"] or b"[]", type=list[float | None])
-    pause = None
-    if row["is_paused"]:
-        pause = pause_from(
-            {
-                "kind": "schedule",
-                "name": row["identifier"],
-                "since": row["paused_at"],
-                "until": row["until"],
-                "reason": row["reason"],
-            }
-        )
+    terms = {"since": row["paused_at"], "until": row["until"], "reason": row["reason"]}
     return Schedule(
         identifier=row["identifier"],
         known_since=_instant(row["known_since"]),
@@ -226,7 +219,7 @@ def _schedule(row: Row) -> Schedule:
             for job_id, due in zip(job_ids, due_at, strict=False)
             if job_id is not None and due is not None
         ],
-        pause=pause,
+        pause=_pause(row["identifier"], terms) if row["is_paused"] else None,
     )
 
 

@@ -4,8 +4,6 @@
 come back. Such a job has lost its key and its attempts, so no runtime runs it again. If its worker returns
 it, or dies, it would stay among the failed jobs forever, and a retry would run what was removed. Jobs that
 ran are not handled there: they have an outcome.
-
-`mark_notified` notes of which permanent failures the handlers of `@task(on_failure=…)` were told.
 """
 
 from __future__ import annotations
@@ -258,6 +256,6 @@ async def delete_retired(
 
 
 async def mark_notified(connection: Connection, schema: SchemaName, job_ids: Sequence[int]) -> None:
-    """Note it, in the transaction that adds the handlers' jobs. Without the table no one else tells them."""
+    """Note that handlers were told of these failures. Without the table no one else tells them."""
     statement = load("write/mark_notified_failures", schema)
     await if_readable(connection, lambda: connection.execute(statement, list(job_ids)))

@@ -6,7 +6,7 @@ columns of one name would lose one. In pipeline mode `execute` does not wait for
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ....errors import InvalidArgumentError
@@ -21,73 +21,62 @@ if TYPE_CHECKING:
     AnyCursor: TypeAlias = psycopg.AsyncCursor[Any] | psycopg.Cursor[Any]
 
 
-class _Psycopg3(ForeignConnection):
-    """A connection of psycopg 3. Its raw cursors take `$1` parameters."""
+class PsycopgConnection(ForeignConnection):
+    """A `psycopg.Connection`. Its raw cursors take `$1` parameters."""
 
-    def __init__(self, connection: Any, cursor: type[Any]) -> None:
+    is_blocking = True
+
+    def __init__(self, connection: Any) -> None:
         from psycopg.rows import tuple_row
 
         self._connection = connection
-        self._new_cursor: Callable[[], Any] = lambda: cursor(connection, row_factory=tuple_row)
+        self._new_cursor: Callable[[], Any] = lambda: self._cursor_class()(connection, row_factory=tuple_row)
         self._free: list[Any] = []
         """Cursors to use again; concurrent calls and threads each take one."""
 
-    def _take_cursor(self) -> Any:
-        try:
-            return self._free.pop()
-        except IndexError:
-            return self._new_cursor()
+    @staticmethod
+    def _cursor_class() -> type[Any]:
+        from psycopg import RawCursor
 
-    def _answer(self, cursor: Any, rows: Sequence[Any] | None) -> Result:
+        return RawCursor
+
+    async def _done(self, answer: Any) -> Any:
+        """What a method of a cursor has returned."""
+        return answer
+
+    async def _run(self, sql: str, arguments: tuple[Any, ...]) -> Result:
+        try:
+            cursor = self._free.pop()
+        except IndexError:
+            cursor = self._new_cursor()
+        await self._done(cursor.execute(sql, arguments or None))
+        result = Result()
+        if not _has_no_rows(cursor):
+            try:
+                result = Result(await self._done(cursor.fetchall()), _names_of(cursor.pgresult))
+            except Exception as error:
+                if not _is_about_no_rows(error, cursor):
+                    raise
         self._free.append(cursor)
-        return Result() if rows is None else Result(rows, _names_of(cursor.pgresult))
+        return result
 
     async def _is_outside_transaction(self) -> bool:
         return bool(self._connection.autocommit) and not is_in_transaction(self._connection)
 
 
-class AsyncPsycopgConnection(_Psycopg3):
+class AsyncPsycopgConnection(PsycopgConnection):
     """A `psycopg.AsyncConnection`."""
 
-    def __init__(self, connection: psycopg.AsyncConnection[Any]) -> None:
+    is_blocking = False
+
+    @staticmethod
+    def _cursor_class() -> type[Any]:
         from psycopg import AsyncRawCursor
 
-        super().__init__(connection, AsyncRawCursor)
+        return AsyncRawCursor
 
-    async def _run(self, sql: str, arguments: tuple[Any, ...]) -> Result:
-        cursor = self._take_cursor()
-        await cursor.execute(sql, arguments or None)
-        rows = None
-        if not _has_no_rows(cursor):
-            try:
-                rows = await cursor.fetchall()
-            except Exception as error:
-                if not _is_about_no_rows(error, cursor):
-                    raise
-        return self._answer(cursor, rows)
-
-
-class PsycopgConnection(_Psycopg3):
-    """A `psycopg.Connection`."""
-
-    is_blocking = True
-
-    def __init__(self, connection: psycopg.Connection[Any]) -> None:
-        from psycopg import RawCursor
-
-        super().__init__(connection, RawCursor)
-
-    async def _run(self, sql: str, arguments: tuple[Any, ...]) -> Result:
-        cursor = self._take_cursor()
-        cursor.execute(sql, arguments or None)
-        rows = None
-        if not _has_no_rows(cursor):
-            try:
-                rows = cursor.fetchall()
-            except Exception as error:
-                if not _is_about_no_rows(error, cursor):
-                    raise
-        return self._answer(cursor, rows)
+    async def _done(self, answer: Any) -> Any:
+        return await answer
 
 
 def _has_no_rows(cursor: AnyCursor) -> bool:
