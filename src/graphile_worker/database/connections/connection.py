@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from types import TracebackType
 from typing import Any, Protocol, TypeAlias
 
@@ -152,6 +153,11 @@ class BlockingConnection(Protocol):
     def commit(self) -> None: ...
 
     def rollback(self) -> None: ...
+
+
+def savepoint(connection: Connection) -> AbstractAsyncContextManager[Any]:
+    """A savepoint inside a transaction, whose errors do not end it; nothing outside of one."""
+    return connection.transaction() if connection.is_in_transaction() else nullcontext()
 
 
 async def pause(connection: Connection, seconds: float) -> None:

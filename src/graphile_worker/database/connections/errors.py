@@ -26,7 +26,7 @@ from ...errors import (
 )
 from ...values.schema_name import DEFAULT_SCHEMA, SchemaName
 from . import sqlstates
-from .connection import Connection
+from .connection import Connection, savepoint
 from .dsn import UNREADABLE_URL, Dsn
 
 _LOST_SESSION = (
@@ -289,9 +289,7 @@ UNREADABLE = (
 async def if_readable(connection: Connection, read: Callable[[], Awaitable[T]]) -> T | None:
     """What a statement finds; None where its table is missing or may not be read."""
     try:
-        if not connection.is_in_transaction():
-            return await read()
-        async with connection.transaction():  # an error would end the caller's transaction
+        async with savepoint(connection):
             return await read()
     except Exception as error:
         if sqlstate_of(error) not in UNREADABLE:

@@ -160,11 +160,7 @@ with changed as (
   set
     set_concurrency = null, set_starts = null, set_period = null, set_burst = null, set_at = null,
     is_awaited = false
-  where name = $1::text
-  returning name
-),
-notified as materialized (select pg_notify('worker:py', '{"limits":1}') from changed)
-select changed.name from changed cross join notified
+:include changed_limit
 
 -- statement: set_limit
 -- Set bounds of a limit by hand. They win over those of the code.
@@ -184,6 +180,9 @@ with changed as (
     set_burst = coalesce($5::double precision, set_burst),
     set_at = now(),
     is_awaited = false
+:include changed_limit
+
+-- part: changed_limit
   where name = $1::text
   returning name
 ),

@@ -84,15 +84,14 @@ async def _delete_permafailed_jobs(
 ) -> int:
     total, last_id = 0, 0
     while True:
-        row = await connection.fetchrow(
-            load("maintain/delete_permafailed_jobs", schema), last_id, DELETE_BATCH
-        )
-        deleted = 0 if row is None else row["deleted"]
+        statement = load("maintain/delete_permafailed_jobs", schema)
+        (row,) = await connection.fetch(statement, last_id, DELETE_BATCH)
+        deleted: int = row["deleted"]
+        last_id = row["last_id"]
         total += deleted
         on_jobs_deleted(total)
-        if row is None or deleted < DELETE_BATCH:
+        if deleted < DELETE_BATCH:
             return total
-        last_id = row["last_id"]
 
 
 def _checked_tasks(tasks: Iterable[str] | None, *, keeps_names: bool) -> set[str]:

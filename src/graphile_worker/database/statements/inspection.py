@@ -166,7 +166,7 @@ async def statistics(connection: Connection, schema: SchemaName, *, exact: bool 
     percentage = await _percentage(connection, schema, exact)
     by_task = await _count_by_task(connection, schema, percentage)
     oldest = await connection.fetchval(load("inspect/oldest_ready_job", schema))
-    queues = await connection.fetchrow(load("inspect/count_queues", schema))
+    (queues,) = await connection.fetch(load("inspect/count_queues", schema))
     total: Counter[str] = Counter()
     for counts in by_task.values():
         total.update(counts)
@@ -174,8 +174,8 @@ async def statistics(connection: Connection, schema: SchemaName, *, exact: bool 
         jobs=JobCounts(**total),
         tasks={identifier: JobCounts(**counts) for identifier, counts in by_task.items()},
         is_estimate=percentage < 100,
-        queues=0 if queues is None else queues["queues"],
-        locked_queues=0 if queues is None else queues["locked"],
+        queues=queues["queues"],
+        locked_queues=queues["locked"],
         oldest_ready_at=_instant(oldest),
         pauses=await pauses_if_readable(connection, schema),
     )

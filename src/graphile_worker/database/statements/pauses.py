@@ -7,6 +7,7 @@ locked by no pool and for ever, which every runtime obeys.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -42,7 +43,7 @@ async def pause_task(
     if identifier != EVERY_TASK:
         check_name("task", identifier, MAX_IDENTIFIER_LENGTH)
     row = await _pause(connection, schema, "pause_task", identifier, until, reason)
-    return _pause_with(row, task_identifier=identifier or None)
+    return pause_of("task", identifier, row)
 
 
 async def pause_queue(
@@ -59,7 +60,7 @@ async def pause_queue(
 
     with refusals(*TABLES):
         row = await yielding_locks(connection, schema, pause)
-    return _pause_with(row, queue_name=queue_name)
+    return pause_of("queue", queue_name, row)
 
 
 async def _pause(
@@ -121,12 +122,11 @@ async def end_due_pauses(connection: Connection, schema: SchemaName) -> int:
 
 async def _end_pauses(connection: Connection, schema: SchemaName, choice: str, *arguments: object) -> int:
     teach_arrays(connection)
-    if connection.is_in_transaction():  # no savepoint: its release would tie the locks to the transaction
+    # Statements must see what was committed while they waited for locks: a new snapshot for each. Inside a
+    # transaction there is no savepoint: its release would tie the locks to the transaction.
+    is_inside = connection.is_in_transaction()
+    async with nullcontext() if is_inside else connection.transaction(isolation="read_committed"):
         ended, running = await _unlock_queues(connection, schema, choice, *arguments)
-    else:
-        # Statements must see what was committed while they waited for locks: a new snapshot for each.
-        async with connection.transaction(isolation="read_committed"):
-            ended, running = await _unlock_queues(connection, schema, choice, *arguments)
     if running:  # a write may have waited for our transaction
         await connection.fetch(load("control/lock_jobs", schema), running)
     if running or not arguments:
@@ -202,31 +202,21 @@ def is_of_track(row: Row) -> bool:
     return row["kind"] == "queue" and row["name"] is not None and is_track_name(row["name"])
 
 
-def pause_from(row: Row | Mapping[str, Any]) -> Pause:
-    """A pause from a row with `kind`, `name` and the terms."""
-    name = row["name"]
-    if row["kind"] == "queue":
-        return _pause_with(row, queue_name=name)
-    if row["kind"] == "schedule":
-        return _pause_with(row, schedule=name)
-    return _pause_with(row, task_identifier=name or None)
-
-
-def _pause_with(
-    row: Row | Mapping[str, Any],
-    *,
-    task_identifier: str | None = None,
-    queue_name: str | None = None,
-    schedule: str | None = None,
-) -> Pause:
+def pause_of(kind: str, name: str | None, terms: Row | Mapping[str, Any]) -> Pause:
+    """A pause of a task, a queue or a schedule; `EVERY_TASK` is the name of a pause of everything."""
     return Pause(
-        task_identifier=task_identifier,
-        queue_name=queue_name,
-        schedule=schedule,
-        paused_at=instant(row["since"]),
-        until=None if row["until"] is None else instant(row["until"]),
-        reason=row["reason"],
+        task_identifier=(name or None) if kind == "task" else None,
+        queue_name=name if kind == "queue" else None,
+        schedule=name if kind == "schedule" else None,
+        paused_at=instant(terms["since"]),
+        until=None if terms["until"] is None else instant(terms["until"]),
+        reason=terms["reason"],
     )
+
+
+def pause_from(row: Row) -> Pause:
+    """A pause from a row with `kind`, `name` and the terms."""
+    return pause_of(row["kind"], row["name"], row)
 
 
 def _check_until(until: Until) -> None:

@@ -24,7 +24,7 @@ from ..connections.errors import refusals
 from ..connections.statement import Statement, load_statement
 from ..sql import load
 from .add import columns_of, time_and_delay
-from .pauses import Until, check_terms, pause_from
+from .pauses import Until, check_terms, pause_of
 
 MAX_IDENTIFIER_LENGTH = 1_000
 MAX_SCHEDULES = 500
@@ -167,11 +167,7 @@ async def pause_schedule(
         (row,) = await connection.fetch(
             load("schedules/pause", schema), identifier, *time_and_delay(until, None), reason or None
         )
-    return _pause(identifier, dict(row.items()))
-
-
-def _pause(identifier: str, terms: dict[str, Any]) -> Pause:
-    return pause_from({**terms, "kind": "schedule", "name": identifier})
+    return pause_of("schedule", identifier, row)
 
 
 async def resume_schedule(connection: Connection, schema: SchemaName, identifier: str) -> bool:
@@ -208,7 +204,6 @@ def manual_job(schedule: Schedule, minute: datetime) -> JobSpec:
 def _schedule(row: Row) -> Schedule:
     job_ids = msgspec.json.decode(row["job_ids"] or b"[]", type=list[int | None])
     due_at = msgspec.json.decode(row["due_at"] or b"[]", type=list[float | None])
-    terms = {"since": row["paused_at"], "until": row["until"], "reason": row["reason"]}
     return Schedule(
         identifier=row["identifier"],
         known_since=_instant(row["known_since"]),
@@ -219,7 +214,7 @@ def _schedule(row: Row) -> Schedule:
             for job_id, due in zip(job_ids, due_at, strict=False)
             if job_id is not None and due is not None
         ],
-        pause=_pause(row["identifier"], terms) if row["is_paused"] else None,
+        pause=pause_of("schedule", row["identifier"], row) if row["is_paused"] else None,
     )
 
 

@@ -19,7 +19,7 @@ import msgspec
 from ...errors.text import message_of
 from ...values.job import Job
 from ...values.schema_name import SchemaName
-from ..connections.connection import Connection, Row
+from ..connections.connection import Connection, Row, savepoint
 from ..connections.encoding import fit_to_server, teach_arrays
 from ..connections.errors import if_readable
 from ..connections.statement import taken_jobs
@@ -121,10 +121,7 @@ async def _with_cancelled(
     The jobs are left over then, for the next pool that looks.
     """
     try:
-        if connection.is_in_transaction():
-            async with connection.transaction():  # a savepoint
-                cancelled = await _end_cancelled(connection, schema, written.final, cancellable)
-        else:
+        async with savepoint(connection):
             cancelled = await _end_cancelled(connection, schema, written.final, cancellable)
     except Exception as error:
         logger.debug("whether jobs were cancelled cannot be read now: %s", message_of(error))
