@@ -88,7 +88,7 @@ async def test_a_database_with_the_functions_of_earlier_versions_gets_the_presen
     earlier = MERGED_IF_AVAILABLE.sub(f"then {MERGED}", present)
     for now, before in EARLIER_TEXTS.items():
         earlier = earlier.replace(now, before)
-    assert digest(earlier.split("$body$")[1], SCHEMA) in EARLIER["add_job"][1]
+    assert digest(earlier.split("$body$")[1], SCHEMA) in EARLIER["add_job"]
     await connection.execute(earlier)
     await connection.execute(released_objects(Change.HISTORY))
     await connection.execute(

@@ -16,7 +16,6 @@ import msgspec
 from ..database.connections import sqlstates
 from ..database.connections.connection import Connection
 from ..database.connections.errors import is_schema_missing, sqlstate_of
-from ..database.statements.attempts import attempts_made
 from ..database.statements.control import (
     AnswerT,
     ConcurrencyAnswer,
@@ -27,7 +26,7 @@ from ..database.statements.control import (
     withdraw,
 )
 from ..database.statements.inspection import JobDetails, JobState, get_job
-from ..database.statements.manage_jobs import cancel_reasons
+from ..database.statements.manage_jobs import attempts_made, cancel_reasons
 from ..errors import (
     InvalidArgumentError,
     JobCancelledError,

@@ -150,7 +150,7 @@ async def list_finished_jobs(
         name = "list_finished_jobs_of_task"
         arguments.append(wanted.task_identifier)
     if not sorts_within_groups(connection):
-        name += "_before_13"
+        name += "@before_13"
     if wanted.state not in (None, "completed"):
         name += "@uncompleted"
     statement = load(f"history/{name}", schema)
@@ -174,7 +174,7 @@ async def list_errors(
     limit: int = 50,
 ) -> list[AttemptError]:
     """Errors of all jobs, or of one fingerprint, the latest first."""
-    name = "list_errors" if fingerprint is None else "list_errors_of_group"
+    name = "list_errors" if fingerprint is None else "list_errors@of_group"
     more = () if fingerprint is None else (fingerprint,)
     async with with_planner_settings(connection, load("history/read_in_order", schema)):
         rows = await connection.fetch(load(f"history/{name}", schema), since, before, limit, *more)

@@ -10,7 +10,7 @@ import msgspec
 
 from ...database.connections.connection import Connection, Row
 from ...database.sql import load
-from ...database.statements.attempts import attempts_made
+from ...database.statements.manage_jobs import attempts_made
 from ...history.audit import MAX_KEPT, Actor, audit_tables, record
 from ...history.error_groups import ErrorGroup, list_error_groups
 from ...history.records import list_errors

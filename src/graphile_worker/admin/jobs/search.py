@@ -18,7 +18,6 @@ import msgspec
 from ...database.connections.connection import Connection, Row
 from ...database.connections.errors import if_readable
 from ...database.sql import load
-from ...database.statements.attempts import attempts_made
 from ...database.statements.job_filter import (
     BEGINNING,
     FIRST_ID,
@@ -28,6 +27,7 @@ from ...database.statements.job_filter import (
     index_variant,
 )
 from ...database.statements.limits import track_names
+from ...database.statements.manage_jobs import attempts_made
 from ...values.job import instant
 from ...values.schema_name import SchemaName
 from ..answers import Problem

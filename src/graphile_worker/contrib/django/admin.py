@@ -20,7 +20,7 @@ from django.utils.text import Truncator
 from ...client.sync_worker_utils import SyncWorkerUtils
 from ...database.connections.bound import run_blocking
 from ...database.connections.foreign import as_blocking_connection
-from ...database.statements.attempts import attempts_made
+from ...database.statements.manage_jobs import attempts_made
 from ...errors import GraphileWorkerError
 from ...history.records import FINISHED_STATES
 from ...values.attempts import how_it_failed

@@ -4,15 +4,13 @@
 - `is_gone`, `give_back` and `throw_away` are for connections that are borrowed from a pool for a long time
   and may be lost in between. When the server closes such a connection, the driver returns it to the pool at
   once. From then on even `is_closed` raises an error.
-- `run_blocking` runs our coroutines without an event loop, on connections of blocking libraries.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Coroutine, Generator
+from collections.abc import Coroutine
 from contextlib import suppress
-from types import TracebackType
 from typing import Any, TypeVar
 
 import asyncpg
@@ -22,22 +20,13 @@ from ...values.clock import SystemClock
 from .connection import AcquireContext, Connection, Pool
 
 
-class BoundConnection:
-    """A Pool whose every `acquire` returns the same connection. Nothing is opened, reset or closed."""
+class CallersPool:
+    """What pools of one connection of the caller's have in common: nothing is opened, reset or closed."""
 
     may_be_in_transaction = True
 
-    def __init__(self, connection: Connection) -> None:
-        self.connection = connection
-
-    def acquire(self, *, timeout: float | None = None) -> AcquireContext:
-        return _Acquired(self.connection)
-
     async def release(self, connection: Any, *, timeout: float | None = None) -> None:
         """No-op: it stays with the caller."""
-
-    def get_max_size(self) -> int:
-        return 1
 
     def get_size(self) -> int:
         return 1
@@ -45,14 +34,27 @@ class BoundConnection:
     def get_idle_size(self) -> int:
         return 0
 
-    def is_closing(self) -> bool:
-        return False
-
     async def close(self) -> None:
         """No-op: the caller closes it."""
 
     def terminate(self) -> None:
         """No-op: the caller closes it."""
+
+
+class BoundConnection(CallersPool):
+    """A Pool whose every `acquire` returns the same connection."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+
+    def acquire(self, *, timeout: float | None = None) -> AcquireContext:
+        return Acquired(self.connection)
+
+    def get_max_size(self) -> int:
+        return 1
+
+    def is_closing(self) -> bool:
+        return False
 
 
 def no_connection_to_lend() -> GraphileWorkerError:
@@ -62,23 +64,17 @@ def no_connection_to_lend() -> GraphileWorkerError:
     )
 
 
-class _Acquired:
+class Acquired(AcquireContext):
+    """The connection itself: it is not waited for, and not returned."""
+
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
     async def __aenter__(self) -> Connection:
         return self._connection
 
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None = None,
-        exc_value: BaseException | None = None,
-        traceback: TracebackType | None = None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         return None
-
-    def __await__(self) -> Generator[Any, Any, Connection]:
-        return self.__aenter__().__await__()
 
 
 RELEASE_WITHIN = 5.0  # seconds; a connection that cannot be reset in time is closed

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from types import TracebackType
 from typing import Any, Protocol, TypeAlias
 
@@ -33,7 +34,8 @@ class Row(Protocol):
 class Transaction(Protocol):
     """A transaction, or a savepoint inside one; rolled back when the block raises."""
 
-    async def __aenter__(self) -> Any: ...
+    async def __aenter__(self) -> Any:
+        await self.start()
 
     async def __aexit__(
         self,
@@ -41,7 +43,8 @@ class Transaction(Protocol):
         exc_value: BaseException | None,
         traceback: TracebackType | None,
         /,
-    ) -> Any: ...
+    ) -> Any:
+        await (self.commit() if exc_type is None else self.rollback())
 
     async def start(self) -> None: ...
 
@@ -107,7 +110,8 @@ class AcquireContext(Protocol):
         /,
     ) -> Any: ...
 
-    def __await__(self) -> Any: ...
+    def __await__(self) -> Any:
+        return self.__aenter__().__await__()
 
 
 class AnyConnection(Protocol):
@@ -149,6 +153,11 @@ class BlockingConnection(Protocol):
     def commit(self) -> None: ...
 
     def rollback(self) -> None: ...
+
+
+def savepoint(connection: Connection) -> AbstractAsyncContextManager[Any]:
+    """A savepoint inside a transaction, whose errors do not end it; nothing outside of one."""
+    return connection.transaction() if connection.is_in_transaction() else nullcontext()
 
 
 async def pause(connection: Connection, seconds: float) -> None:

@@ -87,10 +87,12 @@ class ConnectionText(msgspec.Struct, frozen=True):
         """As a URL with every part percent-encoded."""
         user = "" if self.user is None else quote(self.user, safe="")
         password = "" if self.password is None else f":{quote(self.password, safe='')}"
+        return self._written(user + password, urlencode(self.parameters, quote_via=quote))
+
+    def _written(self, login: str, query: str) -> str:
         at = "" if self.user is None else "@"
         path = f"/{quote(self.database, safe='/')}" if self.database else ""
-        query = urlencode(self.parameters, quote_via=quote)
-        return f"{self.scheme}://{user}{password}{at}{self.hosts}{path}{'?' if query else ''}{query}"
+        return f"{self.scheme}://{login}{at}{self.hosts}{path}{'?' if query else ''}{query}"
 
     @property
     def masked(self) -> str:
@@ -99,10 +101,8 @@ class ConnectionText(msgspec.Struct, frozen=True):
             return " ".join(_shown(name, value, _in_quotes) for name, value in self.parameters)
         user = "" if self.user is None else HIDDEN if ":" in self.user else quote(self.user, safe="")
         password = "" if self.password is None else f":{HIDDEN}"
-        at = "" if self.user is None else "@"
-        path = f"/{quote(self.database, safe='/')}" if self.database else ""
         query = "&".join(_shown(name, value, _in_percents) for name, value in self.parameters)
-        return f"{self.scheme}://{user}{password}{at}{self.hosts}{path}{'?' if query else ''}{query}"
+        return self._written(user + password, query)
 
     @property
     def secrets(self) -> frozenset[str]:

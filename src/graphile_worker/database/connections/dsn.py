@@ -116,8 +116,7 @@ class Dsn(msgspec.Struct, frozen=True):
     @property
     def addresses(self) -> list[tuple[str, int]]:
         """Host or socket directory, and port, of each server; empty if none is named."""
-        parts = urlsplit(self.url)
-        query = dict(parse_qsl(parts.query))
+        parts, query = urlsplit(self.url), self._query
         named = parts.netloc.rpartition("@")[2] or query.get("host") or os.environ.get("PGHOST", "")
         ports = self._ports
         found: list[tuple[str, int]] = []
@@ -128,9 +127,12 @@ class Dsn(msgspec.Struct, frozen=True):
         return found
 
     @property
+    def _query(self) -> dict[str, str]:
+        return dict(parse_qsl(urlsplit(self.url).query))
+
+    @property
     def _ports(self) -> list[str]:
-        query = dict(parse_qsl(urlsplit(self.url).query))
-        return (query.get("port") or os.environ.get("PGPORT") or "5432").split(",")
+        return (self._query.get("port") or os.environ.get("PGPORT") or "5432").split(",")
 
     @property
     def name(self) -> str:
@@ -140,10 +142,9 @@ class Dsn(msgspec.Struct, frozen=True):
     @property
     def database(self) -> str | None:
         """The database's name, if the string or PGDATABASE gives one."""
-        parts = urlsplit(self.url)
-        query = dict(parse_qsl(parts.query))
+        query = self._query
         return (
-            unquote(parts.path.lstrip("/"))
+            unquote(urlsplit(self.url).path.lstrip("/"))
             or query.get("dbname")
             or query.get("database")
             or os.environ.get("PGDATABASE")

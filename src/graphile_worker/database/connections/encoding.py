@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import codecs
 import re
+from collections.abc import Iterable
 from contextlib import suppress
 from functools import cache
 from typing import Any
@@ -62,6 +63,12 @@ def teach_arrays(connection: Any) -> None:
     """Register the types. If the driver's internals have changed, it queries the catalogue instead."""
     with suppress(AttributeError, KeyError, TypeError):
         connection._protocol.get_settings().register_data_types(_TYPES)
+
+
+def array_text(values: Iterable[str]) -> str:
+    """The literal of a PostgreSQL text array."""
+    quoted = (value.replace("\\", "\\\\").replace('"', '\\"') for value in values)
+    return "{" + ",".join(f'"{value}"' for value in quoted) + "}"
 
 
 _QUOTED = r"""'(?:[^']|'')*'|"(?:[^"]|"")*\""""

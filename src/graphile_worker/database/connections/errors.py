@@ -1,6 +1,7 @@
 """Translates errors of the driver into ours where the user can act on them; others pass unchanged.
 
-`if_readable` reads tables that may be missing, or that the role may not read.
+`if_readable` reads tables that may be missing, or that the role may not read; `refusals` explains why they
+cannot be changed.
 """
 
 from __future__ import annotations
@@ -25,10 +26,9 @@ from ...errors import (
 )
 from ...values.schema_name import DEFAULT_SCHEMA, SchemaName
 from . import sqlstates
-from .connection import Connection
+from .connection import Connection, savepoint
 from .dsn import UNREADABLE_URL, Dsn
 
-_WRONG_PASSWORD = (sqlstates.INVALID_PASSWORD, sqlstates.INVALID_AUTHORIZATION_SPECIFICATION)
 _LOST_SESSION = (
     sqlstates.CONNECTION_EXCEPTION,
     sqlstates.CONNECTION_DOES_NOT_EXIST,
@@ -36,6 +36,25 @@ _LOST_SESSION = (
     sqlstates.ADMIN_SHUTDOWN,
     sqlstates.CRASH_SHUTDOWN,
 )
+_LOST = (
+    "the connection to {where} was lost: {error}; what was sent last may or may not have happened, "
+    "so check before doing it again, or give jobs a job_key, with which adding twice does no harm"
+)
+_REFUSED = "{where} refused the login: {error}; check the user and the password"
+_CONNECTING = dict.fromkeys(_LOST_SESSION, (_LOST, True)) | {
+    sqlstates.INVALID_PASSWORD: (_REFUSED, False),
+    sqlstates.INVALID_AUTHORIZATION_SPECIFICATION: (_REFUSED, False),
+    sqlstates.INVALID_CATALOG_NAME: (
+        "{where} has no such database: {error}; create it first, for example with createdb",
+        False,
+    ),
+    sqlstates.TOO_MANY_CONNECTIONS: (
+        "{where} has no connection left: {error}; lower max_pool_size or raise the server's max_connections",
+        False,
+    ),
+    sqlstates.CANNOT_CONNECT_NOW: ("{where} is not ready for connections: {error}", True),
+}
+"""What to say about errors of connecting, and whether the server is away."""
 _MISSING = (
     sqlstates.INVALID_SCHEMA_NAME,
     sqlstates.UNDEFINED_TABLE,
@@ -215,29 +234,13 @@ def _wrapped_error(error: BaseException) -> BaseException | None:
 
 def _from_connecting(error: asyncpg.PostgresError, where: str) -> DatabaseError | None:
     """For errors about the connection."""
-    code: str | None = error.sqlstate
-    if code in _WRONG_PASSWORD:
-        return ConnectionFailedError(
-            f"{where} refused the login: {error}; check the user and the password", sqlstate=code
-        )
-    if code == sqlstates.INVALID_CATALOG_NAME:
-        return ConnectionFailedError(
-            f"{where} has no such database: {error}; create it first, for example with createdb",
-            sqlstate=code,
-        )
-    if code == sqlstates.TOO_MANY_CONNECTIONS:
-        return ConnectionFailedError(
-            f"{where} has no connection left: {error}; lower max_pool_size or raise the server's "
-            "max_connections",
-            sqlstate=code,
-        )
-    if code == sqlstates.CANNOT_CONNECT_NOW:
-        return ConnectionFailedError(
-            f"{where} is not ready for connections: {error}", sqlstate=code, is_away=True
-        )
-    if code in _LOST_SESSION:
-        return ConnectionFailedError(_lost_message(where, error), sqlstate=code, is_away=True)
-    return None
+    found = _CONNECTING.get(error.sqlstate)
+    if found is None:
+        return None
+    advice, is_away = found
+    return ConnectionFailedError(
+        advice.format(where=where, error=error), sqlstate=error.sqlstate, is_away=is_away
+    )
 
 
 def _from_statement(error: BaseException, schema: SchemaName | None) -> DatabaseError | None:
@@ -254,13 +257,6 @@ def _from_statement(error: BaseException, schema: SchemaName | None) -> Database
     if code == sqlstates.INSUFFICIENT_PRIVILEGE:
         return PermissionDeniedError(_denied_message(schema, error), sqlstate=code)
     return None
-
-
-def _lost_message(where: str, error: BaseException) -> str:
-    return (
-        f"the connection to {where} was lost: {error}; what was sent last may or may not have happened, "
-        "so check before doing it again, or give jobs a job_key, with which adding twice does no harm"
-    )
 
 
 def _missing_schema_message(schema: SchemaName, error: BaseException) -> str:
@@ -293,11 +289,29 @@ UNREADABLE = (
 async def if_readable(connection: Connection, read: Callable[[], Awaitable[T]]) -> T | None:
     """What a statement finds; None where its table is missing or may not be read."""
     try:
-        if not connection.is_in_transaction():
-            return await read()
-        async with connection.transaction():  # an error would end the caller's transaction
+        async with savepoint(connection):
             return await read()
     except Exception as error:
         if sqlstate_of(error) not in UNREADABLE:
             raise
         return None
+
+
+@contextmanager
+def refusals(missing: str, denied: str) -> Iterator[None]:
+    """Say what to do if tables or functions are `missing`, or what this role is `denied`."""
+    try:
+        yield
+    except GraphileWorkerError:
+        raise
+    except Exception as error:
+        state = sqlstate_of(error)
+        if state not in UNREADABLE:
+            raise
+        if state == sqlstates.INSUFFICIENT_PRIVILEGE:
+            raise PermissionDeniedError(
+                f"this role may not {denied} ({error}); connect as the owner of the schema", sqlstate=state
+            ) from error
+        raise SchemaMissingError(
+            f"{missing}, run as the owner of the schema: graphile-worker migrate", sqlstate=state
+        ) from error

@@ -29,18 +29,13 @@ from .single import is_connection
 APPLICATION_NAME = "graphile_worker"
 CONNECT_WITHIN = 15.0  # seconds per server of the connection string; connect_timeout overrides it
 RESET_WITHIN = 5.0  # seconds to reset a session after user code
-_KEEPALIVE_DEFAULTS = {
-    "keepalives_idle": 30,
-    "keepalives_interval": 10,
-    "keepalives_count": 3,
-    "tcp_user_timeout": 60_000,  # milliseconds until unacknowledged data fails the connection
+_KEEPALIVES = {
+    "keepalives_idle": ("TCP_KEEPIDLE", 30),
+    "keepalives_interval": ("TCP_KEEPINTVL", 10),
+    "keepalives_count": ("TCP_KEEPCNT", 3),
+    "tcp_user_timeout": ("TCP_USER_TIMEOUT", 60_000),  # ms until unacknowledged data fails the connection
 }
-_KEEPALIVE_OPTIONS = {
-    "keepalives_idle": "TCP_KEEPIDLE",
-    "keepalives_interval": "TCP_KEEPINTVL",
-    "keepalives_count": "TCP_KEEPCNT",
-    "tcp_user_timeout": "TCP_USER_TIMEOUT",
-}
+"""libpq's parameters, the options of the socket and their defaults."""
 
 
 def resolve_connection(
@@ -193,8 +188,8 @@ async def _keep_alive(connection: Any, wanted: Mapping[str, int]) -> None:
         return
     with suppress(OSError):
         endpoint.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for name, value in (_KEEPALIVE_DEFAULTS | dict(wanted)).items():
-        option = getattr(socket, _KEEPALIVE_OPTIONS.get(name, ""), None)
+    for name, (option_name, default) in _KEEPALIVES.items():
+        option, value = getattr(socket, option_name, None), wanted.get(name, default)
         if option is not None and value > 0:
             with suppress(OSError):
                 endpoint.setsockopt(socket.IPPROTO_TCP, option, value)

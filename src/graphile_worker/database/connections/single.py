@@ -8,19 +8,21 @@ blocks the others until it ends, except for code inside that transaction.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Generator, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from contextvars import ContextVar, Token
-from types import TracebackType
-from typing import Any, TypeVar
+from functools import partial
+from typing import Any, cast
 
 import asyncpg
 
-from .connection import AcquireContext, Connection, Row, Transaction
+from .bound import Acquired, CallersPool
+from .connection import AcquireContext, Connection, Transaction
 
+STATEMENTS = frozenset({"fetch", "fetchrow", "fetchval", "execute", "executemany"})
+LISTENING = frozenset({"add_listener", "remove_listener"})
 NOMINAL_SIZE = 100  # connections: more than any caller asks for
 
-T = TypeVar("T")
 _reserved: ContextVar[object] = ContextVar("graphile_worker_single_connection", default=None)
 """The transaction that the current code runs in."""
 
@@ -33,10 +35,8 @@ def is_connection(given: object) -> bool:
     return isinstance(given, DRIVER_CONNECTIONS)
 
 
-class SingleConnection:
+class SingleConnection(CallersPool):
     """A Pool. It neither closes nor resets the connection."""
-
-    may_be_in_transaction = True
 
     def __init__(self, connection: Any) -> None:
         self._connection = connection
@@ -71,47 +71,13 @@ class SingleConnection:
         self._free.release()
 
     def acquire(self, *, timeout: float | None = None) -> AcquireContext:
-        return _SharedAcquired(_Share(self, self._connection))
-
-    async def release(self, connection: Any, *, timeout: float | None = None) -> None:
-        """No-op: it stays with the caller."""
+        return Acquired(cast(Connection, _Share(self, self._connection)))
 
     def get_max_size(self) -> int:
         return NOMINAL_SIZE
 
-    def get_size(self) -> int:
-        return 1
-
-    def get_idle_size(self) -> int:
-        return 0
-
     def is_closing(self) -> bool:
         return bool(self._connection.is_closed())
-
-    async def close(self) -> None:
-        """No-op: it stays open."""
-
-    def terminate(self) -> None:
-        """No-op: it stays open."""
-
-
-class _SharedAcquired:
-    def __init__(self, share: _Share) -> None:
-        self._share = share
-
-    async def __aenter__(self) -> Connection:
-        return self._share
-
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None = None,
-        exc_value: BaseException | None = None,
-        traceback: TracebackType | None = None,
-    ) -> None:
-        return None
-
-    def __await__(self) -> Generator[Any, Any, Connection]:
-        return self.__aenter__().__await__()
 
 
 class _Share:
@@ -121,61 +87,22 @@ class _Share:
         self._pool = pool
         self._connection = connection
 
-    async def _run(self, statement: Callable[[Any], Any]) -> Any:
+    async def _run(self, method: Callable[..., Any], *args: Any, **options: Any) -> Any:
         async with self._pool.turn() as connection:
             if not connection.is_in_transaction():
-                return await statement(connection)
+                return await method(*args, **options)
             async with connection.transaction():
-                return await statement(connection)
+                return await method(*args, **options)
 
-    async def fetch(self, query: str, *args: Any, timeout: float | None = None) -> Sequence[Row]:
-        rows: Sequence[Row] = await self._run(lambda it: it.fetch(query, *args, timeout=timeout))
-        return rows
-
-    async def fetchrow(self, query: str, *args: Any, timeout: float | None = None) -> Row | None:
-        row: Row | None = await self._run(lambda it: it.fetchrow(query, *args, timeout=timeout))
-        return row
-
-    async def fetchval(self, query: str, *args: Any, column: int = 0, timeout: float | None = None) -> Any:
-        return await self._run(lambda it: it.fetchval(query, *args, column=column, timeout=timeout))
-
-    async def execute(self, query: str, *args: Any, timeout: float | None = None) -> str:
-        status: str = await self._run(lambda it: it.execute(query, *args, timeout=timeout))
-        return status
-
-    async def executemany(
-        self, command: str, args: Iterable[Sequence[Any]], *, timeout: float | None = None
-    ) -> Any:
-        return await self._run(lambda it: it.executemany(command, args, timeout=timeout))
+    async def _in_turn(self, method: Callable[..., Any], *args: Any) -> None:
+        async with self._pool.turn():
+            await method(*args)
 
     def transaction(
         self, *, isolation: Any = None, readonly: bool = False, deferrable: bool = False
     ) -> Transaction:
         inner = self._connection.transaction(isolation=isolation, readonly=readonly, deferrable=deferrable)
         return _SharedTransaction(self._pool, inner)
-
-    def is_in_transaction(self) -> bool:
-        return bool(self._connection.is_in_transaction())
-
-    async def add_listener(self, channel: str, callback: Callable[..., Any]) -> None:
-        async with self._pool.turn() as connection:
-            await connection.add_listener(channel, callback)
-
-    async def remove_listener(self, channel: str, callback: Callable[..., Any]) -> None:
-        async with self._pool.turn() as connection:
-            await connection.remove_listener(channel, callback)
-
-    def add_termination_listener(self, callback: Callable[..., Any]) -> None:
-        self._connection.add_termination_listener(callback)
-
-    def remove_termination_listener(self, callback: Callable[..., Any]) -> None:
-        self._connection.remove_termination_listener(callback)
-
-    def get_server_pid(self) -> int:
-        return int(self._connection.get_server_pid())
-
-    def is_closed(self) -> bool:
-        return bool(self._connection.is_closed())
 
     async def reset(self, *, timeout: float | None = None) -> None:
         """No-op: the driver would roll back the caller's transaction."""
@@ -187,11 +114,14 @@ class _Share:
         """No-op: the caller closes it."""
 
     def __getattr__(self, name: str) -> Any:
-        """Everything else of the driver's connection."""
-        return getattr(self._connection, name)
+        """The methods of the driver's connection; those that send something wait for their turn."""
+        method = getattr(self._connection, name)
+        if name in STATEMENTS:
+            return partial(self._run, method)
+        return partial(self._in_turn, method) if name in LISTENING else method
 
 
-class _SharedTransaction:
+class _SharedTransaction(Transaction):
     def __init__(self, pool: SingleConnection, inner: Any) -> None:
         self._pool = pool
         self._inner = inner
@@ -224,17 +154,3 @@ class _SharedTransaction:
         if self._token is not None:
             self._pool.end_reservation(self._token)
             self._token = None
-
-    async def __aenter__(self) -> None:
-        await self.start()
-
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc_value: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        if exc_type is None:
-            await self.commit()
-        else:
-            await self.rollback()

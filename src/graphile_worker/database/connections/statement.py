@@ -107,11 +107,6 @@ class FetchedJobs(Sequence[Job]):
         return self._jobs
 
 
-def job_from_values(values: Iterable[Any]) -> Job:
-    """A job from its columns, the task identifier last."""
-    return Job(*values)
-
-
 @asynccontextmanager
 async def with_planner_settings(connection: Connection, settings: str) -> AsyncIterator[None]:
     """A transaction with these settings of the planner; one of the caller is left as it is."""

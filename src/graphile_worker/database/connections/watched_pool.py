@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Generator
-from types import TracebackType
 from typing import Any
 
 from .connection import AcquireContext, Connection, Pool
@@ -106,11 +105,5 @@ class _Acquiring:
         finally:
             self._pool.ended(has_connection=has_connection)
 
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None = None,
-        exc_value: BaseException | None = None,
-        traceback: TracebackType | None = None,
-        /,
-    ) -> Any:
-        return await self._context.__aexit__(exc_type, exc_value, traceback)
+    async def __aexit__(self, *exception: Any) -> Any:
+        return await self._context.__aexit__(*exception)

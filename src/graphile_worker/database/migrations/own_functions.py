@@ -14,38 +14,25 @@ from ...values.schema_name import SchemaName
 from ..connections.connection import Connection
 from ..sql import load
 
-EARLIER: dict[str, tuple[str, frozenset[str]]] = {
-    "add_job": (
-        "migrations/functions/add_job",
-        frozenset(
-            {
-                "2b372891d492cdcb",
-                "bce47f1a4e0fee1f",
-                "a7782bbb57ae05f1",
-                "9711e38717b9e7f2",
-                "4baf7505f15e8e73",
-            }
-        ),
-    ),
-    "add_jobs": (
-        "migrations/functions/add_jobs",
-        frozenset(
-            {
-                "2fb445c5b76921df",
-                "58dc73ad61d43bda",
-                "f5ec9b4b1ef1966c",
-                "68143d06310785ac",
-                "ed23a30ca2caaf7f",
-                "1e77735e6f60ebda",
-            }
-        ),
-    ),
-    "remove_job": (
-        "migrations/functions/remove_job",
-        frozenset({"bab4175ec685d00e", "142bb37bd8c58c32", "4bbcceaaa54881b1", "436deab5204147e8"}),
-    ),
+EARLIER = {
+    "add_job": {
+        "2b372891d492cdcb",
+        "bce47f1a4e0fee1f",
+        "a7782bbb57ae05f1",
+        "9711e38717b9e7f2",
+        "4baf7505f15e8e73",
+    },
+    "add_jobs": {
+        "2fb445c5b76921df",
+        "58dc73ad61d43bda",
+        "f5ec9b4b1ef1966c",
+        "68143d06310785ac",
+        "ed23a30ca2caaf7f",
+        "1e77735e6f60ebda",
+    },
+    "remove_job": {"bab4175ec685d00e", "142bb37bd8c58c32", "4bbcceaaa54881b1", "436deab5204147e8"},
 }
-"""Function name to the file with its current text, and digests of its earlier bodies."""
+"""Digests of the earlier bodies of functions; the present ones are in `migrations/functions`."""
 
 
 def digest(body: str, schema: SchemaName) -> str:
@@ -57,9 +44,9 @@ def digest(body: str, schema: SchemaName) -> str:
 async def replace_earlier_functions(connection: Connection, schema: SchemaName) -> list[str]:
     """Replace outdated functions of ours; return their names."""
     replaced = []
-    for row in await connection.fetch(load("migrate/functions", schema), schema.name):
-        path, earlier = EARLIER.get(row["name"], ("", frozenset()))
-        if digest(row["body"], schema) in earlier:
-            await connection.execute(load(path, schema))
-            replaced.append(row["name"])
+    for row in await connection.fetch(load("diagnose/functions", schema), schema.name):
+        name = row["name"]
+        if digest(row["body"], schema) in EARLIER.get(name, ()):
+            await connection.execute(load(f"migrations/functions/{name}", schema))
+            replaced.append(name)
     return replaced

@@ -41,15 +41,7 @@ on conflict do nothing;
 :include claimed_cron_jobs
 , added as materialized (
   select ours.identifier, ours.position, job.id as job_id
-  from (
-    select due.*
-    from due
-    inner join claimed on claimed.identifier = due.identifier
-    where due.task is not null
-:include unpaused
-    order by due.position
-    offset 0 -- keeps the sort below the calls, so that jobs are added in this order
-  ) as ours
+:include claimed_by_us
   cross join lateral :GRAPHILE_WORKER_SCHEMA.add_job(
     identifier => ours.task,
     payload => ours.payload::json,
@@ -74,15 +66,7 @@ on conflict do nothing;
 :include claimed_cron_jobs
 , added as materialized (
   select ours.identifier, ours.position, (added_job.job).id as job_id
-  from (
-    select due.*
-    from due
-    inner join claimed on claimed.identifier = due.identifier
-    where due.task is not null
-:include unpaused
-    order by due.position
-    offset 0 -- keeps the sort below the calls, so that jobs are added in this order
-  ) as ours
+:include claimed_by_us
   cross join lateral :GRAPHILE_WORKER_SCHEMA._private_py_add_unique_job(
     ours.task,
     ours.payload::json,
@@ -136,6 +120,17 @@ claimed as (
       or known_crontabs.last_execution < excluded.last_execution
   returning known_crontabs.identifier
 )
+
+-- part: claimed_by_us
+  from (
+    select due.*
+    from due
+    inner join claimed on claimed.identifier = due.identifier
+    where due.task is not null
+:include unpaused
+    order by due.position
+    offset 0 -- keeps the sort below the calls, so that jobs are added in this order
+  ) as ours
 
 -- part: unpaused
       -- The variant `registered` leaves out recurring jobs that are paused.

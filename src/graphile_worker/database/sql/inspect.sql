@@ -104,10 +104,7 @@ limit $1::integer
 
 -- statement: list_jobs_oldest_first @ready @scheduled @running @failed @keyed
 -- Jobs by ascending id.
--- $1 how many at most, $2 to $26 those of parts/matching_jobs,
--- $27 the id after which to start.
--- The variants are for one state, or for a job key.
--- Returns the jobs' columns in the order of Job, then queue name, state and time of the failure.
+-- Parameters, variants and result are those of list_jobs_newest_first.
 :include job_details
 where job.id > $27::bigint
 :include matching_jobs
@@ -170,7 +167,7 @@ where first_of_priority.run_at <= now()
 -- A job with the names of its task and its queue, its state, and when it failed permanently.
 select
 :include job_columns
-    coalesce(tasks.identifier, '') as task_identifier,
+    , coalesce(tasks.identifier, '') as task_identifier,
     pg_catalog.regexp_replace(job_queues.queue_name, ' \[[1-9][0-9]*\]$', '') as queue_name,
     standing.state,
     standing.failed_at

@@ -1,14 +1,7 @@
 -- Limits of tasks.
 
 -- statement: add_missing_limits
--- Write those limits of a worker that have no row.
---
--- $1 text[]              names
--- $2 integer[]           how many jobs may run at once, or null
--- $3 double precision[]  how many may start ...
--- $4 double precision[]  ... in a period of this many seconds, or null
--- $5 double precision[]  how many may start at once after a rest, or null
--- $6 text[]              identifiers of the tasks of each limit, as array literals
+-- Write those limits of a worker that have no row. Parameters are those of register_limits.
 insert into :GRAPHILE_WORKER_SCHEMA._private_py_limits
   (name, code_concurrency, code_starts, code_period, code_burst, tasks)
 select given.name, given.concurrency, given.starts, given.period, given.burst, given.tasks::text[]
@@ -20,16 +13,9 @@ on conflict (name) do nothing
 -- statement: get_limited_jobs @routed
 -- Lock the next jobs of limited tasks; see the function.
 --
--- $1 text                pool id, written to locked_by
--- $2 text                ids of the tasks, as an array literal such as {1,2}
--- $3 integer             limit
--- $4 text[]              rules for flags, or null: see `flag_rules`
--- $5 timestamptz         the worker's time, or null for the server's
--- $6 smallint[]          ranges of priorities in ascending order, or null for all: the lowest of each ...
--- $7 smallint[]          ... and the highest
--- $8 double precision[]  the run_at to start from in each range (seconds since 1970)
--- $9 text[]              names of the limits
--- $10 boolean            whether there are wide queues
+-- $1 to $8     as in get_plain_jobs_above_watermarks; $6 to $8 are null for all priorities
+-- $9 text[]    names of the limits
+-- $10 boolean  whether there are wide queues
 -- Returns the columns of a job, unordered; then a row without an id whose payload is the state of the limits.
 select * from
 :include fetch_function
@@ -102,9 +88,7 @@ plain as materialized (
 -- statement: ready_tasks_above_watermarks
 -- Like ready_tasks, but jobs without a queue are read in these ranges of priorities only.
 --
--- $1 text                ids of the tasks, as an array literal such as {1,2}
--- $2 integer             read at most this many jobs without a queue, and as many of named queues
--- $3 timestamptz         the worker's time, or null for the server's
+-- $1 to $3               as in ready_tasks
 -- $4 smallint[]          the lowest priority of each range, in ascending order ...
 -- $5 smallint[]          ... the highest ...
 -- $6 double precision[]  ... and the run_at to start from (seconds since 1970)
@@ -176,11 +160,7 @@ with changed as (
   set
     set_concurrency = null, set_starts = null, set_period = null, set_burst = null, set_at = null,
     is_awaited = false
-  where name = $1::text
-  returning name
-),
-notified as materialized (select pg_notify('worker:py', '{"limits":1}') from changed)
-select changed.name from changed cross join notified
+:include changed_limit
 
 -- statement: set_limit
 -- Set bounds of a limit by hand. They win over those of the code.
@@ -200,6 +180,9 @@ with changed as (
     set_burst = coalesce($5::double precision, set_burst),
     set_at = now(),
     is_awaited = false
+:include changed_limit
+
+-- part: changed_limit
   where name = $1::text
   returning name
 ),

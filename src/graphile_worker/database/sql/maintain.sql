@@ -28,12 +28,8 @@ from deleted
 -- The caller must hold the table lock, see lock_queues.
 -- Returns how many were deleted.
 with deleted as (
-    delete from :GRAPHILE_WORKER_SCHEMA._private_job_queues as job_queues
-    where job_queues.locked_at is null
-    and not exists (
-        select from :GRAPHILE_WORKER_SCHEMA._private_jobs as jobs
-        where jobs.job_queue_id = job_queues.id
-    )
+    delete
+:include unused_queues
     returning job_queues.id
 )
 select count(*) as deleted
@@ -45,12 +41,8 @@ from deleted
 -- The caller must hold the table lock, see lock_tasks.
 -- Returns how many were deleted.
 with deleted as (
-    delete from :GRAPHILE_WORKER_SCHEMA._private_tasks as tasks
-    where not exists (
-        select from :GRAPHILE_WORKER_SCHEMA._private_jobs as jobs
-        where jobs.task_id = tasks.id
-    )
-    and tasks.identifier <> all ($1::text[])
+    delete
+:include unused_tasks
     returning tasks.id
 )
 select count(*) as deleted
@@ -67,12 +59,8 @@ select
 -- Whether there is a queue that is not locked and that no job refers to.
 -- Returns one boolean.
 select exists (
-    select from :GRAPHILE_WORKER_SCHEMA._private_job_queues as job_queues
-    where job_queues.locked_at is null
-    and not exists (
-        select from :GRAPHILE_WORKER_SCHEMA._private_jobs as jobs
-        where jobs.job_queue_id = job_queues.id
-    )
+    select
+:include unused_queues
 ) as found
 
 -- statement: has_unused_tasks
@@ -80,23 +68,9 @@ select exists (
 -- $1 identifiers to keep.
 -- Returns one boolean.
 select exists (
-    select from :GRAPHILE_WORKER_SCHEMA._private_tasks as tasks
-    where not exists (
-        select from :GRAPHILE_WORKER_SCHEMA._private_jobs as jobs
-        where jobs.task_id = tasks.id
-    )
-    and tasks.identifier <> all ($1::text[])
+    select
+:include unused_tasks
 ) as found
-
--- statement: limit_lock_wait
--- Set lock_timeout for the rest of the transaction.
--- $1 the value of lock_timeout.
--- Returns the previous value.
-with before as materialized (
-    select pg_catalog.current_setting('lock_timeout') as setting
-)
-select before.setting, pg_catalog.set_config('lock_timeout', $1::text, true)
-from before
 
 -- statement: lock_queues
 -- Block until in-flight adds that have read a queue are committed, and keep new ones out.
@@ -105,3 +79,19 @@ lock table :GRAPHILE_WORKER_SCHEMA._private_job_queues in access exclusive mode
 -- statement: lock_tasks
 -- Block until in-flight adds that have read a task identifier are committed, and keep new ones out.
 lock table :GRAPHILE_WORKER_SCHEMA._private_tasks in access exclusive mode
+
+-- part: unused_queues
+    from :GRAPHILE_WORKER_SCHEMA._private_job_queues as job_queues
+    where job_queues.locked_at is null
+    and not exists (
+        select from :GRAPHILE_WORKER_SCHEMA._private_jobs as jobs
+        where jobs.job_queue_id = job_queues.id
+    )
+
+-- part: unused_tasks
+    from :GRAPHILE_WORKER_SCHEMA._private_tasks as tasks
+    where not exists (
+        select from :GRAPHILE_WORKER_SCHEMA._private_jobs as jobs
+        where jobs.task_id = tasks.id
+    )
+    and tasks.identifier <> all ($1::text[])

@@ -83,15 +83,6 @@ delete from :GRAPHILE_WORKER_SCHEMA._private_py_migrations
 -- schema may lack.
 create schema :GRAPHILE_WORKER_SCHEMA
 
--- statement: functions
--- The functions and procedures of the schema.
--- Parameters: $1 the schema's name (text).
--- Result: rows with name and body (text).
-select proc.proname::text as name, proc.prosrc as body
-from pg_catalog.pg_proc as proc
-join pg_catalog.pg_namespace as namespace on namespace.oid = proc.pronamespace
-where namespace.nspname = $1::text
-
 -- statement: ledger
 -- The current revision of the shared ledger.
 -- Result: one row: revision, breaking_revision (integers, null when there are none), age (interval since then).

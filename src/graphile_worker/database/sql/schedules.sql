@@ -28,7 +28,7 @@ select coalesce(
 -- $3 integer  how many at most
 -- Returns for each identifier: known_since and last_execution (seconds since 1970, or null), definitions (a JSON array:
 -- pool, position, task, pattern, zone, payload, options, source; the worker that started last comes first), job_ids and
--- due_at (a JSON array each, the latest first), paused_at, until (seconds since 1970) and reason of its pause.
+-- due_at (a JSON array each, the latest first), since, until (seconds since 1970) and reason of its pause.
 with
 wanted as materialized (
   (
@@ -59,7 +59,7 @@ select
     select pg_catalog.json_agg(date_part('epoch', due.at) order by due.position)::text
     from pg_catalog.unnest(run.due_at) with ordinality as due (at, position)
   ) as due_at,
-  date_part('epoch', pause.paused_at) as paused_at,
+  date_part('epoch', pause.paused_at) as since,
   date_part('epoch', pause.until) as until,
   pause.reason,
   pause.identifier is not null as is_paused
@@ -90,7 +90,7 @@ select
   date_part('epoch', known_since) as known_since,
   date_part('epoch', last_execution) as last_execution,
   null::text as definitions, null::text as job_ids, null::text as due_at,
-  null::double precision as paused_at, null::double precision as until, null::text as reason, false as is_paused
+  null::double precision as since, null::double precision as until, null::text as reason, false as is_paused
 from :GRAPHILE_WORKER_SCHEMA._private_known_crontabs
 where ($1::text is null or identifier = $1::text) and ($2::text is null or identifier > $2::text)
 order by identifier

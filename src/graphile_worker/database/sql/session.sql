@@ -68,13 +68,7 @@ select
   pg_catalog.set_config('statement_timeout', '1min', false),
   pg_catalog.set_config('lock_timeout', '0', false),
   pg_catalog.set_config('idle_in_transaction_session_timeout', '15s', false),
-  case -- not before PostgreSQL 14
-    when pg_catalog.current_setting('idle_session_timeout', true) is not null
-      then pg_catalog.set_config('idle_session_timeout', '0', false)
-  end,
-  pg_catalog.set_config('tcp_keepalives_idle', '30', false),
-  pg_catalog.set_config('tcp_keepalives_interval', '10', false),
-  pg_catalog.set_config('tcp_keepalives_count', '3', false)
+:include idle_session
 
 -- statement: tune_own
 -- Settings for a pool connection while the worker itself uses it, for a few statements. They are reset before tasks
@@ -116,6 +110,10 @@ select
   pg_catalog.set_config('lock_timeout', '0', false),
 :include no_transaction_timeout
   pg_catalog.set_config('idle_in_transaction_session_timeout', '15s', false),
+:include idle_session
+
+-- part: idle_session
+  -- The server keeps an idle session, and notices within a minute that its client is gone.
   case -- not before PostgreSQL 14
     when pg_catalog.current_setting('idle_session_timeout', true) is not null
       then pg_catalog.set_config('idle_session_timeout', '0', false)

@@ -12,22 +12,20 @@
   transaction at a time, including its wait for the disk. So under contention jobs are committed first, and
   the notification follows in a transaction of its own. A procedure does both in one round trip, but is slower
   than the statement when there is no contention: it is used for a while after contention was seen.
-- `unique_job` is for jobs that are unique by their arguments, through a Python-only function of the database.
-- `SpecColumns` has specs as columns: one array per attribute, the form that bulk statements take.
+- `SpecColumns` has specs in the form that bulk statements take.
 - `restore_order` and `match_by_content` are for schemas that Node or Rust installed, where the function is
   not ours. Theirs return the jobs of a bulk add in any order. And an add with a key can get lost, if a worker
   locks the job with that key at the same moment: a bulk add leaves it out, Node's `add_job` returns an empty
   row, and Rust's raises GWNOR. Such an add is retried. Keys are unique, so jobs with a key are matched by key
   and the others by content. Specs of equal content are interchangeable, except for the queue: rows hold only
   its id, so it is not compared.
-- `warn_of_large_payload` warns of payloads that are too large for a queue, once per task and process.
 """
 
 from __future__ import annotations
 
 import logging
 from collections import defaultdict, deque
-from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cache
@@ -43,6 +41,7 @@ from ...values.schema_name import SchemaName
 from ...values.spec import DEFAULT_MAX_ATTEMPTS, DEFAULT_PRIORITY, JobSpec
 from ..connections import sqlstates
 from ..connections.connection import Connection, Row
+from ..connections.encoding import array_text
 from ..connections.errors import server_message, sqlstate_of
 from ..connections.retry import is_conflict
 from ..connections.statement import Statement, Steps, load_statement
@@ -51,13 +50,15 @@ from ..sql import load
 COLUMNS = len(Job.__struct_fields__) - 1  # without the task identifier
 
 ADD_ATTEMPTS = 10
-LOST_ADD = "GWNOR"  # the SQLSTATE of Rust's function
 
 LARGE_PAYLOAD = 1_000_000
 """Characters of JSON text above which a payload is large."""
 
-# Not JSON; a character, or a number, that `jsonb` cannot hold.
-_INVALID_PAYLOAD = ("22P02", "22P05", "22003")
+_INVALID_PAYLOAD = (
+    sqlstates.INVALID_TEXT_REPRESENTATION,  # not JSON
+    sqlstates.UNTRANSLATABLE_CHARACTER,  # a character, or a number, that `jsonb` cannot hold
+    sqlstates.NUMERIC_VALUE_OUT_OF_RANGE,
+)
 
 
 def add_statement(schema: SchemaName, spec: JobSpec, *, now: datetime | None = None) -> Statement:
@@ -116,7 +117,7 @@ async def add_job(
             if spec.unique is not None and is_missing(error):
                 raise missing_objects_error(schema) from error
             # Inside a transaction the error has aborted it, so only the caller can start over.
-            if sqlstate_of(error) != LOST_ADD or connection.is_in_transaction():
+            if sqlstate_of(error) != sqlstates.ADD_WITHOUT_ROW or connection.is_in_transaction():
                 raise
             continue
         job = job_from_row(row, statement)
@@ -297,6 +298,21 @@ class SpecColumns:
         first = self.identifiers[0]
         return first if self.identifiers.count(first) == len(self.identifiers) else None
 
+    @property
+    def arrays(self) -> tuple[Sequence[str | None], ...]:
+        """All columns as arrays of texts, the only array type that asyncpg knows without a catalog query."""
+        return (
+            self.identifiers,
+            self.payloads,
+            self.queue_names,
+            as_texts(self.run_at),
+            as_texts(self.delays),
+            as_texts(self.max_attempts),
+            self.job_keys,
+            as_texts(self.priorities),
+            [None if flags is None else array_text(flags) for flags in self.flags],
+        )
+
     def take(self, places: Sequence[int]) -> SpecColumns:
         """The specs at these positions."""
         columns = [getattr(self, name) for name in self.__slots__]
@@ -340,14 +356,8 @@ def time_and_delay(
 
 
 def as_texts(column: Iterable[object]) -> list[str | None]:
-    """A column as an array of texts, the only array type that asyncpg knows without a catalog query."""
+    """A column as an array of texts; see `SpecColumns.arrays`."""
     return [None if value is None else str(value) for value in column]
-
-
-def array_text(values: Collection[str]) -> str:
-    """The literal of a PostgreSQL text array."""
-    quoted = (value.replace("\\", "\\\\").replace('"', '\\"') for value in values)
-    return "{" + ",".join(f'"{value}"' for value in quoted) + "}"
 
 
 def _or_empty(column: list[Any]) -> list[Any]:

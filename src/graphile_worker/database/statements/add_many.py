@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from itertools import chain, islice, repeat
 from operator import attrgetter
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from msgspec.json import decode
 
@@ -19,12 +19,11 @@ from ...values.job import Job
 from ...values.schema_name import SchemaName
 from ...values.spec import DEFAULT_MAX_ATTEMPTS, DEFAULT_PRIORITY, WHILES, JobSpec, While
 from ..connections.connection import Connection, Row
-from ..connections.statement import Statement, Steps, job_from_values, load_statement, run_steps
+from ..connections.statement import Statement, Steps, load_statement, run_steps
 from .add import (
     LARGE_PAYLOAD,
     Added,
     SpecColumns,
-    array_text,
     as_texts,
     columns_of,
     is_missing,
@@ -80,7 +79,9 @@ async def add_jobs(
 
 def _add_chunk(schema: SchemaName, chunk: Chunk) -> Steps[list[Job]]:
     if chunk.mode in WHILES:
-        rows = yield _unique(schema, chunk)
+        rows = yield Statement(
+            load_statement("add/add_unique_jobs", schema), (*chunk.columns.arrays, chunk.mode)
+        )
         names = chunk.columns.identifiers
         return [unique_job(row, name) for row, name in zip(rows, names, strict=True)]
 
@@ -94,8 +95,15 @@ def _add_chunk(schema: SchemaName, chunk: Chunk) -> Steps[list[Job]]:
 def _add(schema: SchemaName, columns: SpecColumns, *, preserve_run_at: bool) -> Steps[Added]:
     """Add these specs by the fastest statement that can. It returns the jobs, in order if it is ours."""
     if columns.has_keys_or_flags:
-        rows = yield _with_keys(schema, columns, preserve_run_at)
-        return _jobs_with_keys(rows, columns)
+        rows = yield Statement(
+            load_statement("add/add_jobs", schema),
+            (*columns.arrays, preserve_run_at, *our_function(schema)),
+        )
+        jobs = [
+            Job(*tuple(row)[:-1], name)  # type: ignore[call-arg]
+            for row, name in zip(rows, columns.identifiers, strict=False)
+        ]
+        return Added(jobs, bool(rows and rows[0][-1]))
     if columns.only_identifier is not None and columns.has_payloads_only:
         rows = yield Statement(
             load_statement("add/insert_jobs", schema), (columns.only_identifier, columns.payloads)
@@ -155,39 +163,6 @@ def _jobs_without_keys(row: Row, columns: SpecColumns) -> Added:
         )
     ]  # fmt: skip
     return Added(jobs, is_ours)
-
-
-def _unique(schema: SchemaName, chunk: Chunk) -> Statement:
-    return Statement(
-        load_statement("add/add_unique_jobs", schema), (*_all_columns(chunk.columns), chunk.mode)
-    )
-
-
-def _with_keys(schema: SchemaName, columns: SpecColumns, preserve_run_at: bool) -> Statement:
-    return Statement(
-        load_statement("add/add_jobs", schema),
-        (*_all_columns(columns), preserve_run_at, *our_function(schema)),
-    )
-
-
-def _all_columns(columns: SpecColumns) -> tuple[Sequence[str | None], ...]:
-    return (
-        columns.identifiers,
-        columns.payloads,
-        columns.queue_names,
-        as_texts(columns.run_at),
-        as_texts(columns.delays),
-        as_texts(columns.max_attempts),
-        columns.job_keys,
-        as_texts(columns.priorities),
-        [None if flags is None else array_text(flags) for flags in columns.flags],
-    )
-
-
-def _jobs_with_keys(rows: Sequence[Row | Sequence[Any]], columns: SpecColumns) -> Added:
-    names = columns.identifiers
-    jobs = [job_from_values((*tuple(row)[:-1], name)) for row, name in zip(rows, names, strict=False)]
-    return Added(jobs, bool(rows and rows[0][-1]))
 
 
 _key_of = attrgetter("job_key")

@@ -4,8 +4,6 @@ Each step is one statement in a short transaction of its own. A statement reads 
 ascending id: along the index of failed jobs if only those match, else along the primary key. Jobs that are
 locked are skipped, unless they are cancelled, and jobs that are added after the start are not touched. Rows
 that another transaction has locked are skipped, too; a cancel comes back for them, see `cancel_left`.
-
-`change_in_steps` runs step after step, at a pace, until it is stopped.
 """
 
 from __future__ import annotations

@@ -5,8 +5,6 @@ the rows of its queue and its task first. If such a row is deleted before the jo
 never run. No foreign key prevents that, and functions of other runtimes add jobs, too. But a transaction
 holds a lock on every table it has read. So the deletion locks the table, which blocks workers and clients; it
 gives up after a short wait and retries.
-
-`own_session` is a pool connection for the worker itself, without the role's timeouts.
 """
 
 from __future__ import annotations
@@ -23,7 +21,7 @@ from ...values.schema_name import SchemaName
 from ...values.spec import check_text
 from ..connections import sqlstates
 from ..connections.connection import Connection, Pool, pause
-from ..connections.errors import sqlstate_of
+from ..connections.errors import if_readable, sqlstate_of
 from ..connections.open import lend
 from ..sql import load
 from .fetch import worker_task_names
@@ -62,22 +60,12 @@ async def cleanup(
     if "DELETE_PERMAFAILED_JOBS" in wanted:
         jobs = await _delete_permafailed_jobs(connection, schema, on_jobs_deleted)
     if "GC_TASK_IDENTIFIERS" in wanted:
-        known = await _names_of_workers(connection, schema)
+        # Running workers have read the ids of their rows. Without their table, no Python worker has run here.
+        known = await if_readable(connection, lambda: worker_task_names(connection, schema)) or ()
         names = await delete_unused(connection, schema, "tasks", [*keep, *known])
     if "GC_JOB_QUEUES" in wanted:
         queues = await delete_unused(connection, schema, "queues")
     return CleanupReport(permafailed_jobs=jobs, task_identifiers=names, job_queues=queues)
-
-
-async def _names_of_workers(connection: Connection, schema: SchemaName) -> set[str]:
-    """The tasks of running workers, which have read the ids of their rows."""
-    try:
-        async with connection.transaction():  # a savepoint inside the caller's
-            return await worker_task_names(connection, schema)
-    except Exception as error:
-        if sqlstate_of(error) not in (sqlstates.UNDEFINED_TABLE, sqlstates.INSUFFICIENT_PRIVILEGE):
-            raise
-        return set()  # no Python worker has run here, or this role may not read the table
 
 
 async def force_unlock_workers(connection: Connection, schema: SchemaName, worker_ids: Iterable[str]) -> None:
@@ -96,15 +84,14 @@ async def _delete_permafailed_jobs(
 ) -> int:
     total, last_id = 0, 0
     while True:
-        row = await connection.fetchrow(
-            load("maintain/delete_permafailed_jobs", schema), last_id, DELETE_BATCH
-        )
-        deleted = 0 if row is None else row["deleted"]
+        statement = load("maintain/delete_permafailed_jobs", schema)
+        (row,) = await connection.fetch(statement, last_id, DELETE_BATCH)
+        deleted: int = row["deleted"]
+        last_id = row["last_id"]
         total += deleted
         on_jobs_deleted(total)
-        if row is None or deleted < DELETE_BATCH:
+        if deleted < DELETE_BATCH:
             return total
-        last_id = row["last_id"]
 
 
 def _checked_tasks(tasks: Iterable[str] | None, *, keeps_names: bool) -> set[str]:
@@ -166,9 +153,9 @@ async def _delete(connection: Connection, schema: SchemaName, kind: Kind, *argum
     # The deletion must see what was committed while we waited for the lock: a new snapshot per statement.
     isolation = None if connection.is_in_transaction() else "read_committed"
     async with connection.transaction(isolation=isolation):
-        previous = await connection.fetchval(load("maintain/limit_lock_wait", schema), LOCK_TIMEOUT)
+        previous = await connection.fetchval(load("control/limit_lock_waits", schema), LOCK_TIMEOUT)
         await connection.execute(load(f"maintain/lock_{kind}", schema))
-        await connection.fetchval(load("maintain/limit_lock_wait", schema), previous)
+        await connection.fetchval(load("control/limit_lock_waits", schema), previous)
         deleted: int = await connection.fetchval(load(f"maintain/delete_unused_{kind}", schema), *arguments)
         return deleted
 

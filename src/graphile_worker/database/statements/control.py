@@ -11,27 +11,25 @@ workers. And any pool that sees what the others left.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Literal, TypeVar
 
 import msgspec
 
-from ...errors import InvalidArgumentError, PermissionDeniedError, SchemaMissingError, WorkerNotFoundError
+from ...errors import WorkerNotFoundError
 from ...values.concurrency import check_asked_slots
 from ...values.job import Job, Pause, instant
 from ...values.retention import Retention, is_awaited
 from ...values.schema_name import SchemaName
 from ...values.spec import check_name
-from ..connections import sqlstates
 from ..connections.connection import Connection, Row
 from ..connections.encoding import teach_arrays
-from ..connections.errors import sqlstate_of
+from ..connections.errors import refusals
 from ..connections.statement import jobs_from_rows
 from ..sql import load
 from .pauses import EVERY_TASK as EVERY_TASK
-from .pauses import MAX_REASON_LENGTH, is_of_track, pause_from
+from .pauses import check_reason, is_of_track, pause_from
 
 STOPPED = "an operator stopped it"
 
@@ -185,6 +183,11 @@ async def leftover_cancels(connection: Connection, schema: SchemaName) -> list[J
     return jobs_from_rows(await connection.fetch(load("control/leftover_cancels", schema), LEFTOVERS))
 
 
+REQUESTS = (
+    "the table for requests to workers is missing, or is that of an earlier version; to create it",
+    "ask workers for anything",
+)
+"""For `refusals`."""
 RequestKind = Literal["stop", "quiet", "stack"]
 MAX_LANE_LENGTH = 1_000
 MAX_DEPLOYS = 500
@@ -243,12 +246,8 @@ async def ask_worker(
 ) -> int:
     """Ask a pool; returns the id of the request. WorkerNotFoundError if no such Python pool is registered."""
     check_name("worker_id", worker_id, 200)
-    if reason is not None:
-        if not isinstance(reason, str):
-            raise InvalidArgumentError("reason", f"expected text, got {reason!r}")
-        if reason:
-            check_name("reason", reason, MAX_REASON_LENGTH)
-    with _refusals():
+    check_reason(reason)
+    with refusals(*REQUESTS):
         row = await connection.fetchrow(
             load("requests/ask_worker", schema), worker_id, kind, job_id, reason or None
         )
@@ -261,7 +260,7 @@ async def ask_worker(
 async def resume_worker(connection: Connection, schema: SchemaName, worker_id: str) -> bool:
     """Let a paused pool fetch jobs again; returns whether it was paused."""
     check_name("worker_id", worker_id, 200)
-    with _refusals():
+    with refusals(*REQUESTS):
         was_paused: bool = await connection.fetchval(load("requests/resume_worker", schema), worker_id)
     return was_paused
 
@@ -270,13 +269,8 @@ async def list_requests(connection: Connection, schema: SchemaName) -> list[Stat
     """Pools that were asked to stop, or are paused."""
     rows = await connection.fetch(load("requests/list_requests", schema))
     return [
-        StateRequest(
-            worker_id=row["pool_id"],
-            kind=row["kind"],
-            reason=row["reason"],
-            asked_at=instant(row["asked_at"]),
-        )
-        for row in rows
+        StateRequest(worker_id=worker_id, kind=kind, reason=reason, asked_at=instant(asked_at))
+        for worker_id, kind, reason, asked_at in rows
     ]
 
 
@@ -287,7 +281,7 @@ async def ask_for_concurrency(
     check_name("worker_id", worker_id, 200)
     check_name("lane", lane, MAX_LANE_LENGTH)
     check_asked_slots("concurrency", concurrency)
-    with _refusals():
+    with refusals(*REQUESTS):
         found: int | None = await connection.fetchval(
             load("requests/ask_for_concurrency", schema), worker_id, lane, concurrency
         )
@@ -342,16 +336,12 @@ async def withdraw(connection: Connection, schema: SchemaName, request_id: int) 
 async def list_deploys(connection: Connection, schema: SchemaName, since: datetime) -> list[Deploy]:
     """Deploys since then, the latest first."""
     rows = await connection.fetch(load("requests/deploys", schema), since, MAX_DEPLOYS)
-    found = [
-        Deploy(
-            version=row["version"],
-            started_at=instant(row["started_at"]),
-            last_started_at=instant(row["last_started_at"]),
-            starts=row["starts"],
-        )
-        for row in rows
-    ]
-    return _merged(found)
+    return _merged(
+        [
+            Deploy(version=version, started_at=instant(first), last_started_at=instant(last), starts=starts)
+            for version, first, last, starts in rows
+        ]
+    )
 
 
 def _merged(deploys: list[Deploy]) -> list[Deploy]:
@@ -362,34 +352,10 @@ def _merged(deploys: list[Deploy]) -> list[Deploy]:
         if later is None or (later.started_at - deploy.last_started_at).total_seconds() > ONE_DEPLOY:
             merged.append(deploy)
             continue
-        merged[merged.index(later)] = Deploy(
-            version=deploy.version,
-            started_at=deploy.started_at,
-            last_started_at=later.last_started_at,
-            starts=later.starts + deploy.starts,
+        merged[merged.index(later)] = msgspec.structs.replace(
+            later, started_at=deploy.started_at, starts=later.starts + deploy.starts
         )
     return sorted(merged, key=lambda deploy: deploy.started_at, reverse=True)
-
-
-@contextmanager
-def _refusals() -> Iterator[None]:
-    """Say what to do if the table is missing, or this role may not use it."""
-    try:
-        yield
-    except Exception as error:
-        state = sqlstate_of(error)
-        if state not in (*sqlstates.UNAVAILABLE_TABLE, sqlstates.UNDEFINED_COLUMN):
-            raise
-        if state != sqlstates.INSUFFICIENT_PRIVILEGE:
-            raise SchemaMissingError(
-                "the table for requests to workers is missing, or is that of an earlier version; run as the "
-                "owner of the schema: graphile-worker migrate",
-                sqlstate=state,
-            ) from error
-        raise PermissionDeniedError(
-            f"this role may not ask workers for anything ({error}); connect as the owner of the schema",
-            sqlstate=state,
-        ) from error
 
 
 async def ping(connection: Connection, channel: str) -> None:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from operator import attrgetter
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 from ...values.flags import NO_RULES, FlagRules
 from ...values.job import Job
 from ...values.schema_name import SchemaName
 from ..connections.connection import Connection, Row
+from ..connections.encoding import array_text
 from ..connections.errors import if_readable
 from ..connections.statement import FetchedJobs, taken_jobs
 from ..sql import load
@@ -24,118 +25,76 @@ FROM_START = float("-inf")
 LOWEST, HIGHEST = -32768, 32767
 NO_CEILING = HIGHEST + 1  # worse than every priority
 
+JobsT = TypeVar("JobsT", bound=Sequence[Job], covariant=True)
+
 _by_priority = attrgetter("priority", "raw_run_at")
-
-
-async def get_plain_jobs(
-    connection: Connection,
-    schema: SchemaName,
-    *,
-    pool_id: str,
-    tasks: Mapping[int, str],
-    limit: int,
-    flags: FlagRules = NO_RULES,
-    now: datetime | None = None,
-    ranges: Ranges | None = None,
-) -> Sequence[Job]:
-    """Lock jobs like `get_jobs`, but faster, if no job of a named queue can be next; none otherwise."""
-    rows = await connection.fetch(
-        load_routed(
-            "fetch/get_plain_jobs" if ranges is None else "fetch/get_plain_jobs_above_watermarks",
-            schema,
-            flags,
-        ),
-        *(pool_id, task_ids(tasks), limit, flag_terms(flags), now, *(ranges or ())),
-    )
-    return plain_jobs(rows, pool_id, tasks)
-
-
-async def get_announced_jobs(
-    connection: Connection,
-    schema: SchemaName,
-    *,
-    pool_id: str,
-    tasks: Mapping[int, str],
-    limit: int,
-    flags: FlagRules = NO_RULES,
-    now: datetime | None = None,
-    ranges: None = None,
-) -> Sequence[Job]:
-    """Lock jobs even faster, if all have one priority and none waits in a named queue; none otherwise."""
-    rows = await connection.fetch(
-        load_routed("fetch/get_announced_jobs", schema, flags),
-        *(pool_id, task_ids(tasks), limit, flag_terms(flags), now),
-    )
-    return plain_jobs(rows, pool_id, tasks)
 
 
 def plain_jobs(rows: Sequence[Row], pool_id: str, tasks: Mapping[int, str]) -> Sequence[Job]:
     """The jobs of these rows in run order; those of many rows are made when they are needed."""
     if len(rows) < MANY:
-        return in_run_order(taken_jobs(rows, pool_id, tasks))
-    return FetchedJobs(len(rows), lambda: in_run_order(taken_jobs(rows, pool_id, tasks)))
+        return whole_jobs(rows, pool_id, tasks)
+    return FetchedJobs(len(rows), lambda: whole_jobs(rows, pool_id, tasks))
 
 
-async def get_jobs(
-    connection: Connection,
-    schema: SchemaName,
-    *,
-    pool_id: str,
-    tasks: Mapping[int, str],
-    limit: int,
-    flags: FlagRules = NO_RULES,
-    now: datetime | None = None,
-    ranges: Ranges | None = None,
-) -> list[Job]:
-    """Lock up to `limit` jobs by priority and run_at, at most one per named queue.
+def whole_jobs(rows: Sequence[Row], pool_id: str, tasks: Mapping[int, str]) -> list[Job]:
+    """The same, made at once."""
+    return in_run_order(taken_jobs(rows, pool_id, tasks))
 
-    With `ranges`, read jobs without a queue in these ranges only.
+
+class FetchStatement(Generic[JobsT]):
+    """Locks up to `limit` jobs by priority and run_at.
+
+    With `ranges`, jobs without a queue are read in these ranges only.
     """
-    rows = await connection.fetch(
-        load_routed("fetch/get_jobs" if ranges is None else "fetch/get_jobs_above_watermarks", schema, flags),
-        *(pool_id, task_ids(tasks), limit, flag_terms(flags), now, *(ranges or ())),
-    )
-    return in_run_order(taken_jobs(rows, pool_id, tasks))
+
+    def __init__(
+        self,
+        read: Callable[[Sequence[Row], str, Mapping[int, str]], JobsT],
+        *,
+        everywhere: str = "",
+        in_ranges: str = "",
+    ) -> None:
+        """The names of the statements; some fetches have only one of the two."""
+        self._read = read
+        self._everywhere = everywhere
+        self._in_ranges = in_ranges
+
+    async def __call__(
+        self,
+        connection: Connection,
+        schema: SchemaName,
+        *,
+        pool_id: str,
+        tasks: Mapping[int, str],
+        limit: int,
+        flags: FlagRules = NO_RULES,
+        now: datetime | None = None,
+        ranges: Ranges | None = None,
+    ) -> JobsT:
+        rows = await connection.fetch(
+            load_routed(self._everywhere if ranges is None else self._in_ranges, schema, flags),
+            *(pool_id, task_ids(tasks), limit, flag_terms(flags), now, *(ranges or ())),
+        )
+        return self._read(rows, pool_id, tasks)
 
 
-async def get_urgent_jobs(
-    connection: Connection,
-    schema: SchemaName,
-    *,
-    pool_id: str,
-    tasks: Mapping[int, str],
-    limit: int,
-    flags: FlagRules = NO_RULES,
-    now: datetime | None = None,
-    ranges: Ranges,
-) -> list[Job]:
-    """Lock jobs like `get_jobs`, but none with a worse priority than the ranges."""
-    rows = await connection.fetch(
-        load_routed("fetch/get_jobs_above_watermarks@urgent", schema, flags),
-        *(pool_id, task_ids(tasks), limit, flag_terms(flags), now, *ranges),
-    )
-    return in_run_order(taken_jobs(rows, pool_id, tasks))
-
-
-async def get_wide_jobs(
-    connection: Connection,
-    schema: SchemaName,
-    *,
-    pool_id: str,
-    tasks: Mapping[int, str],
-    limit: int,
-    flags: FlagRules = NO_RULES,
-    now: datetime | None = None,
-    ranges: Ranges | None = None,
-) -> list[Job]:
-    """Lock jobs like `get_jobs`, and of a named queue as many as its concurrency allows."""
-    rows = await connection.fetch(
-        load_routed(
-            "fetch/get_jobs@wide" if ranges is None else "fetch/get_jobs_above_watermarks@wide", schema, flags
-        ),
-        *(pool_id, task_ids(tasks), limit, flag_terms(flags), now, *(ranges or ())),
-    )
-    return in_run_order(taken_jobs(rows, pool_id, tasks))
+get_jobs = FetchStatement(
+    whole_jobs, everywhere="fetch/get_jobs", in_ranges="fetch/get_jobs_above_watermarks"
+)
+"""At most one job per named queue."""
+get_wide_jobs = FetchStatement(
+    whole_jobs, everywhere="fetch/get_jobs@wide", in_ranges="fetch/get_jobs_above_watermarks@wide"
+)
+"""Of a named queue as many as its concurrency allows."""
+get_urgent_jobs = FetchStatement(whole_jobs, in_ranges="fetch/get_jobs_above_watermarks@urgent")
+"""Like `get_jobs`, but none with a worse priority than the ranges."""
+get_plain_jobs = FetchStatement(
+    plain_jobs, everywhere="fetch/get_plain_jobs", in_ranges="fetch/get_plain_jobs_above_watermarks"
+)
+"""Faster, if no job of a named queue can be next; none otherwise."""
+get_announced_jobs = FetchStatement(plain_jobs, everywhere="fetch/get_announced_jobs")
+"""Even faster, if all have one priority and none waits in a named queue; none otherwise."""
 
 
 class FairJobs(list[Job]):
@@ -268,16 +227,10 @@ def flag_terms(flags: FlagRules) -> list[str] | list[str | None] | None:
     if not flags.is_routed:
         return list(flags.forbidden) or None
     return [
-        _array(flags.forbidden) if flags.forbidden else None,
-        _array(flags.accepted) if flags.accepted else None,
-        None if flags.allowlist is None else _array(flags.allowlist),
+        array_text(flags.forbidden) if flags.forbidden else None,
+        array_text(flags.accepted) if flags.accepted else None,
+        None if flags.allowlist is None else array_text(flags.allowlist),
     ]
-
-
-def _array(texts: Sequence[str]) -> str:
-    """An array of texts as a literal."""
-    quoted = (text.replace("\\", "\\\\").replace('"', '\\"') for text in texts)
-    return "{" + ",".join(f'"{text}"' for text in quoted) + "}"
 
 
 async def register_tasks(

@@ -3,12 +3,7 @@
 Counting a large table is slow. Counts are exact up to a certain size; beyond it they are estimated from a
 random sample of the table's pages. Results say which of the two they are.
 
-- `ready_tasks`: tasks that have ready jobs, found in the first jobs of each priority. That is cheap with a
-  million jobs.
-- `describe_tasks` and `get_task_description`: what workers say about their tasks when they start: runbook,
-  owner, and the payload that each expects.
-- `sorts_within_groups`: what older servers cannot do. The README lists the supported versions; 12 is the
-  oldest.
+`ready_tasks` is cheap with a million jobs: it reads the first jobs of each priority.
 """
 
 from __future__ import annotations
@@ -30,14 +25,13 @@ from ...values.text import count
 from ..connections.connection import Connection, Row
 from ..connections.encoding import teach_arrays
 from ..sql import load
-from .attempts import attempts_made
 from .job_filter import BEGINNING, ids_to_walk
 from .job_filter import JOB_ORDERS as JOB_ORDERS
 from .job_filter import JOB_STATES as JOB_STATES
 from .job_filter import JobFilter as JobFilter
 from .job_filter import JobOrder as JobOrder
 from .job_filter import JobState as JobState
-from .manage_jobs import checked_ids
+from .manage_jobs import attempts_made, checked_ids
 from .pauses import pauses_if_readable
 
 COUNTED_PAGES = 2000
@@ -172,7 +166,7 @@ async def statistics(connection: Connection, schema: SchemaName, *, exact: bool 
     percentage = await _percentage(connection, schema, exact)
     by_task = await _count_by_task(connection, schema, percentage)
     oldest = await connection.fetchval(load("inspect/oldest_ready_job", schema))
-    queues = await connection.fetchrow(load("inspect/count_queues", schema))
+    (queues,) = await connection.fetch(load("inspect/count_queues", schema))
     total: Counter[str] = Counter()
     for counts in by_task.values():
         total.update(counts)
@@ -180,8 +174,8 @@ async def statistics(connection: Connection, schema: SchemaName, *, exact: bool 
         jobs=JobCounts(**total),
         tasks={identifier: JobCounts(**counts) for identifier, counts in by_task.items()},
         is_estimate=percentage < 100,
-        queues=0 if queues is None else queues["queues"],
-        locked_queues=0 if queues is None else queues["locked"],
+        queues=queues["queues"],
+        locked_queues=queues["locked"],
         oldest_ready_at=_instant(oldest),
         pauses=await pauses_if_readable(connection, schema),
     )
@@ -348,14 +342,7 @@ async def get_task_description(
 ) -> TaskDescription | None:
     """What the worker that started last says about a task; None if none has said anything."""
     row: Any = await connection.fetchrow(load("names/get_task_description", schema), identifier)
-    if row is None:
-        return None
-    return TaskDescription(
-        runbook=row["runbook"],
-        owner=row["owner"],
-        payload_type=row["payload_type"],
-        payload_schema=row["payload_schema"],
-    )
+    return None if row is None else TaskDescription(**dict(row.items()))
 
 
 def sorts_within_groups(connection: Connection) -> bool:

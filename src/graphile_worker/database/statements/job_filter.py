@@ -99,7 +99,7 @@ class JobFilter:
     def __post_init__(self) -> None:
         _check_choice("state", self.state, (None, *FILTER_STATES))
         _check_choice("order", self.order, JOB_ORDERS)
-        _check_limit(self.limit)
+        _check_number("limit", self.limit, 1)
         for name in (*_TEXTS, "tag", *_FURTHER_TEXTS):
             _check_optional_text(name, getattr(self, name))
         if self.flag is not None and self.tag is not None:
@@ -107,7 +107,8 @@ class JobFilter:
         for name in (*_TIMES, *_FURTHER_TIMES):
             _check_time(name, getattr(self, name))
         for name in _BOUNDS:
-            _check_number(name, getattr(self, name), _NUMBERS[name.partition("_")[0]])
+            size = _NUMBERS[name.partition("_")[0]]
+            _check_number(name, getattr(self, name), -size, size - 1)
         _check_members(self.payload)
         if self.failed_since is not None or self.failed_until is not None:
             _check_choice("state", self.state, (None, "failed"), "with failed_since or failed_until")
@@ -171,22 +172,14 @@ def _check_choice(argument: str, value: object, allowed: tuple[object, ...], whe
         )
 
 
-def _check_limit(limit: object) -> None:
-    if limit is None:
-        return
-    if isinstance(limit, bool) or not isinstance(limit, int):
-        raise InvalidArgumentError("limit", f"expected a whole number, got {limit!r}")
-    if limit < 1:
-        raise InvalidArgumentError("limit", f"must be 1 or more, got {limit}")
-
-
-def _check_number(argument: str, value: object, size: int) -> None:
+def _check_number(argument: str, value: object, least: int, most: int | None = None) -> None:
     if value is None:
         return
     if isinstance(value, bool) or not isinstance(value, int):
         raise InvalidArgumentError(argument, f"expected a whole number, got {value!r}")
-    if not -size <= value < size:
-        raise InvalidArgumentError(argument, f"must be from {-size} to {size - 1}, got {value}")
+    if value < least or (most is not None and value > most):
+        allowed = f"{least} or more" if most is None else f"from {least} to {most}"
+        raise InvalidArgumentError(argument, f"must be {allowed}, got {value}")
 
 
 def _check_members(payload: object) -> None:

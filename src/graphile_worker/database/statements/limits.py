@@ -14,17 +14,16 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from ...errors import InvalidArgumentError, PermissionDeniedError, SchemaMissingError
+from ...errors import InvalidArgumentError
 from ...values.concurrency import Limit, Rate, check_bounds, check_limit_name, seconds_of
 from ...values.flags import NO_RULES, FlagRules
 from ...values.job import Job
 from ...values.schema_name import SchemaName
 from ...values.spec import check_queue_concurrency, check_queue_name
 from ...values.text import closest
-from ..connections import sqlstates
 from ..connections.connection import Connection
-from ..connections.encoding import teach_arrays
-from ..connections.errors import sqlstate_of
+from ..connections.encoding import array_text, teach_arrays
+from ..connections.errors import refusals
 from ..sql import load
 from .fetch import Ranges, flag_terms, load_routed, plain_jobs, task_ids
 from .manage_jobs import yielding_locks
@@ -152,40 +151,8 @@ async def register_limits(
         [None if limit.rate is None else float(limit.rate[0]) for limit in limits],
         [None if limit.rate is None else seconds_of(limit.rate) for limit in limits],
         [None if limit.burst is None else float(limit.burst) for limit in limits],
-        ["{" + ",".join(map(_quoted, tasks)) + "}" for tasks in limits.values()],
+        [array_text(tasks) for tasks in limits.values()],
     )
-
-
-def _quoted(text: str) -> str:
-    """An element of an array literal."""
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{escaped}"'
-
-
-async def set_limit(
-    connection: Connection,
-    schema: SchemaName,
-    name: str,
-    *,
-    concurrency: int | None,
-    rate: Rate | None,
-    burst: int | None,
-) -> bool:
-    """Set bounds by hand; whether there is such a limit."""
-    found = await connection.fetchval(
-        load("limits/set_limit", schema),
-        name,
-        concurrency,
-        None if rate is None else float(rate[0]),
-        None if rate is None else seconds_of(rate),
-        None if burst is None else float(burst),
-    )
-    return found is not None
-
-
-async def reset_limit(connection: Connection, schema: SchemaName, name: str) -> bool:
-    """Remove what was set by hand; whether there is such a limit."""
-    return await connection.fetchval(load("limits/reset_limit", schema), name) is not None
 
 
 async def list_limits(connection: Connection, schema: SchemaName) -> list[LimitSummary]:
@@ -228,23 +195,11 @@ async def set_queue_concurrency(
         )
         await set_tracks(connection, schema, {queue_id: 1 if concurrency is None else concurrency})
 
-    try:
+    with refusals(
+        "the tables for the concurrency of queues are missing; to create them",
+        "set the concurrency of queues",
+    ):
         await yielding_locks(connection, schema, change)
-    except Exception as error:
-        state = sqlstate_of(error)
-        if state in (sqlstates.UNDEFINED_TABLE, sqlstates.UNDEFINED_FUNCTION):
-            raise SchemaMissingError(
-                "the tables for the concurrency of queues are missing; to create them, "
-                "run as the owner of the schema: graphile-worker migrate",
-                sqlstate=state,
-            ) from error
-        if state == sqlstates.INSUFFICIENT_PRIVILEGE:
-            raise PermissionDeniedError(
-                f"this role may not set the concurrency of queues ({error}); "
-                "connect as the owner of the schema",
-                sqlstate=state,
-            ) from error
-        raise
 
 
 async def set_tracks(
@@ -280,14 +235,21 @@ async def change_limit(
         raise InvalidArgumentError("limit", "nothing to set; give a concurrency, a rate or a burst")
     if burst is not None and rate is None and (await _find(connection, schema, name)).rate is None:
         raise InvalidArgumentError("burst", f"the limit {name!r} has no rate to exceed")
-    await set_limit(connection, schema, name, concurrency=concurrency, rate=rate, burst=burst)
+    await connection.execute(
+        load("limits/set_limit", schema),
+        name,
+        concurrency,
+        None if rate is None else float(rate[0]),
+        None if rate is None else seconds_of(rate),
+        None if burst is None else float(burst),
+    )
     return await _find(connection, schema, name)
 
 
 async def restore_limit(connection: Connection, schema: SchemaName, name: str) -> LimitSummary:
     """Remove what was set by hand; the limit as it is then. Raises InvalidArgumentError."""
     check_limit_name(name)
-    await reset_limit(connection, schema, name)
+    await connection.execute(load("limits/reset_limit", schema), name)
     return await _find(connection, schema, name)
 
 

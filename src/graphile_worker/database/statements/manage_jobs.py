@@ -9,10 +9,9 @@ of its worker. The row in `_private_py_cancels` says why it has to end.
 rows. Usually that is a held batch of a worker, which ends within a fraction of a second. Its jobs may run on,
 and a cancel of all jobs of a task would have missed them.
 
-Two functions bound how long changes wait for rows that other transactions have locked. `bounded_waits` is for
-jobs that are named: a worker may hold them in its own transaction while they run, and one whose event loop is
-blocked cannot end it. `yielding_locks` is for changes of several queues at once, beside workers that lock the
-same rows in an order of their own.
+`bounded_waits` is for changes of jobs that are named: a worker may hold them in its own transaction while
+they run, and one whose event loop is blocked cannot end it. `yielding_locks` is for changes of several queues
+at once, beside workers that lock the same rows in an order of their own.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from ...values.schema_name import SchemaName
 from ...values.spec import MAX_JOB_KEY_LENGTH, check_name, check_run_at, check_smallint, check_text
 from ..connections import sqlstates
 from ..connections.connection import Connection
-from ..connections.errors import sqlstate_of
+from ..connections.errors import if_readable, sqlstate_of
 from ..connections.retry import is_conflict
 from ..connections.statement import jobs_from_rows
 from ..sql import load
@@ -138,10 +137,6 @@ def checked_ids(job_ids: Iterable[int]) -> list[int]:
     return ids
 
 
-CANNOT_ASK = (sqlstates.INSUFFICIENT_PRIVILEGE, sqlstates.UNDEFINED_TABLE)
-"""This role may not use the table of cancelled jobs, or there is none."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CancelReport:
     """What became of the jobs that were to be cancelled. Each job is in one of the lists."""
@@ -206,7 +201,9 @@ def joined(reports: Sequence[CancelReport]) -> CancelReport:
 
 def why_workers_cannot_be_asked(error: Exception) -> str | None:
     """What to tell the caller; None if the error is about something else."""
-    if sqlstate_of(error) not in CANNOT_ASK or "_private_py_cancels" not in message_of(error):
+    if sqlstate_of(error) not in sqlstates.UNAVAILABLE_TABLE or "_private_py_cancels" not in message_of(
+        error
+    ):
         return None
     if sqlstate_of(error) == sqlstates.UNDEFINED_TABLE:
         return "the schema has no table of cancelled jobs; to create it: graphile-worker migrate"
@@ -220,14 +217,22 @@ async def cancel_reasons(
 
     Empty where the table is missing or must not be read.
     """
-    try:
-        async with connection.transaction():  # a savepoint, if the transaction is the caller's
-            rows = await connection.fetch(load("control/cancel_reasons", schema), list(map(str, job_ids)))
-    except Exception as error:
-        if sqlstate_of(error) not in CANNOT_ASK:
-            raise
+    statement, ids = load("control/cancel_reasons", schema), list(map(str, job_ids))
+    rows = await if_readable(connection, lambda: connection.fetch(statement, ids))
+    return {row["job_id"]: row["reason"] for row in rows or ()}
+
+
+async def attempts_made(connection: Connection, schema: SchemaName, job_ids: Sequence[int]) -> dict[int, int]:
+    """Those of these jobs that have failed permanently, with the attempt that was the last one.
+
+    A job is missing if nothing tells: another runtime failed it, or nothing was kept. Empty where there is no
+    history, or the role may not read it.
+    """
+    if not job_ids:
         return {}
-    return {row["job_id"]: row["reason"] for row in rows}
+    statement, ids = load("history/attempts_made", schema), list(map(str, job_ids))
+    rows = await if_readable(connection, lambda: connection.fetch(statement, ids))
+    return {row["id"]: row["attempts"] for row in rows or ()}
 
 
 BRIEFLY = "250ms"

@@ -6,19 +6,18 @@ locked by no pool and for ever, which every runtime obeys.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from ...errors import GraphileWorkerError, InvalidArgumentError, PermissionDeniedError, SchemaMissingError
+from ...errors import InvalidArgumentError
 from ...values.job import Pause, instant
 from ...values.schema_name import SchemaName
 from ...values.spec import MAX_IDENTIFIER_LENGTH, check_name, check_queue_name, is_track_name
-from ..connections import sqlstates
 from ..connections.connection import Connection, Row
 from ..connections.encoding import teach_arrays
-from ..connections.errors import if_readable, sqlstate_of
+from ..connections.errors import if_readable, refusals
 from ..sql import load
 from .add import time_and_delay
 from .limits import track_names
@@ -27,8 +26,12 @@ from .manage_jobs import yielding_locks
 EVERY_TASK = ""
 """The name under which every task is paused."""
 
+SCHEDULES = "schedules/list_pauses"
 MAX_REASON_LENGTH = 1_000
 """Workers read the reasons every few seconds."""
+
+TABLES = ("the tables for pauses are missing; to create them", "pause or resume")
+"""For `refusals`."""
 
 Until = datetime | timedelta | None
 
@@ -40,7 +43,7 @@ async def pause_task(
     if identifier != EVERY_TASK:
         check_name("task", identifier, MAX_IDENTIFIER_LENGTH)
     row = await _pause(connection, schema, "pause_task", identifier, until, reason)
-    return _pause_with(row, task_identifier=identifier or None)
+    return pause_of("task", identifier, row)
 
 
 async def pause_queue(
@@ -55,16 +58,16 @@ async def pause_queue(
             await _pause(connection, schema, "pause_queue", track, until, reason)
         return row
 
-    with _refusals():
+    with refusals(*TABLES):
         row = await yielding_locks(connection, schema, pause)
-    return _pause_with(row, queue_name=queue_name)
+    return pause_of("queue", queue_name, row)
 
 
 async def _pause(
     connection: Connection, schema: SchemaName, statement: str, name: str, until: Until, reason: str | None
 ) -> Row:
     check_terms(until, reason)
-    with _refusals():
+    with refusals(*TABLES):
         (row,) = await connection.fetch(
             load(f"control/{statement}", schema), name, *time_and_delay(until, None), reason or None
         )
@@ -74,6 +77,11 @@ async def _pause(
 def check_terms(until: Until, reason: str | None) -> None:
     """Reject an end that is not in the future, and a reason that is no text."""
     _check_until(until)
+    check_reason(reason)
+
+
+def check_reason(reason: str | None) -> None:
+    """Reject a reason that is no text, or is too long."""
     if reason is not None:
         if not isinstance(reason, str):
             raise InvalidArgumentError("reason", f"expected text, got {reason!r}")
@@ -85,7 +93,7 @@ async def resume_task(connection: Connection, schema: SchemaName, identifier: st
     """End the pause of a task, or with `EVERY_TASK` of everything; returns whether there was one."""
     if identifier != EVERY_TASK:
         check_name("task", identifier, MAX_IDENTIFIER_LENGTH)
-    with _refusals():
+    with refusals(*TABLES):
         was_paused: bool = await connection.fetchval(load("control/resume_task", schema), identifier)
     return was_paused
 
@@ -101,7 +109,7 @@ async def resume_queue(connection: Connection, schema: SchemaName, queue_name: s
             await _end_pauses(connection, schema, "paused_queue", track)
         return was_paused
 
-    with _refusals():
+    with refusals(*TABLES):
         if connection.is_in_transaction():
             return await yielding_locks(connection, schema, resume)
         return await resume()  # a transaction for each row
@@ -114,12 +122,11 @@ async def end_due_pauses(connection: Connection, schema: SchemaName) -> int:
 
 async def _end_pauses(connection: Connection, schema: SchemaName, choice: str, *arguments: object) -> int:
     teach_arrays(connection)
-    if connection.is_in_transaction():  # no savepoint: its release would tie the locks to the transaction
+    # Statements must see what was committed while they waited for locks: a new snapshot for each. Inside a
+    # transaction there is no savepoint: its release would tie the locks to the transaction.
+    is_inside = connection.is_in_transaction()
+    async with nullcontext() if is_inside else connection.transaction(isolation="read_committed"):
         ended, running = await _unlock_queues(connection, schema, choice, *arguments)
-    else:
-        # Statements must see what was committed while they waited for locks: a new snapshot for each.
-        async with connection.transaction(isolation="read_committed"):
-            ended, running = await _unlock_queues(connection, schema, choice, *arguments)
     if running:  # a write may have waited for our transaction
         await connection.fetch(load("control/lock_jobs", schema), running)
     if running or not arguments:
@@ -165,56 +172,29 @@ async def list_pauses(
 ) -> list[Pause]:
     """What is paused: everything first, then tasks, queues and recurring jobs, by name.
 
-    `has_schedules`: whether there is a table of paused recurring jobs; None if that is not known.
+    `has_schedules`: whether there is a table of paused recurring jobs, which is younger than the others and
+    may be missing alone; None if that is not known.
     """
-    with _refusals():
-        found = await _list_pauses(connection, schema)
+    with refusals(*TABLES):
+        found = await _read_pauses(connection, schema, "control/list_pauses")
     if has_schedules is None:
         return [*found, *await _paused_schedules(connection, schema)]
-    return [*found, *(await _list_paused_schedules(connection, schema) if has_schedules else [])]
-
-
-async def _list_pauses(connection: Connection, schema: SchemaName) -> list[Pause]:
-    rows = await connection.fetch(load("control/list_pauses", schema))
-    return [pause_from(row) for row in rows if not is_of_track(row)]
+    return [*found, *(await _read_pauses(connection, schema, SCHEDULES) if has_schedules else [])]
 
 
 async def pauses_if_readable(connection: Connection, schema: SchemaName) -> list[Pause]:
     """The same; empty if the table is missing or this role may not read it."""
-    found = await if_readable(connection, lambda: _list_pauses(connection, schema)) or []
-    return [*found, *await _paused_schedules(connection, schema)]
+    found = await if_readable(connection, lambda: _read_pauses(connection, schema, "control/list_pauses"))
+    return [*(found or []), *await _paused_schedules(connection, schema)]
 
 
 async def _paused_schedules(connection: Connection, schema: SchemaName) -> list[Pause]:
-    """Recurring jobs that are paused; their table is younger than the others, and may be missing alone."""
-    return await if_readable(connection, lambda: _list_paused_schedules(connection, schema)) or []
+    return await if_readable(connection, lambda: _read_pauses(connection, schema, SCHEDULES)) or []
 
 
-async def _list_paused_schedules(connection: Connection, schema: SchemaName) -> list[Pause]:
-    return [pause_from(row) for row in await connection.fetch(load("schedules/list_pauses", schema))]
-
-
-@contextmanager
-def _refusals() -> Iterator[None]:
-    """Say what to do if the tables are missing, or this role may not use them."""
-    try:
-        yield
-    except GraphileWorkerError:
-        raise
-    except Exception as error:
-        state = sqlstate_of(error)
-        if state == sqlstates.UNDEFINED_TABLE:
-            raise SchemaMissingError(
-                "the tables for pauses are missing; to create them, run as the owner of the schema: "
-                "graphile-worker migrate",
-                sqlstate=state,
-            ) from error
-        if state == sqlstates.INSUFFICIENT_PRIVILEGE:
-            raise PermissionDeniedError(
-                f"this role may not pause or resume ({error}); connect as the owner of the schema",
-                sqlstate=state,
-            ) from error
-        raise
+async def _read_pauses(connection: Connection, schema: SchemaName, statement: str) -> list[Pause]:
+    rows = await connection.fetch(load(statement, schema))
+    return [pause_from(row) for row in rows if not is_of_track(row)]
 
 
 def is_of_track(row: Row) -> bool:
@@ -222,31 +202,21 @@ def is_of_track(row: Row) -> bool:
     return row["kind"] == "queue" and row["name"] is not None and is_track_name(row["name"])
 
 
-def pause_from(row: Row | Mapping[str, Any]) -> Pause:
-    """A pause from a row with `kind`, `name` and the terms."""
-    name = row["name"]
-    if row["kind"] == "queue":
-        return _pause_with(row, queue_name=name)
-    if row["kind"] == "schedule":
-        return _pause_with(row, schedule=name)
-    return _pause_with(row, task_identifier=name or None)
-
-
-def _pause_with(
-    row: Row | Mapping[str, Any],
-    *,
-    task_identifier: str | None = None,
-    queue_name: str | None = None,
-    schedule: str | None = None,
-) -> Pause:
+def pause_of(kind: str, name: str | None, terms: Row | Mapping[str, Any]) -> Pause:
+    """A pause of a task, a queue or a schedule; `EVERY_TASK` is the name of a pause of everything."""
     return Pause(
-        task_identifier=task_identifier,
-        queue_name=queue_name,
-        schedule=schedule,
-        paused_at=instant(row["since"]),
-        until=None if row["until"] is None else instant(row["until"]),
-        reason=row["reason"],
+        task_identifier=(name or None) if kind == "task" else None,
+        queue_name=name if kind == "queue" else None,
+        schedule=name if kind == "schedule" else None,
+        paused_at=instant(terms["since"]),
+        until=None if terms["until"] is None else instant(terms["until"]),
+        reason=terms["reason"],
     )
+
+
+def pause_from(row: Row) -> Pause:
+    """A pause from a row with `kind`, `name` and the terms."""
+    return pause_of(row["kind"], row["name"], row)
 
 
 def _check_until(until: Until) -> None:

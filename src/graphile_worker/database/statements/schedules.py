@@ -7,29 +7,30 @@ was last added.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from datetime import datetime, timedelta
 from itertools import groupby
 from typing import Any, NamedTuple
 
 import msgspec
 
-from ...errors import InvalidArgumentError, JobNotAddedError, PermissionDeniedError, SchemaMissingError
+from ...errors import InvalidArgumentError, JobNotAddedError
 from ...values.job import Pause, instant
 from ...values.schema_name import SchemaName
 from ...values.spec import CronJob, JobSpec, Unique, check_name
-from ..connections import sqlstates
 from ..connections.connection import Connection, Row
-from ..connections.errors import sqlstate_of
+from ..connections.errors import refusals
 from ..connections.statement import Statement, load_statement
 from ..sql import load
-from .add import array_text, as_texts, columns_of, time_and_delay
-from .pauses import Until, check_terms, pause_from
+from .add import columns_of, time_and_delay
+from .pauses import Until, check_terms, pause_of
 
 MAX_IDENTIFIER_LENGTH = 1_000
 MAX_SCHEDULES = 500
 """How many are listed at once."""
+TABLES = ("the tables for recurring jobs are missing; to create them", "pause recurring jobs")
+"""For `refusals`."""
 STORED_OPTIONS = ("queue_name", "max_attempts", "job_key", "job_key_mode", "priority", "flags")
 """Options of its jobs that are registered as they are; all others but `unique` are flags."""
 
@@ -162,18 +163,17 @@ async def pause_schedule(
     """Add no more jobs of a recurring job, for a time or until it is resumed."""
     _check_identifier(identifier)
     check_terms(until, reason)
-    with _refusals():
+    with refusals(*TABLES):
         (row,) = await connection.fetch(
             load("schedules/pause", schema), identifier, *time_and_delay(until, None), reason or None
         )
-    terms = {name: row[name] for name in ("reason", "since", "until")}
-    return pause_from({**terms, "kind": "schedule", "name": identifier})
+    return pause_of("schedule", identifier, row)
 
 
 async def resume_schedule(connection: Connection, schema: SchemaName, identifier: str) -> bool:
     """End the pause of a recurring job; returns whether it was paused."""
     _check_identifier(identifier)
-    with _refusals():
+    with refusals(*TABLES):
         was_paused: bool = await connection.fetchval(load("schedules/resume", schema), identifier)
     return was_paused
 
@@ -204,17 +204,6 @@ def manual_job(schedule: Schedule, minute: datetime) -> JobSpec:
 def _schedule(row: Row) -> Schedule:
     job_ids = msgspec.json.decode(row["job_ids"] or b"[]", type=list[int | None])
     due_at = msgspec.json.decode(row["due_at"] or b"[]", type=list[float | None])
-    pause = None
-    if row["is_paused"]:
-        pause = pause_from(
-            {
-                "kind": "schedule",
-                "name": row["identifier"],
-                "since": row["paused_at"],
-                "until": row["until"],
-                "reason": row["reason"],
-            }
-        )
     return Schedule(
         identifier=row["identifier"],
         known_since=_instant(row["known_since"]),
@@ -225,7 +214,7 @@ def _schedule(row: Row) -> Schedule:
             for job_id, due in zip(job_ids, due_at, strict=False)
             if job_id is not None and due is not None
         ],
-        pause=pause,
+        pause=pause_of("schedule", row["identifier"], row) if row["is_paused"] else None,
     )
 
 
@@ -246,27 +235,6 @@ def _instant(seconds: float | None) -> datetime | None:
 
 def _check_identifier(identifier: str) -> None:
     check_name("identifier", identifier, MAX_IDENTIFIER_LENGTH)
-
-
-@contextmanager
-def _refusals() -> Iterator[None]:
-    """Say what to do if the tables are missing, or this role may not use them."""
-    try:
-        yield
-    except Exception as error:
-        state = sqlstate_of(error)
-        if state not in sqlstates.UNAVAILABLE_TABLE:
-            raise
-        if state == sqlstates.UNDEFINED_TABLE:
-            raise SchemaMissingError(
-                "the tables for recurring jobs are missing; to create them, run as the owner of the schema: "
-                "graphile-worker migrate",
-                sqlstate=state,
-            ) from error
-        raise PermissionDeniedError(
-            f"this role may not pause recurring jobs ({error}); connect as the owner of the schema",
-            sqlstate=state,
-        ) from error
 
 
 _KEYED_ADD_ATTEMPTS = 5
@@ -332,22 +300,13 @@ def cron_statement(schema: SchemaName, minute: CronMinute, *, is_registered: boo
 
     `is_registered`: the tables for recurring jobs exist, so obey their pauses and note their runs.
     """
-    columns = columns_of(minute.jobs)
     name = "cron/schedule_unique_cron_jobs" if minute.is_unique else "cron/schedule_cron_jobs"
     return Statement(
         load_statement(f"{name}@registered" if is_registered else name, schema),
         (
             minute.minute,
             minute.identifiers,
-            columns.identifiers,
-            columns.payloads,
-            columns.queue_names,
-            as_texts(columns.run_at),
-            as_texts(columns.delays),
-            as_texts(columns.max_attempts),
-            columns.job_keys,
-            as_texts(columns.priorities),
-            [None if flags is None else array_text(flags) for flags in columns.flags],
+            *columns_of(minute.jobs).arrays,
             [job.job_key_mode if job.unique is None else job.unique.while_ for job in minute.jobs],
         ),
     )

@@ -8,7 +8,7 @@ some were attempted, or none of them waits for long.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Iterable
 from dataclasses import dataclass
 
 from ...values.schema_name import SchemaName
@@ -86,33 +86,25 @@ class KnownTasks:
 async def known_tasks(connection: Connection, schema: SchemaName) -> KnownTasks:
     """Read all of it. What the role may not read, or does not exist, is empty."""
 
-    async def late(connection: Connection, schema: SchemaName) -> set[str]:
+    async def late() -> Iterable[str]:
         ready = await ready_tasks(connection, schema)
-        return {task.task_identifier for task in ready if task.age >= LONG_WAIT}
+        return (task.task_identifier for task in ready if task.age >= LONG_WAIT)
+
+    async def names(statement: str) -> Iterable[str]:
+        return (row["identifier"] for row in await connection.fetch(load(statement, schema)))
 
     return KnownTasks(
-        running=await _readable(worker_task_names, connection, schema),
-        registered=await _readable(_names("names/registered_task_names"), connection, schema),
-        attempted=await _readable(_names("names/attempted_task_names"), connection, schema),
-        recorded=await _readable(known_task_names, connection, schema),
-        late=await _readable(late, connection, schema),
+        running=await _readable(worker_task_names(connection, schema)),
+        registered=await _readable(names("names/registered_task_names")),
+        attempted=await _readable(names("names/attempted_task_names")),
+        recorded=await _readable(known_task_names(connection, schema)),
+        late=await _readable(late()),
     )
 
 
-Query = Callable[[Connection, SchemaName], Awaitable[set[str]]]
-
-
-def _names(statement: str) -> Query:
-    async def query(connection: Connection, schema: SchemaName) -> set[str]:
-        rows = await connection.fetch(load(statement, schema))
-        return {row["identifier"] for row in rows}
-
-    return query
-
-
-async def _readable(query: Query, connection: Connection, schema: SchemaName) -> frozenset[str]:
+async def _readable(query: Awaitable[Iterable[str]]) -> frozenset[str]:
     try:
-        return frozenset(await query(connection, schema))
+        return frozenset(await query)
     except Exception as error:
         if sqlstate_of(error) is None:
             raise

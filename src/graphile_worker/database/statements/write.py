@@ -4,8 +4,6 @@
 come back. Such a job has lost its key and its attempts, so no runtime runs it again. If its worker returns
 it, or dies, it would stay among the failed jobs forever, and a retry would run what was removed. Jobs that
 ran are not handled there: they have an outcome.
-
-`mark_notified` notes of which permanent failures the handlers of `@task(on_failure=…)` were told.
 """
 
 from __future__ import annotations
@@ -21,10 +19,9 @@ import msgspec
 from ...errors.text import message_of
 from ...values.job import Job
 from ...values.schema_name import SchemaName
-from ..connections import sqlstates
-from ..connections.connection import Connection, Row
+from ..connections.connection import Connection, Row, savepoint
 from ..connections.encoding import fit_to_server, teach_arrays
-from ..connections.errors import sqlstate_of
+from ..connections.errors import if_readable
 from ..connections.statement import taken_jobs
 from ..sql import load
 from .add_many import add_jobs
@@ -124,10 +121,7 @@ async def _with_cancelled(
     The jobs are left over then, for the next pool that looks.
     """
     try:
-        if connection.is_in_transaction():
-            async with connection.transaction():  # a savepoint
-                cancelled = await _end_cancelled(connection, schema, written.final, cancellable)
-        else:
+        async with savepoint(connection):
             cancelled = await _end_cancelled(connection, schema, written.final, cancellable)
     except Exception as error:
         logger.debug("whether jobs were cancelled cannot be read now: %s", message_of(error))
@@ -239,8 +233,6 @@ _READERS = {
     RETURNED_IDS: _read_returned,
 }
 
-CANNOT_READ = (sqlstates.INSUFFICIENT_PRIVILEGE, sqlstates.UNDEFINED_TABLE)
-
 
 async def delete_retired(
     connection: Connection, schema: SchemaName, job_ids: Collection[int]
@@ -249,14 +241,7 @@ async def delete_retired(
 
     Cancelled ones look the same and stay: the worker that ends them also records them.
     """
-    try:
-        async with connection.transaction():
-            cancelled = await cancelled_among(connection, schema, job_ids)
-    except Exception as error:
-        if sqlstate_of(error) not in CANNOT_READ:
-            raise
-        logger.debug("whether jobs were cancelled cannot be read: %s", message_of(error))
-        cancelled = frozenset()
+    cancelled = await if_readable(connection, lambda: cancelled_among(connection, schema, job_ids)) or ()
     wanted = [job_id for job_id in job_ids if job_id not in cancelled]
     if not wanted:
         return frozenset()
@@ -267,14 +252,7 @@ async def delete_retired(
     return deleted
 
 
-NO_TABLE = (sqlstates.UNDEFINED_TABLE, sqlstates.INSUFFICIENT_PRIVILEGE)
-
-
 async def mark_notified(connection: Connection, schema: SchemaName, job_ids: Sequence[int]) -> None:
-    """Note it, in the transaction that adds the handlers' jobs. Without the table no one else tells them."""
-    try:
-        async with connection.transaction():
-            await connection.execute(load("write/mark_notified_failures", schema), list(job_ids))
-    except Exception as error:
-        if sqlstate_of(error) not in NO_TABLE:
-            raise
+    """Note that handlers were told of these failures. Without the table no one else tells them."""
+    statement = load("write/mark_notified_failures", schema)
+    await if_readable(connection, lambda: connection.execute(statement, list(job_ids)))

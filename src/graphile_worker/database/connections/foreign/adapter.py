@@ -14,6 +14,8 @@ from functools import cached_property
 from types import TracebackType
 from typing import Any, NamedTuple
 
+from ..connection import Transaction
+
 BEGIN = "begin isolation level read committed"
 SAVEPOINT = "savepoint graphile_worker"
 RELEASE = "release savepoint graphile_worker"
@@ -29,9 +31,9 @@ class ForeignConnection(ABC):
     async def _run(self, sql: str, arguments: tuple[Any, ...]) -> Result:
         """Run one statement with `$1` parameters."""
 
-    @abstractmethod
     async def _run_script(self, sql: str) -> None:
         """Run one or several statements without parameters."""
+        await self._run(sql, ())
 
     @abstractmethod
     async def _is_outside_transaction(self) -> bool:
@@ -74,7 +76,7 @@ class ForeignConnection(ABC):
             await asyncio.sleep(seconds)
 
 
-class ForeignTransaction:
+class ForeignTransaction(Transaction):
     """`async with connection.transaction()`, in plain SQL for all libraries."""
 
     def __init__(self, connection: ForeignConnection) -> None:
@@ -95,14 +97,12 @@ class ForeignTransaction:
             await self._connection._run(ROLL_BACK_TO, ())
             await self._connection._run(RELEASE, ())
 
-    async def __aenter__(self) -> None:
-        await self.start()
-
     async def __aexit__(
         self,
         kind: type[BaseException] | None,
         error: BaseException | None,
         traceback: TracebackType | None,
+        /,
     ) -> None:
         if error is None:
             await self.commit()

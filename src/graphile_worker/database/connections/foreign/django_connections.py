@@ -32,9 +32,6 @@ class DjangoConnection(ForeignConnection):
             description = cursor.description
             return Result(cursor.fetchall(), lambda: [column[0] for column in description])
 
-    async def _run_script(self, sql: str) -> None:
-        await self._run(sql, ())
-
     async def _is_outside_transaction(self) -> bool:
         self._connection.ensure_connection()
         is_autocommit = bool(self._connection.get_autocommit())

@@ -21,81 +21,62 @@ if TYPE_CHECKING:
     AnyCursor: TypeAlias = psycopg.AsyncCursor[Any] | psycopg.Cursor[Any]
 
 
-class AsyncPsycopgConnection(ForeignConnection):
-    """A `psycopg.AsyncConnection`. Its raw cursor takes `$1` parameters."""
-
-    def __init__(self, connection: psycopg.AsyncConnection[Any]) -> None:
-        from psycopg import AsyncRawCursor
-        from psycopg.rows import tuple_row
-
-        self._connection = connection
-        self._new_cursor: Callable[[], psycopg.AsyncRawCursor[Any]] = lambda: AsyncRawCursor(
-            connection, row_factory=tuple_row
-        )
-        self._free: list[psycopg.AsyncRawCursor[Any]] = []
-        """Cursors to use again; concurrent calls each take one."""
-
-    async def _run(self, sql: str, arguments: tuple[Any, ...]) -> Result:
-        cursor = self._free.pop() if self._free else self._new_cursor()
-        await cursor.execute(sql, arguments or None)
-        if _has_no_rows(cursor):
-            result = Result()
-        else:
-            try:
-                result = Result(await cursor.fetchall(), _names_of(cursor.pgresult))
-            except Exception as error:
-                if not _is_about_no_rows(error, cursor):
-                    raise
-                result = Result()
-        self._free.append(cursor)
-        return result
-
-    async def _run_script(self, sql: str) -> None:
-        await self._run(sql, ())
-
-    async def _is_outside_transaction(self) -> bool:
-        return self._connection.autocommit and not is_in_transaction(self._connection)
-
-
 class PsycopgConnection(ForeignConnection):
-    """A `psycopg.Connection`."""
+    """A `psycopg.Connection`. Its raw cursors take `$1` parameters."""
 
     is_blocking = True
 
-    def __init__(self, connection: psycopg.Connection[Any]) -> None:
-        from psycopg import RawCursor
+    def __init__(self, connection: Any) -> None:
         from psycopg.rows import tuple_row
 
         self._connection = connection
-        self._new_cursor: Callable[[], psycopg.RawCursor[Any]] = lambda: RawCursor(
-            connection, row_factory=tuple_row
-        )
-        self._free: list[psycopg.RawCursor[Any]] = []
-        """Cursors to use again; concurrent threads each take one."""
+        self._new_cursor: Callable[[], Any] = lambda: self._cursor_class()(connection, row_factory=tuple_row)
+        self._free: list[Any] = []
+        """Cursors to use again; concurrent calls and threads each take one."""
+
+    @staticmethod
+    def _cursor_class() -> type[Any]:
+        from psycopg import RawCursor
+
+        return RawCursor
+
+    async def _done(self, answer: Any) -> Any:
+        """What a method of a cursor has returned."""
+        return answer
 
     async def _run(self, sql: str, arguments: tuple[Any, ...]) -> Result:
         try:
             cursor = self._free.pop()
         except IndexError:
             cursor = self._new_cursor()
-        cursor.execute(sql, arguments or None)
-        if _has_no_rows(cursor):
-            result = Result()
-        else:
+        await self._done(cursor.execute(sql, arguments or None))
+        result = Result()
+        if not _has_no_rows(cursor):
             try:
-                result = Result(cursor.fetchall(), _names_of(cursor.pgresult))
+                result = Result(await self._done(cursor.fetchall()), _names_of(cursor.pgresult))
             except Exception as error:
                 if not _is_about_no_rows(error, cursor):
                     raise
-                result = Result()
         self._free.append(cursor)
         return result
 
-    async def _run_script(self, sql: str) -> None:
-        await self._run(sql, ())
-
     async def _is_outside_transaction(self) -> bool:
-        return self._connection.autocommit and not is_in_transaction(self._connection)
+        return bool(self._connection.autocommit) and not is_in_transaction(self._connection)
+
+
+class AsyncPsycopgConnection(PsycopgConnection):
+    """A `psycopg.AsyncConnection`."""
+
+    is_blocking = False
+
+    @staticmethod
+    def _cursor_class() -> type[Any]:
+        from psycopg import AsyncRawCursor
+
+        return AsyncRawCursor
+
+    async def _done(self, answer: Any) -> Any:
+        return await answer
 
 
 def _has_no_rows(cursor: AnyCursor) -> bool:
@@ -145,9 +126,6 @@ class Psycopg2Connection(ForeignConnection):
                 return Result()
             description = cursor.description
             return Result(cursor.fetchall(), lambda: [column.name for column in description])
-
-    async def _run_script(self, sql: str) -> None:
-        await self._run(sql, ())
 
     async def _is_outside_transaction(self) -> bool:
         return bool(self._connection.autocommit) and not is_in_transaction(self._connection)

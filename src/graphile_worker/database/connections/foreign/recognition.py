@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
 from functools import lru_cache
+from importlib import import_module
 from typing import Any, NamedTuple, cast
 
 from ....errors import InvalidArgumentError
@@ -17,8 +17,9 @@ class _Kind(NamedTuple):
 
     name: str
     is_blocking: bool
-    adapt: Callable[[Any], object]
-    instead: str = ""
+    adapter: str
+    """Its class; the module is imported when one is needed."""
+    instead: str = "a connection of asyncpg or psycopg"
     """What asynchronous code would use in place of a blocking one."""
 
 
@@ -27,92 +28,49 @@ def adapted(given: object, *, blocking: bool) -> Connection:
     cls: Any = type(given)
     kind = kind_of(cls)
     if kind is not None and kind.is_blocking is blocking:
-        return cast(Connection, kind.adapt(given))
+        library, _, adapter = kind.adapter.partition(".")
+        module = import_module(f".{library}_connections", __package__)
+        return cast(Connection, getattr(module, adapter)(given))
     if kind is None and not blocking and _is_protocol(given):
         return cast(Connection, given)
     problem = _problem(given, blocking) if kind is None else _wrong_client(kind)
     raise InvalidArgumentError("connection", problem)
 
 
-# -- adapters: imported when one is needed -------------------------------------------------------------------
-
-
-def _async_psycopg(given: Any) -> object:
-    from .psycopg_connections import AsyncPsycopgConnection
-
-    return AsyncPsycopgConnection(given)
-
-
-def _psycopg(given: Any) -> object:
-    from .psycopg_connections import PsycopgConnection
-
-    return PsycopgConnection(given)
-
-
-def _psycopg2(given: Any) -> object:
-    from .psycopg_connections import Psycopg2Connection
-
-    return Psycopg2Connection(given)
-
-
-def _async_sqlalchemy(given: Any) -> object:
-    from .sqlalchemy_connections import AsyncSqlAlchemyConnection
-
-    return AsyncSqlAlchemyConnection(lambda: given)
-
-
-def _async_scoped(given: Any) -> object:
-    from .sqlalchemy_connections import AsyncSqlAlchemyConnection
-
-    return AsyncSqlAlchemyConnection(given)  # called, it returns the session of the current scope
-
-
-def _sqlalchemy(given: Any) -> object:
-    from .sqlalchemy_connections import SqlAlchemyConnection
-
-    return SqlAlchemyConnection(lambda: given)
-
-
-def _scoped(given: Any) -> object:
-    from .sqlalchemy_connections import SqlAlchemyConnection
-
-    return SqlAlchemyConnection(given)
-
-
-def _django(given: Any) -> object:
-    from .django_connections import DjangoConnection
-
-    return DjangoConnection(given)
-
-
+_DJANGO = _Kind("a blocking connection of Django", True, "django.DjangoConnection")
 _KINDS = {
-    ("psycopg", "AsyncConnection"): _Kind("an AsyncConnection of psycopg", False, _async_psycopg),
+    ("psycopg", "AsyncConnection"): _Kind(
+        "an AsyncConnection of psycopg", False, "psycopg.AsyncPsycopgConnection"
+    ),
     ("psycopg", "Connection"): _Kind(
-        "a blocking connection of psycopg", True, _psycopg, "a psycopg.AsyncConnection"
+        "a blocking connection of psycopg", True, "psycopg.PsycopgConnection", "a psycopg.AsyncConnection"
     ),
     ("psycopg2", "connection"): _Kind(
-        "a blocking connection of psycopg2", True, _psycopg2, "a connection of asyncpg or psycopg"
+        "a blocking connection of psycopg2", True, "psycopg.Psycopg2Connection"
     ),
-    ("sqlalchemy", "AsyncConnection"): _Kind("an AsyncConnection of SQLAlchemy", False, _async_sqlalchemy),
-    ("sqlalchemy", "AsyncSession"): _Kind("an AsyncSession of SQLAlchemy", False, _async_sqlalchemy),
+    ("sqlalchemy", "AsyncConnection"): _Kind(
+        "an AsyncConnection of SQLAlchemy", False, "sqlalchemy.AsyncSqlAlchemyConnection"
+    ),
+    ("sqlalchemy", "AsyncSession"): _Kind(
+        "an AsyncSession of SQLAlchemy", False, "sqlalchemy.AsyncSqlAlchemyConnection"
+    ),
     ("sqlalchemy", "async_scoped_session"): _Kind(
-        "an async_scoped_session of SQLAlchemy", False, _async_scoped
+        "an async_scoped_session of SQLAlchemy", False, "sqlalchemy.AsyncSqlAlchemyConnection"
     ),
     ("sqlalchemy", "Connection"): _Kind(
-        "a blocking Connection of SQLAlchemy", True, _sqlalchemy, "an AsyncConnection"
+        "a blocking Connection of SQLAlchemy", True, "sqlalchemy.SqlAlchemyConnection", "an AsyncConnection"
     ),
     ("sqlalchemy", "Session"): _Kind(
-        "a blocking Session of SQLAlchemy", True, _sqlalchemy, "an AsyncSession"
+        "a blocking Session of SQLAlchemy", True, "sqlalchemy.SqlAlchemyConnection", "an AsyncSession"
     ),
     ("sqlalchemy", "scoped_session"): _Kind(
-        "a blocking scoped_session of SQLAlchemy", True, _scoped, "an async_scoped_session"
+        "a blocking scoped_session of SQLAlchemy",
+        True,
+        "sqlalchemy.SqlAlchemyConnection",
+        "an async_scoped_session",
     ),
-    ("django", "BaseDatabaseWrapper"): _Kind(
-        "a blocking connection of Django", True, _django, "a connection of asyncpg or psycopg"
-    ),
-    ("django", "ConnectionProxy"): _Kind(
-        "a blocking connection of Django", True, _django, "a connection of asyncpg or psycopg"
-    ),
+    ("django", "BaseDatabaseWrapper"): _DJANGO,
+    ("django", "ConnectionProxy"): _DJANGO,
 }
 """By top-level package and class."""
 

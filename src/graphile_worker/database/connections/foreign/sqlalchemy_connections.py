@@ -8,7 +8,7 @@ functions here are synchronous, as SQLAlchemy's core is; the asynchronous adapte
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ....errors import InvalidArgumentError
 from ..encoding import named, pyformat
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
     from sqlalchemy.orm import Session
 
+T = TypeVar("T")
+
 # Options of the user's connection must not turn our statements into server-side cursors.
 _OPTIONS = {"stream_results": False, "yield_per": None}
 _WITHOUT_PARAMETERS = {**_OPTIONS, "no_parameters": True}  # so that the driver does not look for %
@@ -26,39 +28,35 @@ _TAKES_NUMBERS = {"asyncpg": True, "psycopg": False, "psycopg_async": False, "ps
 """Drivers, and whether they take `$1` in place of `%(name)s`."""
 
 
-class AsyncSqlAlchemyConnection(ForeignConnection):
-    """An AsyncConnection or AsyncSession; a call of `current` returns it, for scoped sessions."""
-
-    def __init__(self, current: Callable[[], Any]) -> None:
-        self._current = current
-
-    async def _run(self, sql: str, arguments: tuple[Any, ...]) -> Result:
-        result: Result = await self._current().run_sync(_run, sql, arguments)
-        return result
-
-    async def _run_script(self, sql: str) -> None:
-        await self._current().run_sync(_run_script, sql)
-
-    async def _is_outside_transaction(self) -> bool:
-        return bool(await self._current().run_sync(_is_outside_transaction))
-
-
 class SqlAlchemyConnection(ForeignConnection):
-    """A Connection or Session."""
+    """A Connection or Session, or a scoped session: called, it returns that of the current scope."""
 
     is_blocking = True
 
-    def __init__(self, current: Callable[[], Any]) -> None:
-        self._current = current
+    def __init__(self, given: Any) -> None:
+        self._current: Callable[[], Any] = given if callable(given) else lambda: given
+
+    async def _call(self, function: Callable[..., T], *arguments: Any) -> T:
+        return function(self._current(), *arguments)
 
     async def _run(self, sql: str, arguments: tuple[Any, ...]) -> Result:
-        return _run(self._current(), sql, arguments)
+        return await self._call(_run, sql, arguments)
 
     async def _run_script(self, sql: str) -> None:
-        _run_script(self._current(), sql)
+        await self._call(_run_script, sql)
 
     async def _is_outside_transaction(self) -> bool:
-        return _is_outside_transaction(self._current())
+        return await self._call(_is_outside_transaction)
+
+
+class AsyncSqlAlchemyConnection(SqlAlchemyConnection):
+    """An AsyncConnection or AsyncSession, or a scoped session."""
+
+    is_blocking = False
+
+    async def _call(self, function: Callable[..., T], *arguments: Any) -> T:
+        result: T = await self._current().run_sync(function, *arguments)
+        return result
 
 
 def _run(given: Connection | Session, sql: str, arguments: tuple[Any, ...]) -> Result:

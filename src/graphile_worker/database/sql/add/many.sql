@@ -17,7 +17,7 @@ with installed as materialized (
 )
 select
 :include job_columns
-    (select installed.is_ours from installed) as is_ours
+    , (select installed.is_ours from installed) as is_ours
 from :GRAPHILE_WORKER_SCHEMA.add_jobs(
     specs => array(
         select

@@ -7,28 +7,8 @@
 -- Returns the job's columns in the order of Job, without the task identifier. All columns are null if the add got
 -- lost, which happens on a schema that Node installed.
 select
-    job.id,
-    job.payload::text as payload,
-    job.priority,
-    date_part('epoch', job.run_at) as run_at,
-    job.attempts,
-    job.max_attempts,
-    job.last_error,
-    date_part('epoch', job.created_at) as created_at,
-    date_part('epoch', job.updated_at) as updated_at,
-    job.key,
-    date_part('epoch', job.locked_at) as locked_at,
-    job.revision,
-    job.flags::text as flags,
-    job.task_id,
-    job.job_queue_id,
-    job.locked_by
-from :GRAPHILE_WORKER_SCHEMA.add_job(
-    identifier => $1::text,
-    payload => $2::text::json,
-    queue_name => $3::text,
-    run_at => coalesce($4::timestamptz, now() + pg_catalog.make_interval(secs => $5::float8)),
-    max_attempts => $6::integer,
+:include job_columns
+:include added_by_function
     job_key => $7::text,
     priority => $8::integer,
     flags => $9::text[],
@@ -48,12 +28,7 @@ select
     job.flags::text as flags,
     job.task_id,
     job.job_queue_id
-from :GRAPHILE_WORKER_SCHEMA.add_job(
-    identifier => $1::text,
-    payload => $2::text::json,
-    queue_name => $3::text,
-    run_at => coalesce($4::timestamptz, now() + pg_catalog.make_interval(secs => $5::float8)),
-    max_attempts => $6::integer,
+:include added_by_function
     priority => $7::integer,
     flags => $8::text[]
 ) as job
@@ -152,3 +127,11 @@ select pg_notify('jobs:insert', '{"r":' || random()::text || ',"count":1}')
     (added.job).job_queue_id,
     (added.job).locked_by,
     added.is_new
+
+-- part: added_by_function
+from :GRAPHILE_WORKER_SCHEMA.add_job(
+    identifier => $1::text,
+    payload => $2::text::json,
+    queue_name => $3::text,
+    run_at => coalesce($4::timestamptz, now() + pg_catalog.make_interval(secs => $5::float8)),
+    max_attempts => $6::integer,

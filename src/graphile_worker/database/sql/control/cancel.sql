@@ -64,9 +64,7 @@ with forgotten as (
 )
 select
 :include job_columns
-  coalesce((
-    select task.identifier from :GRAPHILE_WORKER_SCHEMA._private_tasks task where task.id = job.task_id
-  ), '') as task_identifier
+:include task_identifier
 from :GRAPHILE_WORKER_SCHEMA._private_py_cancels cancel
 join :GRAPHILE_WORKER_SCHEMA._private_jobs job on job.id = cancel.job_id
 where job.locked_at is null

@@ -6,12 +6,8 @@
 --
 -- At most 4 times as many queues are visited as jobs are wanted, and at least 200.
 --
--- $1 text         pool id, written to locked_by
--- $2 text         ids of the tasks that this pool can run
--- $3 integer      limit
--- $4 text[]       rules for flags, or null: see `flag_rules`
--- $5 timestamptz  the worker's time, or null for the server's
--- $6 integer      the queue after which to start
+-- $1 to $5    as in get_announced_jobs
+-- $6 integer  the queue after which to start
 -- Returns the columns of a job, unordered, or one row of nulls; every row ends with the queue after which to start next time
 -- and whether all queues with waiting jobs were visited.
 with recursive

@@ -51,13 +51,7 @@ returning
 --
 -- The fast path for the usual case: get_jobs would cost an idle worker a fifth of a millisecond more, and milliseconds
 -- if many jobs wait for a busy queue.
---
--- $1 text         pool id, written to locked_by
--- $2 text         ids of the tasks that this pool can run
--- $3 integer      limit
--- $4 text[]       rules for flags, or null: see `flag_rules`
--- $5 timestamptz  the worker's time, or null for the server's
--- Returns the columns of a job, unordered.
+-- Parameters and result are those of get_announced_jobs.
 with recursive
 :include plain
 term (moment) as materialized (select coalesce($5::timestamptz, now())),
@@ -67,11 +61,7 @@ term (moment) as materialized (select coalesce($5::timestamptz, now())),
 -- statement: get_plain_jobs_above_watermarks @routed
 -- Lock the next jobs like get_plain_jobs, but from given watermarks on: the fast path of get_jobs_above_watermarks.
 --
--- $1 text                pool id, written to locked_by
--- $2 text                ids of the tasks that this pool can run
--- $3 integer             limit
--- $4 text[]              rules for flags, or null: see `flag_rules`
--- $5 timestamptz         the worker's time, or null for the server's
+-- $1 to $5               as in get_announced_jobs
 -- $6 smallint[]          ranges of priorities in ascending order: the lowest of each ...
 -- $7 smallint[]          ... and the highest
 -- $8 double precision[]  the run_at to start from in each range (seconds since 1970)
@@ -84,13 +74,7 @@ term (moment) as materialized (select coalesce($5::timestamptz, now())),
 
 -- statement: get_jobs @wide @routed @wide@routed
 -- Lock the next jobs for a pool: by priority, then run_at; at most one job per named queue.
---
--- $1 text         pool id, written to locked_by
--- $2 text         ids of the tasks that this pool can run
--- $3 integer      limit
--- $4 text[]       rules for flags, or null: see `flag_rules`
--- $5 timestamptz  the worker's time, or null for the server's
--- Returns the columns of a job, unordered.
+-- Parameters and result are those of get_announced_jobs.
 --
 -- Locked rows are updated by their ctid: a join on the id makes the planner read the whole table at middle sizes. Rows
 -- that are locked but not taken are unlocked unchanged when the statement ends.
@@ -106,16 +90,7 @@ with recursive
 -- that this pool does not have, or dead rows that a long transaction keeps from being vacuumed. Priorities with a
 -- watermark are read from there, and the gaps between them from the start. The variant `urgent` takes no job of a queue
 -- either that is worse than the last range.
---
--- $1 text                pool id, written to locked_by
--- $2 text                ids of the tasks that this pool can run
--- $3 integer             limit
--- $4 text[]              rules for flags, or null: see `flag_rules`
--- $5 timestamptz         the worker's time, or null for the server's
--- $6 smallint[]          ranges of priorities in ascending order: the lowest of each ...
--- $7 smallint[]          ... and the highest
--- $8 double precision[]  the run_at to start from in each range (seconds since 1970)
--- Returns the columns of a job, unordered.
+-- Parameters and result are those of get_plain_jobs_above_watermarks.
 with recursive
 :include plain_above_watermarks
 :include queued

@@ -40,28 +40,12 @@ with recursive
 :include free_queues
 select
 :include held_columns
-from plain_priority cross join lateral (
+from plain_priority as range (low) cross join lateral (
   select job.*
   from :GRAPHILE_WORKER_SCHEMA._private_jobs job
   where job.is_available and job.job_queue_id is null
-    and job.key is null and job.priority = plain_priority.priority
-    and job.run_at <= least(
-      coalesce($3::timestamptz, statement_timestamp()),
-      (
-        select case
-          when plain_priority.priority < last_keyed.priority then 'infinity'
-          when plain_priority.priority = last_keyed.priority then last_keyed.run_at - interval '1 microsecond'
-          else '-infinity'
-        end
-        from last_keyed
-      )
-    )
-    and job.task_id = any ((select ids from task)::integer[])
-:include flag_rules
-    and (job.xmax = 0 or job.xmax <> all ((select transactions from other)::xid[]))
-  order by job.run_at
-  limit $1::integer
-  for no key update skip locked
+    and job.key is null and job.priority = range.low
+:include up_to_keyed
 ) job
 where not (select may_be_next from queues)
 limit $1
@@ -69,10 +53,7 @@ limit $1
 -- statement: get_held_jobs_above_watermarks @routed
 -- Choose the next jobs like get_held_jobs, but from given watermarks on; see get_jobs_above_watermarks.
 --
--- $1 integer             limit
--- $2 text                ids of the tasks that this pool can run
--- $3 timestamptz         the worker's time, or null for the server's
--- $4 text[]              rules for flags, or null: see `flag_rules`
+-- $1 to $4               as in get_held_jobs
 -- $5 smallint[]          ranges of priorities in ascending order: the lowest of each ...
 -- $6 smallint[]          ... and the highest
 -- $7 double precision[]  the run_at to start from in each range (seconds since 1970)
@@ -90,23 +71,7 @@ cross join lateral (
     from :GRAPHILE_WORKER_SCHEMA._private_jobs job
     where range.low = range.high and job.is_available and job.job_queue_id is null
       and job.key is null and job.priority = range.low and job.run_at >= to_timestamp(range.since)
-      and job.run_at <= least(
-        coalesce($3::timestamptz, statement_timestamp()),
-        (
-          select case
-            when range.low < last_keyed.priority then 'infinity'
-            when range.low = last_keyed.priority then last_keyed.run_at - interval '1 microsecond'
-            else '-infinity'
-          end
-          from last_keyed
-        )
-      )
-      and job.task_id = any ((select ids from task)::integer[])
-:include flag_rules
-      and (job.xmax = 0 or job.xmax <> all ((select transactions from other)::xid[]))
-    order by job.run_at
-    limit $1::integer
-    for no key update skip locked
+:include up_to_keyed
   ) known
   union all
   select * from (
@@ -134,11 +99,7 @@ limit $1
 -- statement: get_keyed_jobs @routed
 -- Lock the jobs with a key that come before the last job of a held batch, which has locked none of them: see `keyed`.
 --
--- $1 text              pool id, written to locked_by
--- $2 text              ids of the tasks that this pool can run
--- $3 integer           limit
--- $4 text[]            rules for flags, or null: see `flag_rules`
--- $5 timestamptz       the worker's time, or null for the server's
+-- $1 to $5             as in get_announced_jobs
 -- $6 smallint          the priority of the last job of the batch
 -- $7 double precision  its run_at (seconds since 1970)
 -- Returns the columns of a job, unordered.
@@ -321,3 +282,23 @@ last_keyed (priority, run_at) as materialized (
   (select priority, run_at from keyed offset $1 / 10 limit 1)
   limit 1
 ),
+
+-- part: up_to_keyed
+      -- The end of a look into the priority `range.low`: its due jobs, up to the last keyed one.
+      and job.run_at <= least(
+        coalesce($3::timestamptz, statement_timestamp()),
+        (
+          select case
+            when range.low < last_keyed.priority then 'infinity'
+            when range.low = last_keyed.priority then last_keyed.run_at - interval '1 microsecond'
+            else '-infinity'
+          end
+          from last_keyed
+        )
+      )
+      and job.task_id = any ((select ids from task)::integer[])
+:include flag_rules
+      and (job.xmax = 0 or job.xmax <> all ((select transactions from other)::xid[]))
+    order by job.run_at
+    limit $1::integer
+    for no key update skip locked

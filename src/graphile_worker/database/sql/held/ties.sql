@@ -7,10 +7,7 @@
 -- Any waiting job with a key or of a named queue stops it, at one index probe each. What those jobs are is not looked at:
 -- with get_tied_jobs_among_others that costs almost as much again as this fetch.
 --
--- $1 integer              limit
--- $2 text                 ids of the tasks that this pool can run
--- $3 timestamptz          the worker's time, or null for the server's
--- $4 text[]               rules for flags, or null: see `flag_rules`
+-- $1 to $4                as in get_held_jobs
 -- $5 smallint             the priority of the last job
 -- $6 double precision     its run_at (seconds since 1970)
 -- $7 bigint               its id

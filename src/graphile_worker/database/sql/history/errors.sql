@@ -1,32 +1,18 @@
 -- Errors of attempts, and their groups.
 
--- statement: list_errors
+-- statement: list_errors @of_group
 -- Errors of all jobs, the latest first.
 --
 -- $1 timestamptz  the earliest, or null
 -- $2 timestamptz  before this one, or null
 -- $3 integer      at most this many
+-- $4 text         in the variant `of_group`, the fingerprint of all of them
 select
 :include error_columns
 from (
   select * from :GRAPHILE_WORKER_SCHEMA._private_py_errors
   where failed_at >= coalesce($1::timestamptz, '-infinity') and failed_at < coalesce($2::timestamptz, 'infinity')
-  order by failed_at desc
-  limit $3::integer
-) error
-:include error_names
-order by error.failed_at desc
-
--- statement: list_errors_of_group
--- Errors with one fingerprint, the latest first. See list_errors for $1 to $3.
---
--- $4 text  fingerprint
-select
-:include error_columns
-from (
-  select * from :GRAPHILE_WORKER_SCHEMA._private_py_errors
-  where fingerprint = $4::text
-    and failed_at >= coalesce($1::timestamptz, '-infinity') and failed_at < coalesce($2::timestamptz, 'infinity')
+:include of_group
   order by failed_at desc
   limit $3::integer
 ) error
@@ -190,3 +176,9 @@ select count(*) from purged
 -- part: error_names
 left join :GRAPHILE_WORKER_SCHEMA._private_py_task_names name on name.id = error.task_id
 left join :GRAPHILE_WORKER_SCHEMA._private_tasks task on task.id = error.task_id
+
+-- part: of_group
+    -- Of all groups.
+
+-- part: of_group@of_group
+    and fingerprint = $4::text

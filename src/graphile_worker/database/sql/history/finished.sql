@@ -1,6 +1,6 @@
 -- Jobs that have ended.
 
--- statement: list_finished_jobs @uncompleted
+-- statement: list_finished_jobs @uncompleted @before_13 @before_13@uncompleted
 -- Finished jobs, the latest first.
 --
 -- $1 timestamptz  the earliest end, or null
@@ -9,46 +9,18 @@
 -- $4 bigint       its id
 -- $5 integer      at most this many
 -- $6 text         the state, or null
--- The variant `uncompleted` is for any other state than completed, which an index serves.
+-- The variant `uncompleted` is for any other state than completed, which an index serves; `before_13` is for a server
+-- without incremental sorts.
 select
 :include finished_columns
 from (
-  select history.*
-  from :GRAPHILE_WORKER_SCHEMA._private_py_history history
-  where
-:include finished_conditions
-  order by history.finished_at desc, history.job_id desc
-  limit $5::integer
+:include latest_finished
 ) history
 :include finished_names
 order by history.finished_at desc, history.job_id desc
 
--- statement: list_finished_jobs_before_13 @uncompleted
--- list_finished_jobs for a server without incremental sorts. Read as the index has them, in groups of one instant; each
--- group, such as the jobs of a batch, is sorted by id, and the limit ends the reading.
--- Parameters and variants are those of list_finished_jobs.
-select
-:include finished_columns
-from (
-  select ended.*
-  from (
-    select history.finished_at, pg_catalog.array_agg(history order by history.job_id desc) as finished
-    from :GRAPHILE_WORKER_SCHEMA._private_py_history history
-    where
-:include finished_conditions
-    group by history.finished_at
-    order by history.finished_at desc
-    limit $5::integer
-  ) instant
-  cross join lateral pg_catalog.unnest(instant.finished) ended
-  order by instant.finished_at desc
-  limit $5
-) history
-:include finished_names
-order by history.finished_at desc, history.job_id desc
-
--- statement: list_finished_jobs_of_task @uncompleted
--- Finished jobs of one task, the latest first. See list_finished_jobs for $1 to $6 and the variant.
+-- statement: list_finished_jobs_of_task @uncompleted @before_13 @before_13@uncompleted
+-- Finished jobs of one task, the latest first. See list_finished_jobs for $1 to $6 and the variants.
 --
 -- $7 text  task identifier; a task whose row was deleted and added again has several ids
 select
@@ -61,50 +33,7 @@ from (
     select id from :GRAPHILE_WORKER_SCHEMA._private_tasks where identifier = $7::text
   ) wanted
   cross join lateral (
-    select history.*
-    from :GRAPHILE_WORKER_SCHEMA._private_py_history history
-    where history.task_id = any (array[wanted.id]) -- not an equality, which would make the order below redundant
-      and
-:include finished_conditions
-    -- The leading column leaves the planner no other index: that of all tasks would be read to its end for a rare one.
-    order by history.task_id desc, history.finished_at desc, history.job_id desc
-    limit $5::integer
-  ) found
-  order by found.finished_at desc, found.job_id desc
-  limit $5
-) history
-:include finished_names
-order by history.finished_at desc, history.job_id desc
-
--- statement: list_finished_jobs_of_task_before_13 @uncompleted
--- list_finished_jobs_of_task for a server without incremental sorts; see list_finished_jobs_before_13.
---
--- $7 text  task identifier; a task whose row was deleted and added again has several ids
-select
-:include finished_columns
-from (
-  select found.*
-  from (
-    select id from :GRAPHILE_WORKER_SCHEMA._private_py_task_names where identifier = $7::text
-    union
-    select id from :GRAPHILE_WORKER_SCHEMA._private_tasks where identifier = $7::text
-  ) wanted
-  cross join lateral (
-    select ended.*
-    from (
-      select history.task_id, history.finished_at, pg_catalog.array_agg(history order by history.job_id desc) as finished
-      from :GRAPHILE_WORKER_SCHEMA._private_py_history history
-      where history.task_id = any (array[wanted.id]) -- not an equality, which would make the order below redundant
-        and
-:include finished_conditions
-      group by history.task_id, history.finished_at
-      -- The leading column leaves the planner no other index: that of all tasks would be read to its end for a rare one.
-      order by history.task_id desc, history.finished_at desc
-      limit $5::integer
-    ) instant
-    cross join lateral pg_catalog.unnest(instant.finished) ended
-    order by instant.task_id desc, instant.finished_at desc
-    limit $5
+:include latest_of_task
   ) found
   order by found.finished_at desc, found.job_id desc
   limit $5
@@ -316,12 +245,67 @@ on conflict (id) do nothing
 left join :GRAPHILE_WORKER_SCHEMA._private_py_task_names name on name.id = history.task_id
 left join :GRAPHILE_WORKER_SCHEMA._private_tasks task on task.id = history.task_id
 
+-- part: latest_finished
+  select history.*
+  from :GRAPHILE_WORKER_SCHEMA._private_py_history history
+  where
+:include finished_conditions
+:include uncompleted
+  order by history.finished_at desc, history.job_id desc
+  limit $5::integer
+
+-- part: latest_finished@before_13
+  -- Read as the index has them, in groups of one instant; each group, such as the jobs of a batch, is sorted by id, and the
+  -- limit ends the reading.
+  select ended.*
+  from (
+    select history.finished_at, pg_catalog.array_agg(history order by history.job_id desc) as finished
+    from :GRAPHILE_WORKER_SCHEMA._private_py_history history
+    where
+:include finished_conditions
+:include uncompleted
+    group by history.finished_at
+    order by history.finished_at desc
+    limit $5::integer
+  ) instant
+  cross join lateral pg_catalog.unnest(instant.finished) ended
+  order by instant.finished_at desc
+  limit $5
+
+-- part: latest_of_task
+    select history.*
+    from :GRAPHILE_WORKER_SCHEMA._private_py_history history
+    where history.task_id = any (array[wanted.id]) -- not an equality, which would make the order below redundant
+      and
+:include finished_conditions
+:include uncompleted
+    -- The leading column leaves the planner no other index: that of all tasks would be read to its end for a rare one.
+    order by history.task_id desc, history.finished_at desc, history.job_id desc
+    limit $5::integer
+
+-- part: latest_of_task@before_13
+    -- See `latest_finished` and, for the conditions and the order, the part for newer servers.
+    select ended.*
+    from (
+      select history.task_id, history.finished_at, pg_catalog.array_agg(history order by history.job_id desc) as finished
+      from :GRAPHILE_WORKER_SCHEMA._private_py_history history
+      where history.task_id = any (array[wanted.id])
+        and
+:include finished_conditions
+:include uncompleted
+      group by history.task_id, history.finished_at
+      order by history.task_id desc, history.finished_at desc
+      limit $5::integer
+    ) instant
+    cross join lateral pg_catalog.unnest(instant.finished) ended
+    order by instant.task_id desc, instant.finished_at desc
+    limit $5
+
 -- part: finished_conditions
   history.finished_at >= coalesce($1::timestamptz, '-infinity')
   and history.finished_at <= least(coalesce($2::timestamptz, 'infinity'), coalesce($3::timestamptz, 'infinity'))
   and ($3 is null or (history.finished_at, history.job_id) < ($3, $4::bigint))
   and ($6::text is null or history.state = $6::text)
-:include uncompleted
 
 -- part: uncompleted
 -- The variant of this name leaves out completed jobs.

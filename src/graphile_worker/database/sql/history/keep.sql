@@ -17,13 +17,7 @@ with failed as (
   where job.id = any ($1::bigint[]) and not job.is_available and job.locked_at is null
 ),
 failed_end as (
-  insert into :GRAPHILE_WORKER_SCHEMA._private_py_history (
-    job_id, task_id, state, queue_name, job_key, priority, attempts, max_attempts, created_at, run_at, finished_at, flags,
-    error, expires_on
-  )
-  select
-    id, task_id, 'failed',
-:include queue_name
+:include failed_rows
     , key, priority, attempt, max_attempts, created_at, run_at, now(), flags, last_error,
 :include expires_on
   from (select failed.*, failed.end_seconds as keep_seconds, now() as kept_at from failed) job
@@ -119,13 +113,7 @@ moved as (
   returning job.*
 ),
 kept as (
-  insert into :GRAPHILE_WORKER_SCHEMA._private_py_history (
-    job_id, task_id, state, queue_name, job_key, priority, attempts, max_attempts, created_at, run_at, finished_at, flags,
-    error, expires_on
-  )
-  select
-    id, task_id, 'failed',
-:include queue_name
+:include failed_rows
     , key, priority, attempts, max_attempts, created_at, run_at,
     to_timestamp(standing.failed_at), flags, last_error,
 :include expires_on
@@ -199,3 +187,12 @@ where progress.updated_at < now() - interval '1 minute'
   and not exists (
     select from :GRAPHILE_WORKER_SCHEMA._private_jobs job where job.id = progress.job_id and job.locked_at is not null
   )
+
+-- part: failed_rows
+  insert into :GRAPHILE_WORKER_SCHEMA._private_py_history (
+    job_id, task_id, state, queue_name, job_key, priority, attempts, max_attempts, created_at, run_at, finished_at, flags,
+    error, expires_on
+  )
+  select
+    id, task_id, 'failed',
+:include queue_name

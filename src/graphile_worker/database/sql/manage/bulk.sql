@@ -19,9 +19,7 @@ select
 -- statement: bulk_count @failed @keyed
 -- One step of a bulk change that is only a dry run: count matching jobs that it would change.
 -- $1 to $29 as in `bulk_seen`, $30 whether it changes locked jobs too.
--- Returns last_id (where the next step starts), seen (matching jobs, locked or not), and for each task with such jobs
--- task_identifier, jobs, asked (how many are locked) and failed (how many have failed permanently); one row of zeros if
--- none.
+-- Returns `bulk_result` of the jobs that it would change, without ids; asked: how many are locked.
 :include bulk_seen
 changed as materialized (
     select
@@ -35,8 +33,7 @@ changed as materialized (
 -- statement: bulk_look @failed @keyed
 -- The next jobs that match a filter, locked or not, without changing them: examples for the dashboard.
 -- $1 to $29 as in `bulk_seen`.
--- Returns last_id (where the next step starts), seen (matching jobs), and for each task with such jobs task_identifier,
--- jobs, asked (how many are locked), failed (how many have failed permanently) and ids; one row of zeros if none.
+-- Returns `bulk_result`; asked: how many are locked.
 :include bulk_seen
 changed as materialized (
     select
@@ -49,8 +46,7 @@ changed as materialized (
 -- statement: bulk_choose @failed @keyed
 -- One step of an operation of the dashboard: lock matching jobs, which the same transaction then changes.
 -- $1 to $29 as in `bulk_seen`, $30 whether to choose jobs that are locked by a worker too.
--- Returns last_id (where the next step starts), seen (matching jobs, locked or not), and for each task with chosen jobs
--- task_identifier, jobs, failed (how many have failed permanently) and ids; one row of zeros if none.
+-- Returns `bulk_result` of the chosen jobs.
 :include bulk_seen
 changed as materialized (
     select
@@ -69,8 +65,7 @@ changed as materialized (
 -- statement: bulk_complete @failed @keyed
 -- One step of a bulk change: delete matching jobs.
 -- $1 to $29 as in `bulk_seen`.
--- Returns last_id (where the next step starts), seen (matching jobs, locked or not), and for each task with deleted jobs
--- task_identifier, jobs, failed (how many had failed permanently) and ids; one row of zeros if none.
+-- Returns `bulk_result` of the deleted jobs.
 :include bulk_seen
 :include bulk_chosen
 changed as materialized (
@@ -84,8 +79,7 @@ changed as materialized (
 -- statement: bulk_fail @failed @keyed
 -- One step of a bulk change: fail matching jobs permanently.
 -- $1 to $29 as in `bulk_seen`, $30 the reason (null for the default).
--- Returns last_id (where the next step starts), seen (matching jobs, locked or not), and for each task with failed jobs
--- task_identifier, jobs, failed (all of them) and ids; one row of zeros if none.
+-- Returns `bulk_result` of the failed jobs.
 :include bulk_seen
 :include bulk_chosen
 changed as materialized (
@@ -109,8 +103,7 @@ changed as materialized (
 -- One step of a bulk change: change run_at, priority and attempts of matching jobs; null leaves a value as it is.
 -- $1 to $29 as in `bulk_seen`, $30 run_at, $31 delay from now in seconds (used when $30 is null), $32 priority,
 -- $33 attempts, $34 max_attempts.
--- Returns last_id (where the next step starts), seen (matching jobs, locked or not), and for each task with changed jobs
--- task_identifier, jobs, failed (how many are permanently failed after the change) and ids; one row of zeros if none.
+-- Returns `bulk_result` of the changed jobs; failed: how many are permanently failed after the change.
 :include bulk_seen
 :include bulk_chosen
 rescheduled as materialized (
@@ -135,9 +128,7 @@ changed as materialized (
 -- statement: bulk_cancel @failed @keyed
 -- One step of a bulk change: cancel matching jobs, running ones too; see cancel_jobs.
 -- $1 to $29 as in `bulk_seen`, $30 the reason or null, $31 the name of the schema.
--- Returns last_id (where the next step starts), seen (matching jobs), and for each task with cancelled jobs
--- task_identifier, jobs, asked (how many of them are running), failed (how many had failed permanently) and ids; one row of
--- zeros if none.
+-- Returns `bulk_result` of the cancelled jobs; asked: how many of them are running.
 :include bulk_seen
 request (reason, schema_name) as materialized (select $30::text, $31::text),
 found as materialized (
@@ -226,8 +217,9 @@ chosen as materialized (
 ),
 
 -- part: bulk_result
--- The answer of every bulk statement: the jobs of `changed` by task, those of them that are to be kept (an array of
--- jobs as JSON text), and how far the step has read.
+-- The answer of every bulk statement: last_id (where the next step starts), seen (matching jobs, locked or not), and for
+-- each task with jobs in `changed` task_identifier, jobs, asked (0 but where a statement says more), failed (how many have
+-- failed permanently), ids, and kept (those that are to be kept, an array of jobs as JSON text); one row of zeros if none.
 select
     step.last_id,
     step.seen,
@@ -258,10 +250,6 @@ left join :GRAPHILE_WORKER_SCHEMA._private_tasks as tasks on tasks.id = counted.
         from (
             select
 :include job_columns
-                coalesce((
-                    select tasks.identifier
-                    from :GRAPHILE_WORKER_SCHEMA._private_tasks as tasks
-                    where tasks.id = job.task_id
-                ), '') as task_identifier
+:include task_identifier
         ) as found
     ) end as kept

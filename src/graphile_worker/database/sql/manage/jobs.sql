@@ -6,11 +6,7 @@
 -- Returns the job's columns in the order of Job; all null if no job has the key.
 select
 :include job_columns
-    coalesce((
-        select tasks.identifier
-        from :GRAPHILE_WORKER_SCHEMA._private_tasks as tasks
-        where tasks.id = job.task_id
-    ), '') as task_identifier
+:include task_identifier
 from :GRAPHILE_WORKER_SCHEMA.remove_job(job_key => $1::text) as job
 
 -- statement: cancel_jobs
@@ -20,28 +16,13 @@ from :GRAPHILE_WORKER_SCHEMA.remove_job(job_key => $1::text) as job
 -- Returns the jobs' columns in the order of Job, as they were, then is_removed: false for a running job, whose worker is
 -- told. Unknown ids are left out.
 with request (reason, schema_name) as materialized (select $3::text, $4::text),
-found as materialized (
-    select job.*
-    from :GRAPHILE_WORKER_SCHEMA._private_jobs as job
-    where job.id = any (array(
-:include cancel_ids
-    ))
-    order by job.id
-    for update
-),
-removed as materialized (
-    select job.id
-    from :GRAPHILE_WORKER_SCHEMA.complete_jobs(job_ids => array(select found.id from found)) as job
-),
+:include found_and_removed
+,
 :include cancel_running
 select
 :include job_columns
-    coalesce((
-        select tasks.identifier
-        from :GRAPHILE_WORKER_SCHEMA._private_tasks as tasks
-        where tasks.id = job.task_id
-    ), '') as task_identifier,
-    job.id in (select removed.id from removed) as is_removed
+:include task_identifier
+    , job.id in (select removed.id from removed) as is_removed
 from found as job left join told on true
 order by job.id
 
@@ -49,27 +30,12 @@ order by job.id
 -- cancel_jobs for roles that may not ask workers, and for databases without the table: delete jobs that are not running.
 -- $1 job ids as texts, $2 a job key or null.
 -- Returns the jobs' columns in the order of Job, deleted or not, then is_removed. Unknown ids are left out.
-with found as materialized (
-    select job.*
-    from :GRAPHILE_WORKER_SCHEMA._private_jobs as job
-    where job.id = any (array(
-:include cancel_ids
-    ))
-    order by job.id
-    for update
-),
-removed as materialized (
-    select job.id
-    from :GRAPHILE_WORKER_SCHEMA.complete_jobs(job_ids => array(select found.id from found)) as job
-)
+with
+:include found_and_removed
 select
 :include job_columns
-    coalesce((
-        select tasks.identifier
-        from :GRAPHILE_WORKER_SCHEMA._private_tasks as tasks
-        where tasks.id = job.task_id
-    ), '') as task_identifier,
-    job.id in (select removed.id from removed) as is_removed
+:include task_identifier
+    , job.id in (select removed.id from removed) as is_removed
 from found as job
 order by job.id
 
@@ -79,11 +45,7 @@ order by job.id
 -- Returns the deleted jobs' columns in the order of Job.
 select
 :include job_columns
-    coalesce((
-        select tasks.identifier
-        from :GRAPHILE_WORKER_SCHEMA._private_tasks as tasks
-        where tasks.id = job.task_id
-    ), '') as task_identifier
+:include task_identifier
 from :GRAPHILE_WORKER_SCHEMA.complete_jobs(job_ids => $1::text[]::bigint[]) as job
 order by job.id
 
@@ -100,12 +62,8 @@ with found as materialized (
 )
 select
 :include job_columns
-    coalesce((
-        select tasks.identifier
-        from :GRAPHILE_WORKER_SCHEMA._private_tasks as tasks
-        where tasks.id = job.task_id
-    ), '') as task_identifier,
-    found.attempts as attempts_made
+:include task_identifier
+    , found.attempts as attempts_made
 from :GRAPHILE_WORKER_SCHEMA.permanently_fail_jobs(
     job_ids => array(select found.id from found), error_message => $2::text
 ) as job
@@ -129,19 +87,28 @@ with rescheduled as materialized (
 :include told_of_rescheduled
 select
 :include job_columns
-    coalesce((
-        select tasks.identifier
-        from :GRAPHILE_WORKER_SCHEMA._private_tasks as tasks
-        where tasks.id = job.task_id
-    ), '') as task_identifier
+:include task_identifier
 from rescheduled as job
 left join told on true
 order by job.id
 
--- part: cancel_ids
+-- part: found_and_removed
+-- Part of the statements that cancel jobs by their ids $1 or a key $2: all of them, as they were, and those that were deleted.
+found as materialized (
+    select job.*
+    from :GRAPHILE_WORKER_SCHEMA._private_jobs as job
+    where job.id = any (array(
         select named.id::bigint from pg_catalog.unnest($1::text[]) as named (id)
         union all
         select keyed.id from :GRAPHILE_WORKER_SCHEMA._private_jobs as keyed where keyed.key = $2::text
+    ))
+    order by job.id
+    for update
+),
+removed as materialized (
+    select job.id
+    from :GRAPHILE_WORKER_SCHEMA.complete_jobs(job_ids => array(select found.id from found)) as job
+)
 
 -- part: cancel_running
 -- Part of the statements that cancel jobs: those of `found` that are not in `removed` are running. As with remove_job, they

@@ -64,19 +64,4 @@ create or replace function :GRAPHILE_WORKER_SCHEMA._private_py_get_limited_jobs(
     task_ids text, -- an array literal such as {1,2}
     wanted integer,
     forbidden_flags text[], -- or null
-    worker_time timestamptz, -- or null for the server's
-    lowest smallint[], -- ranges of priorities to read, as for get_jobs_above_watermarks; or null
-    highest smallint[],
-    since double precision[],
-    limit_names text[],
-    is_wide boolean -- whether there are wide queues; see get_jobs for them
-)
-returns table (
-    id bigint, payload text, priority smallint, run_at double precision, attempts smallint, max_attempts smallint,
-    last_error text, created_at double precision, updated_at double precision, key text, locked_at double precision,
-    revision integer, flags text, task_id integer, job_queue_id integer
-)
-language plpgsql
-as $body$
-:include limited_jobs
-$body$;
+:include limited_jobs_function

@@ -34,14 +34,7 @@ $body$;
 create table if not exists :GRAPHILE_WORKER_SCHEMA._private_py_hours (
     hour timestamptz not null,
     task text not null,
-    completed bigint not null,
-    failed bigint not null,
-    permanently_failed bigint not null,
-    run_seconds double precision not null,
-    wait_seconds double precision not null,
-    longest double precision not null,
-    run_times bigint[] not null,
-    wait_times bigint[] not null,
+:include summed_columns
     constraint _private_py_hours_pkey primary key (hour, task)
 )
 with (fillfactor = 70);
@@ -73,14 +66,7 @@ create table if not exists :GRAPHILE_WORKER_SCHEMA._private_py_duties (
 create table if not exists :GRAPHILE_WORKER_SCHEMA._private_py_days (
     day timestamptz not null,
     task text not null,
-    completed bigint not null,
-    failed bigint not null,
-    permanently_failed bigint not null,
-    run_seconds double precision not null,
-    wait_seconds double precision not null,
-    longest double precision not null,
-    run_times bigint[] not null,
-    wait_times bigint[] not null,
+:include summed_columns
     constraint _private_py_days_pkey primary key (day, task)
 );
 

@@ -19,3 +19,14 @@ folded as (
   select coalesce(max(days.day) + '24:00:00'::interval, '-infinity'::timestamptz) as until
   from :GRAPHILE_WORKER_SCHEMA._private_py_days as days
 )
+
+-- part: summed_columns
+    -- Sums of minutes, for an hour or a day.
+    completed bigint not null,
+    failed bigint not null,
+    permanently_failed bigint not null,
+    run_seconds double precision not null,
+    wait_seconds double precision not null,
+    longest double precision not null,
+    run_times bigint[] not null,
+    wait_times bigint[] not null,

@@ -17,7 +17,15 @@
     job.flags::text as flags,
     job.task_id,
     job.job_queue_id,
-    job.locked_by,
+    job.locked_by
+
+-- part: task_identifier
+    -- After `job_columns`: the identifier of the job's task.
+    , coalesce((
+        select tasks.identifier
+        from :GRAPHILE_WORKER_SCHEMA._private_tasks as tasks
+        where tasks.id = job.task_id
+    ), '') as task_identifier
 
 -- part: taken_columns
   -- The columns of a fetched job, in the order of Job's fields. As few as possible, for there are tens of thousands per

@@ -1,7 +1,21 @@
 -- The function that fetches jobs of limited tasks.
 
--- part: limited_jobs
--- Its body, in own_objects/limits.sql, and with rules for flags in own_objects/limits@routed.sql.
+-- part: limited_jobs_function
+-- All but its name and its first parameters, in own_objects/limits.sql, and with rules for flags in own_objects/limits@routed.sql.
+    worker_time timestamptz, -- or null for the server's
+    lowest smallint[], -- ranges of priorities to read, as for get_jobs_above_watermarks; or null
+    highest smallint[],
+    since double precision[],
+    limit_names text[],
+    is_wide boolean -- whether there are wide queues; see get_jobs for them
+)
+returns table (
+    id bigint, payload text, priority smallint, run_at double precision, attempts smallint, max_attempts smallint,
+    last_error text, created_at double precision, updated_at double precision, key text, locked_at double precision,
+    revision integer, flags text, task_id integer, job_queue_id integer
+)
+language plpgsql
+as $body$
 #variable_conflict use_column
 declare
     longest_delay constant double precision := 0.2; -- seconds from the lock of a prefetched job to its start
@@ -87,20 +101,7 @@ begin
         if not $10 then
             with recursive
 -- Whether a job of a named queue may be next: one of the queues with waiting jobs is free, or there are too many to check.
-waiting_queue (id) as (
-  (
-    select job_queue_id from :GRAPHILE_WORKER_SCHEMA._private_jobs
-    where is_available and job_queue_id is not null
-    order by job_queue_id limit 1
-  )
-  union all
-  select (
-    select job.job_queue_id from :GRAPHILE_WORKER_SCHEMA._private_jobs job
-    where job.is_available and job.job_queue_id is not null and job.job_queue_id > last.id
-    order by job.job_queue_id limit 1
-  )
-  from waiting_queue last where last.id is not null
-),
+:include waiting_queue
 queues (may_be_next) as materialized (
   select pg_catalog.count(waiting.id) > 10 or coalesce(bool_or(queue.is_available), false)
   from (select id from waiting_queue limit 11) waiting
@@ -112,24 +113,12 @@ queues (may_be_next) as materialized (
             with recursive
 :include plain
 :include queued_wide
-            select
-                array(select place from chosen), array(select job_queue_id from chosen where job_queue_id is not null),
-                (
-                    select pg_catalog.jsonb_object_agg(place::text, job_queue_id)
-                    from chosen where job_queue_id <> old_queue_id
-                )
-            into places, queue_ids, moved;
+:include chosen_places
         elsif $10 then
             with recursive
 :include plain_above_watermarks
 :include queued_wide
-            select
-                array(select place from chosen), array(select job_queue_id from chosen where job_queue_id is not null),
-                (
-                    select pg_catalog.jsonb_object_agg(place::text, job_queue_id)
-                    from chosen where job_queue_id <> old_queue_id
-                )
-            into places, queue_ids, moved;
+:include chosen_places
         elsif queues_may_be_next and $6 is null then
             with recursive
 :include plain
@@ -219,3 +208,14 @@ queues (may_be_next) as materialized (
     );
     return next;
 end;
+$body$;
+
+-- part: chosen_places
+-- Part of `limited_jobs`: what `queued_wide` has chosen.
+            select
+                array(select place from chosen), array(select job_queue_id from chosen where job_queue_id is not null),
+                (
+                    select pg_catalog.jsonb_object_agg(place::text, job_queue_id)
+                    from chosen where job_queue_id <> old_queue_id
+                )
+            into places, queue_ids, moved;

@@ -197,16 +197,7 @@ other_head as materialized (
     where other_queue.id is not null
   ) other
   cross join lateral (
-    select queue.id from :GRAPHILE_WORKER_SCHEMA._private_job_queues queue
-    where queue.is_available and queue.id = any (
-      array(
-        select other.home_id
-        union all
-        select track.queue_id from :GRAPHILE_WORKER_SCHEMA._private_py_tracks track
-        where track.home_id = other.home_id and not track.is_closed
-      )
-    )
-    limit 1
+:include free_row
   ) free
   cross join lateral (
     select job.ctid as place, job.priority, job.run_at
@@ -221,16 +212,7 @@ other_queued as materialized (
   select job.place, queue.id as job_queue_id, other.queue_id as old_queue_id, other.priority, other.run_at
   from (select * from other_head order by priority, run_at) other
   cross join lateral (
-    select queue.id from :GRAPHILE_WORKER_SCHEMA._private_job_queues queue
-    where queue.is_available and queue.id = any (
-      array(
-        select other.home_id
-        union all
-        select track.queue_id from :GRAPHILE_WORKER_SCHEMA._private_py_tracks track
-        where track.home_id = other.home_id and not track.is_closed
-      )
-    )
-    limit 1
+:include free_row
     for update skip locked
   ) queue
   cross join lateral (
@@ -253,6 +235,19 @@ chosen as materialized (
   order by priority, run_at
   limit $3
 )
+
+-- part: free_row
+    -- A free row of the home of `other`.
+    select queue.id from :GRAPHILE_WORKER_SCHEMA._private_job_queues queue
+    where queue.is_available and queue.id = any (
+      array(
+        select other.home_id
+        union all
+        select track.queue_id from :GRAPHILE_WORKER_SCHEMA._private_py_tracks track
+        where track.home_id = other.home_id and not track.is_closed
+      )
+    )
+    limit 1
 
 -- part: cutoff
 -- If `plain` has enough jobs, later jobs of queues are not read. A large fetch may stop at a quarter of its limit: locking

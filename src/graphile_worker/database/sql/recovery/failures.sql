@@ -58,7 +58,7 @@ marked as (
 )
 select
 :include job_columns
-  task.identifier
+  , task.identifier
 from marked
 join :GRAPHILE_WORKER_SCHEMA._private_jobs job on job.id = marked.job_id
 join :GRAPHILE_WORKER_SCHEMA._private_tasks task on task.id = job.task_id

@@ -9,7 +9,7 @@
 -- that a prefetched job is not blamed for another one).
 select
 :include job_columns
-  task.identifier,
+  , task.identifier,
   coalesce(recovery.recoveries, 0) as recoveries,
   recovery.job_id is null or recovery.started_by is not distinct from job.locked_by as counts
 from :GRAPHILE_WORKER_SCHEMA._private_jobs job

@@ -102,11 +102,8 @@ where worker.id = $1::text
 -- $3 integer  process id of the session that holds its lock, or null
 -- Returns the process id of this session and the server's time (seconds since 1970); no row if the pool was declared dead and its jobs were recovered. Does not
 -- wait for the commit to reach the disk (see register_worker).
-update :GRAPHILE_WORKER_SCHEMA._private_py_workers worker
-set last_seen_at = now(), lost_at = null, liveness = $2, backend_pid = $3
-from (select pg_catalog.set_config('synchronous_commit', 'off', true)) setting
-where worker.id = $1::text
-returning pg_backend_pid() as pid, date_part('epoch', clock_timestamp()) as server_time
+:include beating
+:include heartbeat_answer
 
 -- statement: heartbeat_with_load
 -- A worker pool's heartbeat, with its load. Needs own_objects/workers.
@@ -114,16 +111,9 @@ returning pg_backend_pid() as pid, date_part('epoch', clock_timestamp()) as serv
 -- $1 to $3  as in heartbeat
 -- $4 text   its load (JSON)
 -- Returns what heartbeat returns.
-update :GRAPHILE_WORKER_SCHEMA._private_py_workers worker
-set
-  last_seen_at = now(),
-  lost_at = null,
-  liveness = $2,
-  backend_pid = $3,
-  state = coalesce(worker.state, '{}'::jsonb) || pg_catalog.jsonb_build_object('load', $4::text::jsonb)
-from (select pg_catalog.set_config('synchronous_commit', 'off', true)) setting
-where worker.id = $1::text
-returning pg_backend_pid() as pid, date_part('epoch', clock_timestamp()) as server_time
+:include beating
+  , state = coalesce(worker.state, '{}'::jsonb) || pg_catalog.jsonb_build_object('load', $4::text::jsonb)
+:include heartbeat_answer
 
 -- statement: heartbeat_with_jobs
 -- A worker pool's heartbeat, with its load and a report of its jobs. Needs own_objects/workers.
@@ -133,13 +123,8 @@ returning pg_backend_pid() as pid, date_part('epoch', clock_timestamp()) as serv
 -- $6 bigint[]            ids of running jobs
 -- $7 double precision[]  seconds since each was started
 -- Returns what heartbeat returns.
-update :GRAPHILE_WORKER_SCHEMA._private_py_workers worker
-set
-  last_seen_at = now(),
-  lost_at = null,
-  liveness = $2,
-  backend_pid = $3,
-  state = coalesce(worker.state, '{}'::jsonb) || pg_catalog.jsonb_build_object('load', $4::text::jsonb),
+:include beating
+  , state = coalesce(worker.state, '{}'::jsonb) || pg_catalog.jsonb_build_object('load', $4::text::jsonb),
   jobs_held = $5,
   running = coalesce(
     (
@@ -150,9 +135,7 @@ set
     ),
     '[]'
   )
-from (select pg_catalog.set_config('synchronous_commit', 'off', true)) setting
-where worker.id = $1::text
-returning pg_backend_pid() as pid, date_part('epoch', clock_timestamp()) as server_time
+:include heartbeat_answer
 
 -- statement: report_blockage
 -- Record what blocks the event loop of a worker pool, or that it runs again. Needs own_objects/workers.
@@ -315,3 +298,12 @@ select
   date_part('epoch', held.locked_since) as locked_since
 from scan left join (worker full join held using (id)) on true
 order by worker.started_at nulls last, id
+
+-- part: beating
+update :GRAPHILE_WORKER_SCHEMA._private_py_workers worker
+set last_seen_at = now(), lost_at = null, liveness = $2, backend_pid = $3
+
+-- part: heartbeat_answer
+from (select pg_catalog.set_config('synchronous_commit', 'off', true)) setting
+where worker.id = $1::text
+returning pg_backend_pid() as pid, date_part('epoch', clock_timestamp()) as server_time

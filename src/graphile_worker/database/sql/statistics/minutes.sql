@@ -69,10 +69,7 @@ order by 1, 2, 3
 -- $5 boolean           by task
 -- Returns start (seconds since 1970) and task, each null unless asked for, pool_id (null), and the sums.
 with counted as (
-  select
-    hours.hour as at, hours.task, hours.completed, hours.failed, hours.permanently_failed,
-    hours.run_seconds, hours.wait_seconds, hours.longest, hours.run_times, hours.wait_times
-  from :GRAPHILE_WORKER_SCHEMA._private_py_hours as hours
+:include folded_hours
   where hours.hour >= $1::timestamptz
   and hours.hour < coalesce($2::timestamptz, 'infinity'::timestamptz)
   and ($3::text is null or hours.task = $3::text)
@@ -109,18 +106,12 @@ counted as (
   and days.day < (select whole.until from whole)
   and ($3::text is null or days.task = $3::text)
   union all
-  select
-    hours.hour, hours.task, hours.completed, hours.failed, hours.permanently_failed,
-    hours.run_seconds, hours.wait_seconds, hours.longest, hours.run_times, hours.wait_times
-  from :GRAPHILE_WORKER_SCHEMA._private_py_hours as hours
+:include folded_hours
   where hours.hour >= $1::timestamptz
   and hours.hour < $6::timestamptz
   and ($3::text is null or hours.task = $3::text)
   union all
-  select
-    hours.hour, hours.task, hours.completed, hours.failed, hours.permanently_failed,
-    hours.run_seconds, hours.wait_seconds, hours.longest, hours.run_times, hours.wait_times
-  from :GRAPHILE_WORKER_SCHEMA._private_py_hours as hours
+:include folded_hours
   where hours.hour >= (select greatest(whole.until, $6::timestamptz) from whole)
   and hours.hour < coalesce($2::timestamptz, 'infinity'::timestamptz)
   and ($3::text is null or hours.task = $3::text)
@@ -218,6 +209,12 @@ select
 from counted
 group by 1, 2
 order by 1, 2
+
+-- part: folded_hours
+  select
+    hours.hour as at, hours.task, hours.completed, hours.failed, hours.permanently_failed,
+    hours.run_seconds, hours.wait_seconds, hours.longest, hours.run_times, hours.wait_times
+  from :GRAPHILE_WORKER_SCHEMA._private_py_hours as hours
 
 -- part: unfolded_minutes
   -- $1, $2 and $3: from, to and task, as for the hours.
