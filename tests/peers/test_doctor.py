@@ -6,7 +6,7 @@ import pytest
 
 from graphile_worker.config import resolve_settings
 from graphile_worker.diagnostics.examine import examine
-from graphile_worker.diagnostics.function_origin import SHARED_FUNCTIONS
+from graphile_worker.diagnostics.schema_checks import SHARED_FUNCTIONS
 from peers.directions import ORDERS
 from peers.protocol import RUST, Peers
 
