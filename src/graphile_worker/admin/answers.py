@@ -145,6 +145,18 @@ class Listing(msgspec.Struct, Generic[T], frozen=True):
     count: Count | None = None
 
 
+Why = Literal["running", "gone", "changed", "busy", "not allowed"]
+"""Why a job was left as it was."""
+
+
+class Skipped(msgspec.Struct, frozen=True):
+    """A job that was left as it was."""
+
+    id: int
+    why: Why
+    detail: str = ""
+
+
 def abbreviated(value: float) -> str:
     """1.2 M, 34 k, 812."""
     for unit, size in (("M", 1_000_000), ("k", 1_000)):

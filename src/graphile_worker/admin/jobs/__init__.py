@@ -14,8 +14,7 @@ from ...database.statements.job_filter import JobState
 from ...history.records import FinishedState
 from ...values.attempts import how_it_failed
 from ...values.job_options import Kind, options_on
-from ..answers import Count
-from ..security.identity import Permission
+from ..answers import Count, Skipped
 
 ListOrder = Literal["newest", "oldest", "run_order"]
 """By descending or ascending id, or as workers take them. The newest of finished jobs is the last to end."""
@@ -277,20 +276,9 @@ class JobEdit(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 ActionName = Literal["run_now", "retry", "reschedule", "give_up", "delete", "cancel", "add_again"]
 ACTIONS: tuple[ActionName, ...] = get_args(ActionName)
-PERMISSION_FOR: dict[ActionName, Permission] = {
-    "run_now": "jobs.retry",
-    "retry": "jobs.retry",
-    "reschedule": "jobs.reschedule",
-    "give_up": "jobs.cancel",
-    "delete": "jobs.delete",
-    "cancel": "jobs.cancel",
-    "add_again": "jobs.add",
-}
 MAX_IDS = 200
 """Jobs of one action; more are an operation."""
 
-Why = Literal["running", "gone", "changed", "busy", "not allowed"]
-"""Why a job was left as it was."""
 Smallint = Annotated[int, msgspec.Meta(ge=-32768, le=32767)]
 Attempts = Annotated[int, msgspec.Meta(ge=0, le=32767)]
 Reason = Annotated[str, msgspec.Meta(max_length=500)]
@@ -322,14 +310,6 @@ class ActionRequest(ActionValues, frozen=True, kw_only=True):
     """Only jobs that are still in this state; others are skipped as changed."""
     back: str = ""
     """Of a form: the page to return to."""
-
-
-class Skipped(msgspec.Struct, frozen=True):
-    """A job that was left as it was."""
-
-    id: int
-    why: Why
-    detail: str = ""
 
 
 class ActionAnswer(msgspec.Struct, frozen=True, kw_only=True):

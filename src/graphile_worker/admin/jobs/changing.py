@@ -31,9 +31,9 @@ from collections import Counter
 
 from ...history.audit import Actor, complete_record, record
 from ...values.text import count
-from ..answers import Problem
+from ..answers import Problem, Skipped
 from ..database import Database
-from . import ActionAnswer, ActionRequest, Skipped
+from . import ActionAnswer, ActionRequest
 
 WAKING: tuple[ActionName, ...] = ("run_now", "retry", "reschedule")
 """Actions after which jobs may be ready: workers are told."""

@@ -20,14 +20,13 @@ from ..audit import queries, recording
 from ..audit.queries import words_for
 from ..audit.recording import actor_of
 from ..database import REQUESTS
-from ..security.identity import Permission
+from ..security.identity import PERMISSION_FOR, Permission
 from ..tasks.expected import read_notes
 from ..web.call import Call, return_url
 from ..web.routes import API, Route
 from ..web.show import lay_out, lay_out_error, one_line, visible
 from ..web.times import instant, zone_name
 from . import (
-    PERMISSION_FOR,
     ActionAnswer,
     ActionName,
     ActionRequest,

@@ -13,12 +13,20 @@ from starlette.responses import PlainTextResponse
 
 from .. import charts
 from ..answers import Marker, Page, Points, Problem, RangeName, Series
+from ..tasks.series import (
+    RANGES,
+    TaskSeries,
+    Timeline,
+    read_markers,
+    read_percentiles,
+    read_timeline,
+    shown_to,
+)
 from ..web.call import Call
 from ..web.routes import API, Route
 from ..web.times import duration, zone_name
 from . import Overview
 from .queries import RECENT, OverviewPage, read_overview
-from .series import RANGES, TaskSeries, Timeline, read_markers, read_percentiles, read_timeline, shown_to
 from .summary import summary
 
 COLOURS: tuple[charts.Colour, ...] = ("c1", "c2", "c4", "c5")

@@ -9,7 +9,6 @@ import msgspec
 from ..answers import Page, Redirect, confirmation
 from ..audit.recording import actor_of
 from ..database import SCHEDULE_PAUSES
-from ..security.redact import Redactor
 from ..web.call import Call
 from ..web.routes import Route
 from ..web.show import lay_out
@@ -31,13 +30,13 @@ TOPICS = ("schedules", "overview", "banners", "audit", "jobs")
 
 async def list_schedules(call: Call) -> Page:
     wanted = call.query(ScheduleListQuery)
-    found = await queries.list_schedules(call.database, _redactor(call), wanted.after, wanted.limit)
+    found = await queries.list_schedules(call.database, call.redactor, wanted.after, wanted.limit)
     values = {"found": found, "is_first": wanted.after is None}
     return Page("schedules.html", "Schedules", here="schedules", values=values, answer=found)
 
 
 async def get_schedule(call: Call) -> Page:
-    found = await queries.get_schedule(call.database, _redactor(call), call.query(ScheduleQuery).identifier)
+    found = await queries.get_schedule(call.database, call.redactor, call.query(ScheduleQuery).identifier)
     values = {
         "schedule": found,
         "payload": None if found.payload is None else lay_out(msgspec.json.encode(found.payload).decode()),
@@ -76,7 +75,7 @@ async def resume(call: Call) -> Redirect:
 async def run(call: Call) -> Page | Redirect:
     wanted = await call.body(ScheduleQuery)
     if not await call.is_confirmed():
-        found = await queries.get_schedule(call.database, _redactor(call), wanted.identifier)
+        found = await queries.get_schedule(call.database, call.redactor, wanted.identifier)
         payload = msgspec.json.encode(found.payload).decode() if found.payload else "{}"
         points = [f"Task: {(found.task_identifier or '')[:200]}", f"Payload: {payload[:500]}"]
         if key := found.options.get("job_key"):
@@ -99,10 +98,6 @@ def _done(call: Call, answer: ScheduleAnswer) -> Redirect:
 
 def _page_of(identifier: str) -> str:
     return "/schedule?" + urlencode({"identifier": identifier})
-
-
-def _redactor(call: Call) -> Redactor:
-    return Redactor.of(call.app.settings)
 
 
 ROUTES = [

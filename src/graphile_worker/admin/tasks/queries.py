@@ -29,12 +29,12 @@ from ...values.schema_name import SchemaName
 from ..answers import Count
 from ..database import HISTORY, STATISTICS, WORKERS, Database
 from ..live.hub import Hub
-from ..overview.series import RANGES, TaskSeries, Timeline, read_timeline
 from ..schedules.queries import FUNCTION
 from ..schedules.queries import TABLE as SCHEDULES
 from ..security.redact import redacted_pauses
 from . import Percentiles, RunningLine, SlowRun, TaskDetails, TaskNotes, TaskRow, TaskSchedule
 from .expected import read_notes
+from .series import RANGES, TaskSeries, Timeline, read_timeline
 
 HOUR = timedelta(hours=1)
 MOST_TASKS = 500

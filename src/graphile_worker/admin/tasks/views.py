@@ -15,8 +15,13 @@ from ..answers import Count, Listing, Marker, Page, Redirect, not_found
 from ..audit.recording import actor_of
 from ..database import ERRORS, PAUSES
 from ..live.hub import Hub
-from ..overview.queries import error_title
-from ..overview.series import (
+from ..web.call import Call
+from ..web.routes import Route
+from ..web.show import error_title
+from ..web.times import PERIODS, end_of_pause
+from . import Resumed, TaskDetails, TaskPauseRequest, TaskQuery, TaskResumeRequest, TaskRow, TasksQuery
+from .queries import TaskFacts, pause, read_task, read_tasks, resume
+from .series import (
     RANGES,
     TaskSeries,
     Timeline,
@@ -25,11 +30,6 @@ from ..overview.series import (
     read_timeline,
     shown_to,
 )
-from ..web.call import Call
-from ..web.routes import Route
-from ..web.times import PERIODS, end_of_pause
-from . import Resumed, TaskDetails, TaskPauseRequest, TaskQuery, TaskResumeRequest, TaskRow, TasksQuery
-from .queries import TaskFacts, pause, read_task, read_tasks, resume
 
 TOPICS = ("tasks", "overview", "banners", "audit")
 DAY = timedelta(days=1)
