@@ -1,6 +1,6 @@
 """The audit of the dashboard: every change, refused sign-ins, and revealed payloads.
 
-    await audit.record(call, connection, "pause_queue", target=name, details={"until": until})
+    await record(call, connection, "pause_queue", target=name, details={"until": until})
 
 `connection` is the one of `database.write()`, so that the change and its row are one transaction.
 """
@@ -63,12 +63,19 @@ async def record(
     """Add a row about this request; returns its id, or None where the table is missing.
 
     `action` is a word such as `retry`, `pause_queue` or `reveal_payload`; `target` says what it was about, in
-    words; `details` are the values that were given. No secrets.
+    words; `details` are the values that were given: empty ones are left out. No secrets.
     """
+    given = {name: value for name, value in (details or {}).items() if value not in (None, "")}
     return await audit.record(
         connection, call.database.schema, actor_of(call), action,
-        target=target, jobs=jobs, job_ids=job_ids, details=details,
+        target=target, jobs=jobs, job_ids=job_ids, details=given,
     )  # fmt: skip
+
+
+def because(call: Call, reason: str, otherwise: str = "by") -> str:
+    """Who did it, and why, as it is stored with a pause or a request."""
+    name = call.identity.name
+    return (f"{name}: {reason}" if reason else f"{otherwise} {name}")[:1000]
 
 
 async def record_alone(

@@ -1,4 +1,4 @@
-"""Recurring jobs: what they are, when they run next, what became of their runs; pause, resume, run now."""
+"""Recurring jobs: what they are, when they run next, what became of their runs."""
 
 from __future__ import annotations
 
@@ -17,12 +17,11 @@ from ...database.connections.connection import Connection
 from ...database.sql import load
 from ...database.statements.schedules import MAX_SCHEDULES, RegisteredSchedule, Schedule, ScheduleRun
 from ...errors import CrontabError
-from ...history.audit import Actor, record
 from ...values.job import instant
-from ..answers import not_found
+from ..answers import Problem, not_found
 from ..database import HISTORY, Database
 from ..security.redact import Redactor, redacted_pauses
-from . import ScheduleAnswer, ScheduledRun, ScheduleListing, ScheduleView, ScheduleWorker
+from . import ScheduledRun, ScheduleListing, ScheduleView, ScheduleWorker
 
 PAGE = 25
 RUNS_IN_LIST = 50
@@ -75,64 +74,15 @@ async def get_schedule(database: Database, redactor: Redactor, identifier: str) 
     async with database.read() as connection:
         found = await database.utils.schedules.list(identifier, connection=connection)
         if not found:
-            raise not_found(f"recurring job {identifier[:200]}")
+            raise unknown(identifier)
         tables = await database.own_tables(connection)
         ids = [run.job_id for run in found[0].runs]
         outcomes = await _outcomes(database, connection, ids, has_history=tables >= HISTORY)
     return _view(found[0], outcomes, database.clock.now(), redactor)
 
 
-# -- actions -----------------------------------------------------------------------------------------------
-
-
-async def pause(
-    database: Database,
-    actor: Actor,
-    identifier: str,
-    *,
-    until: datetime | timedelta | None = None,
-    reason: str = "",
-) -> ScheduleAnswer:
-    """Add no more jobs of a recurring job, until a time or until it is resumed."""
-    await _check_known(database, identifier)
-    why = f"{actor.name}: {reason}" if reason else f"by {actor.name}"
-    async with database.write() as connection:
-        found = await database.utils.schedules.pause(
-            identifier, until=until, reason=why[:1000], connection=connection
-        )
-        details: dict[str, Any] = {"reason": reason} if reason else {}
-        if found.until is not None:
-            details["until"] = found.until.isoformat()
-        await record(
-            connection, database.schema, actor, "pause_schedule", target=identifier, details=details or None
-        )
-    return ScheduleAnswer(identifier=identifier, done=f"Paused {identifier}{found.terms}.")
-
-
-async def resume(database: Database, actor: Actor, identifier: str) -> ScheduleAnswer:
-    """End the pause of a recurring job."""
-    async with database.write() as connection:
-        was_paused = await database.utils.schedules.resume(identifier, connection=connection)
-        if was_paused:
-            await record(connection, database.schema, actor, "resume_schedule", target=identifier)
-    done = f"Resumed {identifier}." if was_paused else f"{identifier} was not paused."
-    return ScheduleAnswer(identifier=identifier, done=done)
-
-
-async def run_now(database: Database, actor: Actor, identifier: str) -> ScheduleAnswer:
-    """Add the job of a recurring job now."""
-    async with database.write() as connection:
-        job = await database.utils.schedules.run_now(identifier, connection=connection)
-        await record(
-            connection, database.schema, actor, "run_schedule", target=identifier, jobs=1, job_ids=[job.id]
-        )
-    return ScheduleAnswer(identifier=identifier, done=f"Added job {job.id}.", job_id=job.id)
-
-
-async def _check_known(database: Database, identifier: str) -> None:
-    async with database.read() as connection:
-        if not await database.utils.schedules.list(identifier, connection=connection):
-            raise not_found(f"recurring job {identifier[:200]}")
+def unknown(identifier: str) -> Problem:
+    return not_found(f"recurring job {identifier[:200]}")
 
 
 # -- reading -----------------------------------------------------------------------------------------------

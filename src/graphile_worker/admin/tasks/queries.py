@@ -12,8 +12,6 @@ from ...cron.preview import describe_pattern
 from ...database.connections.connection import Connection
 from ...database.sql import load
 from ...database.statements.inspection import count_by_task
-from ...history import audit
-from ...history.audit import Actor
 from ...history.records import HistoryFilter
 from ...history.statistics import StatisticsList, TaskStatistics, read_statistics
 from ...metrics.database_reader import COUNTED_PAGES
@@ -27,7 +25,7 @@ from ...recovery.registry.workers import (
 from ...values.job import Pause, instant
 from ...values.schema_name import SchemaName
 from ..answers import Count
-from ..database import HISTORY, STATISTICS, WORKERS, Database
+from ..database import HISTORY, STATISTICS, WORKERS
 from ..live.hub import Hub
 from ..schedules.queries import FUNCTION
 from ..schedules.queries import TABLE as SCHEDULES
@@ -313,39 +311,3 @@ def _line(
     return RunningLine(
         job_id=job_id, task=task, started_at=started_at, worker=worker, usual=p95, is_long=is_long
     )
-
-
-# -- pausing ------------------------------------------------------------------------------------------------
-
-
-async def pause(
-    database: Database, actor: Actor, name: str, until: datetime | timedelta | None, reason: str
-) -> Pause:
-    """Start no more jobs of a task in Python workers; of every task if the name is empty."""
-    async with database.write() as connection:
-        if name:
-            found = await database.utils.pause(
-                task=name, until=until, reason=reason or None, connection=connection
-            )
-        else:
-            found = await database.utils.pause(
-                all=True, until=until, reason=reason or None, connection=connection
-            )
-        await audit.record(
-            connection, database.schema, actor, "pause_task", target=found.what,
-            details={"until": found.until, "reason": reason},
-        )  # fmt: skip
-    return found
-
-
-async def resume(database: Database, actor: Actor, name: str) -> bool:
-    """End the pause of a task, or of every task; returns whether there was one."""
-    async with database.write() as connection:
-        if name:
-            was_paused = await database.utils.resume(task=name, connection=connection)
-        else:
-            was_paused = await database.utils.resume(all=True, connection=connection)
-        if was_paused:
-            what = f"task {name}" if name else "every task"
-            await audit.record(connection, database.schema, actor, "resume_task", target=what)
-    return was_paused

@@ -4,23 +4,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from urllib.parse import urlencode
 
 import msgspec
 
 from ...history.error_groups import ErrorGroup, list_error_groups
 from ...values.job import Pause
-from .. import charts
-from ..answers import Count, Listing, Marker, Page, Redirect, not_found
-from ..audit.recording import actor_of
+from .. import answers, charts
+from ..answers import Count, Listing, Marker, Page, Redirect, address, not_found
+from ..audit.recording import record
 from ..database import ERRORS, PAUSES
 from ..live.hub import Hub
 from ..web.call import Call
 from ..web.routes import Route
 from ..web.show import error_title
-from ..web.times import PERIODS, end_of_pause
 from . import Resumed, TaskDetails, TaskPauseRequest, TaskQuery, TaskResumeRequest, TaskRow, TasksQuery
-from .queries import TaskFacts, pause, read_task, read_tasks, resume
+from .queries import TaskFacts, read_task, read_tasks
 from .series import (
     RANGES,
     TaskSeries,
@@ -156,32 +154,40 @@ async def _charts(hub: Hub, wanted: TaskQuery) -> _Charts:
 
 async def pause_form(call: Call) -> Page:
     name = call.query(TaskResumeRequest).name
-    title = f"Pause {name[:80]}" if name else "Pause every task"
-    values = {
-        "title": title, "text": OF_ONE if name else OF_ALL, "path": "/tasks/pause", "fields": {"name": name},
-        "periods": PERIODS, "back": _page_of(name),
-    }  # fmt: skip
-    return Page("pause.html", title, here="tasks", values=values)
+    return answers.pause_form(
+        name or "every task", OF_ONE if name else OF_ALL,
+        path="/tasks/pause", fields={"name": name}, back=_page_of(name), here="tasks",
+    )  # fmt: skip
 
 
 async def pause_task(call: Call) -> Redirect:
+    """Start no more jobs of a task in Python workers; of every task if the name is empty."""
     wanted = await call.body(TaskPauseRequest)
-    until = end_of_pause(wanted.until, wanted.period)
-    found = await pause(call.database, actor_of(call), wanted.name, until, wanted.reason)
+    async with call.database.write() as connection:
+        found = await call.database.utils.pause(
+            task=wanted.name or None, all=not wanted.name, until=wanted.end, reason=wanted.reason or None,
+            connection=connection,
+        )  # fmt: skip
+        details = {"reason": wanted.reason, "until": found.until}
+        await record(call, connection, "pause_task", target=found.what, details=details)
     call.hub.publish(*TOPICS)
     return Redirect(_page_of(wanted.name), notice=f"Paused: {found.what}.", answer=found)
 
 
 async def resume_task(call: Call) -> Redirect:
-    wanted = await call.body(TaskResumeRequest)
-    was_paused = await resume(call.database, actor_of(call), wanted.name)
+    name = (await call.body(TaskResumeRequest)).name
+    async with call.database.write() as connection:
+        was_paused = await call.database.utils.resume(task=name or None, all=not name, connection=connection)
+        if was_paused:
+            what = f"task {name}" if name else "every task"
+            await record(call, connection, "resume_task", target=what)
     call.hub.publish(*TOPICS)
     notice = "Resumed." if was_paused else "It was not paused."
-    return Redirect(_page_of(wanted.name), notice=notice, answer=Resumed(was_paused))
+    return Redirect(_page_of(name), notice=notice, answer=Resumed(was_paused))
 
 
 def _page_of(name: str) -> str:
-    return f"/task?{urlencode({'name': name})}" if name else "/tasks"
+    return address("/task", name=name) if name else "/tasks"
 
 
 ROUTES = [
