@@ -6,15 +6,30 @@ The names are those of `graphile-worker list --json` and `show --json` (see diag
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal, TypeVar, get_args
 
 import msgspec
 
 from ...database.statements.job_filter import JobState
-from ...history.records import FinishedState
+from ...history.records import AttemptError, FinishedState
+from ...history.task_reports import Progress
 from ...values.attempts import how_it_failed
 from ...values.job_options import Kind, options_on
 from ..answers import Count, Skipped
+
+S = TypeVar("S", bound=msgspec.Struct)
+
+
+def shared_with(value: object, type: type[S], **more: Any) -> S:
+    """A struct that has what `value` has by the same names, and `more`, which counts first."""
+    names = [name for name in type.__struct_fields__ if name not in more and hasattr(value, name)]
+    return type(**{name: getattr(value, name) for name in names}, **more)
+
+
+def as_raw(text: str) -> msgspec.Raw:
+    """A JSON text as it is; halves of surrogate pairs, which are not text, are replaced."""
+    return msgspec.Raw(text.encode("utf-8", "replace"))
+
 
 ListOrder = Literal["newest", "oldest", "run_order"]
 """By descending or ascending id, or as workers take them. The newest of finished jobs is the last to end."""
@@ -122,23 +137,6 @@ class JobPage(msgspec.Struct, frozen=True, kw_only=True):
 JobViewState = JobState | FinishedState | Literal["gone"]
 
 
-class Attempt(msgspec.Struct, frozen=True, kw_only=True):
-    """A failed attempt, redacted."""
-
-    job_id: int
-    attempt: int
-    task_identifier: str
-    failed_at: datetime
-    duration: float | None
-    is_final: bool
-    error_type: str | None
-    message: str
-    traceback: str | None
-    fingerprint: str
-    pool_id: str | None
-    version: str | None
-
-
 class FinishedView(msgspec.Struct, frozen=True, kw_only=True):
     """How the job ended, if that was kept."""
 
@@ -160,15 +158,6 @@ class FinishedView(msgspec.Struct, frozen=True, kw_only=True):
     error: str | None
     result: msgspec.Raw | None
     """What the task returned, redacted."""
-
-
-class ProgressView(msgspec.Struct, frozen=True, kw_only=True):
-    """What the task reports while it runs."""
-
-    share: float | None
-    note: str | None
-    data: Any
-    updated_at: datetime
 
 
 class JobView(msgspec.Struct, frozen=True, kw_only=True):
@@ -199,11 +188,11 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     """Redacted. None if it is gone, or longer than 1 MB: then it is a download."""
     is_cancelled: bool = False
     cancel_reason: str | None = None
-    progress: ProgressView | None = None
+    progress: Progress | None = None
     history: list[FinishedView] = []
     """The latest first."""
-    errors: list[Attempt] = []
-    """Failed attempts, the latest first."""
+    errors: list[AttemptError] = []
+    """Failed attempts, redacted, the latest first."""
     problem: str | None = None
     """Why the history could not be read."""
 

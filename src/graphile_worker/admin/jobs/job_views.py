@@ -14,6 +14,7 @@ from ...client.job_status import JobRecord
 from ...diagnostics.explanation.decision import explain
 from ...diagnostics.explanation.values import Explanation, Remedy
 from ...errors import StackUnavailableError
+from ...history.records import AttemptError
 from ...values.payload import traces_in, without_trace
 from ..answers import Download, Page, Problem, Redirect, confirmation
 from ..audit import queries, recording
@@ -30,11 +31,11 @@ from . import (
     ActionAnswer,
     ActionName,
     ActionRequest,
-    Attempt,
     JobEdit,
     JobView,
     Revealed,
     adding,
+    as_raw,
     changing,
     job,
 )
@@ -55,7 +56,7 @@ REMEDIES: dict[str, tuple[str, Permission]] = {
 class FailedAttempts(msgspec.Struct, frozen=True):
     """Failed attempts, the latest first."""
 
-    items: list[Attempt]
+    items: list[AttemptError]
 
 
 class Stack(msgspec.Struct, frozen=True, kw_only=True):
@@ -131,7 +132,7 @@ async def reveal(call: Call) -> Redirect | Revealed:
         details={"job": job_id},
     )  # fmt: skip
     if call.is_api:
-        return job.revealed(job_id, raw)
+        return Revealed(job_id, as_raw(raw))
     grant = RevealGrant(call.identity.name, job_id, call.database.name, time.time() + REVEALED_FOR)
     return Redirect(f"/jobs/{job_id}?revealed={call.app.signer.sign('revealed', grant)}")
 
@@ -322,7 +323,7 @@ async def edit(call: Call) -> Page | Redirect | JobView:
         return await _view(call)
     form = await call.form(EditForm)
     change = JobEdit(
-        payload=msgspec.Raw(form.payload.encode("utf-8", "replace")),
+        payload=as_raw(form.payload),
         revision=form.revision,
         check=not form.anyway,
     )

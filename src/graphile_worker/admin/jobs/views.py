@@ -16,7 +16,7 @@ from ..security.identity import Permission
 from ..web.call import Call
 from ..web.routes import API, Route
 from ..web.show import one_line
-from . import JobPage, ListOrder, filters, listing
+from . import JobPage, ListOrder, export, filters, listing
 from .filters import FINISHED, NAMES, PAYLOAD, STATES, Filter
 from .job import get_record
 from .listing import JobListQuery
@@ -90,11 +90,11 @@ class JobsQuery(FilterQuery, kw_only=True):
 class ExportQuery(FilterQuery, kw_only=True):
     """A file with jobs."""
 
-    format: listing.ExportFormat = "jsonl"
+    format: export.ExportFormat = "jsonl"
     order: ListOrder | None = None
     after: str | None = None
     """The header X-Next of the file before."""
-    limit: Annotated[int, msgspec.Meta(ge=1, le=listing.MAX_JOBS)] = listing.MAX_JOBS
+    limit: Annotated[int, msgspec.Meta(ge=1, le=export.MAX_JOBS)] = export.MAX_JOBS
 
 
 class CompletionQuery(msgspec.Struct, kw_only=True):
@@ -288,7 +288,7 @@ class _Links:
     def search(self) -> str:
         return self._to(search="true")
 
-    def export(self, format: listing.ExportFormat) -> str:
+    def export(self, format: export.ExportFormat) -> str:
         return self._to("/jobs/export", format=format)
 
     @property
@@ -305,7 +305,7 @@ class _Links:
 
 async def count_jobs(call: Call) -> Count:
     call.query(FilterQuery)
-    return await listing.count_exactly(call.database, job_filter_of(call, filter_of(call)))
+    return await export.count_exactly(call.database, job_filter_of(call, filter_of(call)))
 
 
 async def complete(call: Call) -> Completion:
@@ -324,7 +324,7 @@ async def find(call: Call) -> Found:
 
 async def export_jobs(call: Call) -> Response:
     asked = call.query(ExportQuery)
-    found = await listing.export_jobs(
+    found = await export.export_jobs(
         call.database,
         _wanted(
             call,
