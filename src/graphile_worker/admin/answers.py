@@ -173,6 +173,20 @@ def abbreviated(value: float) -> str:
     return f"{value:,.0f}"
 
 
+S = TypeVar("S", bound=msgspec.Struct)
+
+
+def shared_with(value: object, type: type[S], **more: Any) -> S:
+    """A struct that has what `value` has by the same names, and `more`, which counts first."""
+    names = [name for name in type.__struct_fields__ if name not in more and hasattr(value, name)]
+    return type(**{name: getattr(value, name) for name in names}, **more)
+
+
+def as_raw(text: str) -> msgspec.Raw:
+    """A JSON text as it is; halves of surrogate pairs, which are not text, are replaced."""
+    return msgspec.Raw(text.encode("utf-8", "replace"))
+
+
 # -- pauses -------------------------------------------------------------------------------------------------
 
 Period = Annotated[int, msgspec.Meta(ge=1, le=366 * 86_400)]

@@ -6,7 +6,7 @@ The names are those of `graphile-worker list --json` and `show --json` (see diag
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Any, Literal, TypeVar, get_args
+from typing import Annotated, Any, Literal, get_args
 
 import msgspec
 
@@ -16,20 +16,6 @@ from ...history.task_reports import Progress
 from ...values.attempts import how_it_failed
 from ...values.job_options import Kind, options_on
 from ..answers import Count, Skipped
-
-S = TypeVar("S", bound=msgspec.Struct)
-
-
-def shared_with(value: object, type: type[S], **more: Any) -> S:
-    """A struct that has what `value` has by the same names, and `more`, which counts first."""
-    names = [name for name in type.__struct_fields__ if name not in more and hasattr(value, name)]
-    return type(**{name: getattr(value, name) for name in names}, **more)
-
-
-def as_raw(text: str) -> msgspec.Raw:
-    """A JSON text as it is; halves of surrogate pairs, which are not text, are replaced."""
-    return msgspec.Raw(text.encode("utf-8", "replace"))
-
 
 ListOrder = Literal["newest", "oldest", "run_order"]
 """By descending or ascending id, or as workers take them. The newest of finished jobs is the last to end."""
@@ -288,6 +274,18 @@ class ActionValues(msgspec.Struct, frozen=True, kw_only=True):
     """retry: allow one attempt more, in place of all of them again."""
     reason: Reason = ""
     """give_up and cancel: stored with the jobs."""
+
+    @property
+    def changes(self) -> dict[str, datetime | int]:
+        """What a reschedule is to change."""
+        names = ("run_at", "priority", "attempts", "max_attempts")
+        return {name: getattr(self, name) for name in names if getattr(self, name) is not None}
+
+    @property
+    def given(self) -> dict[str, object]:
+        """What was given besides the jobs, for the audit."""
+        more = {"one_more": self.one_more, "reason": self.reason}
+        return {**self.changes, **{name: value for name, value in more.items() if value}}
 
 
 class ActionRequest(ActionValues, frozen=True, kw_only=True):

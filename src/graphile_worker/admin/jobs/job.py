@@ -21,12 +21,12 @@ from ...diagnostics.explanation.values import Explanation, Tone
 from ...history.records import AttemptError, FinishedJob
 from ...history.task_reports import Progress
 from ...values.schema_name import SchemaName
-from ..answers import Problem, not_found
+from ..answers import Problem, as_raw, not_found, shared_with
 from ..database import Database
 from ..security.redact import Redactor
 from ..web.show import one_line
 from ..web.times import duration
-from . import FinishedView, JobRow, JobView, as_raw, shared_with
+from . import FinishedView, JobRow, JobView
 from .listing import find_these, rows_from
 
 MAX_PAYLOAD = 1024 * 1024

@@ -16,7 +16,7 @@ from ...diagnostics.explanation.values import Explanation, Remedy
 from ...errors import StackUnavailableError
 from ...history.records import AttemptError
 from ...values.payload import traces_in, without_trace
-from ..answers import Download, Page, Problem, Redirect, confirmation
+from ..answers import Download, Page, Problem, Redirect, as_raw, confirmation
 from ..audit import queries, recording
 from ..audit.queries import words_for
 from ..audit.recording import actor_of
@@ -35,7 +35,6 @@ from . import (
     JobView,
     Revealed,
     adding,
-    as_raw,
     changing,
     job,
 )
@@ -407,7 +406,7 @@ def _question(call: Call, wanted: ActionRequest) -> Page:
     title = f"{words_for(wanted.action)} {changing.ids_in_words(wanted.ids)}?"
     fields = _fields_of(wanted)
     if wanted.action == "reschedule":
-        if _has_values(wanted):
+        if wanted.changes:
             return _check_reschedule(call, wanted, title)
         values = {"fields": fields, "zone": zone_name(call.zone), "back": _back(call, wanted)}
         return Page("reschedule.html", title.rstrip("?"), here="jobs", values=values)
@@ -454,11 +453,6 @@ def _fields_of(wanted: ActionRequest) -> list[tuple[str, object]]:
         given.append(("one_more", "true"))
     shown = [(name, value) for name, value in given if value not in (None, "")]
     return [*shown, *(("ids", job_id) for job_id in wanted.ids)]
-
-
-def _has_values(wanted: ActionRequest) -> bool:
-    names = ("run_at", "priority", "attempts", "max_attempts")
-    return any(getattr(wanted, name) is not None for name in names)
 
 
 def _back(call: Call, wanted: ActionRequest, answer: ActionAnswer | None = None) -> str:

@@ -31,10 +31,10 @@ from ...database.statements.limits import track_names
 from ...recovery.registry.workers import list_workers
 from ...values.job import instant
 from ...values.schema_name import SchemaName
-from ..answers import Count, Problem
+from ..answers import Count, Problem, as_raw
 from ..database import Database
 from ..security.redact import Redactor
-from . import JobPage, JobRow, ListOrder, Searched, as_raw
+from . import JobPage, JobRow, ListOrder, Searched
 from .filters import FinishedFilter
 
 PAGE = 50

@@ -12,7 +12,7 @@ from ...database.statements.limits import track_names
 from ...errors import InvalidArgumentError
 from ...values.job import PAUSED_BY, Pause, instant
 from ...values.spec import home_name, is_track_name
-from ..answers import not_found
+from ..answers import not_found, shared_with
 from ..database import TRACKS, WORKERS, Database
 from ..security.redact import redacted_pauses
 from . import QueueDetails, QueueJob, QueueListing, QueueState, QueueView
@@ -58,7 +58,7 @@ async def get_queue(database: Database, name: str) -> QueueDetails:
         (view,) = await _views(database, connection, ids, COUNTED, pauses)
         running, stuck = await _inside(database, connection, view, ids, tables)
     if stuck and view.state == "busy":
-        view = _with_state(view, "stuck")
+        view = msgspec.structs.replace(view, state="stuck")
     return QueueDetails(queue=view, running=running, stuck=stuck)
 
 
@@ -128,21 +128,15 @@ async def _longest(database: Database, connection: Connection) -> QueueListing:
     """Without our indexes: the longest queues of a sample."""
     found = await database.utils.queues.list(limit=5 * PAGE, connection=connection)
     views = [
-        QueueView(
-            queue_name=queue.queue_name,
-            concurrency=queue.concurrency,
-            locked_by=queue.locked_by,
-            locked_at=queue.locked_at,
+        shared_with(
+            queue, QueueView,
             waiting=queue.jobs,
-            ready=queue.ready,
-            is_estimate=queue.is_estimate,
-            pause=queue.pause,
             state="busy" if queue.locked_by else "waiting" if queue.jobs else "idle",
             kind="estimate" if queue.is_estimate else "exact",
             holders=[queue.locked_by] if queue.locked_by else [],
         )
         for queue in found
-    ]
+    ]  # fmt: skip
     return QueueListing(items=views, what="longest", missing=MISSING)
 
 
@@ -210,10 +204,6 @@ def _view(name: str, rows: Sequence[Row], counted: int, pause: Pause | None) -> 
         oldest=instant(min(oldest)) if oldest else None,
         holders=holders,
     )
-
-
-def _with_state(view: QueueView, state: QueueState) -> QueueView:
-    return msgspec.structs.replace(view, state=state)
 
 
 async def _inside(

@@ -14,7 +14,7 @@ from ...diagnostics.json_shapes import worker_as_json
 from ...history.statistics import TaskStatistics
 from ...recovery.registry.workers import SCANNED_PAGES, WorkerList, WorkerSummary, condition_of, runtime_of
 from ...values.job import instant
-from ..answers import not_found
+from ..answers import not_found, shared_with
 from ..database import STATISTICS, WORKERS, Database
 from ..security.redact import redacted_text
 from . import (
@@ -144,10 +144,7 @@ def _worker(
             "executors": worker.executors,
             "load": worker.load,
             "flag_rules": worker.flag_rules,
-            "blocked": None if worker.blocked is None else Blocked(
-                task_identifier=worker.blocked.task_identifier, job_id=worker.blocked.job_id,
-                since=worker.blocked.since, seconds=worker.blocked.seconds, culprit=worker.blocked.culprit,
-            ),
+            "blocked": None if worker.blocked is None else shared_with(worker.blocked, Blocked),
         },
         state=state,
         detail=detail,
@@ -183,10 +180,7 @@ def _lanes(worker: WorkerSummary, running: Sequence[BusySlot]) -> list[WorkerLan
     inside: defaultdict[str, list[BusySlot]] = defaultdict(list)
     for slot in running:
         inside[lane_of.get(slot.task_identifier or "", lanes[0].name if lanes else "")].append(slot)
-    return [
-        WorkerLane(name=lane.name, slots=lane.slots, tasks=lane.tasks, running=inside[lane.name])
-        for lane in lanes
-    ]
+    return [shared_with(lane, WorkerLane, running=inside[lane.name]) for lane in lanes]
 
 
 def _versions(workers: WorkerList) -> list[VersionGroup]:
