@@ -5,35 +5,27 @@ Actions and the steps of operations both end here, in the functions of the clien
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
+from ...client import WorkerUtils
 from ...database.connections import sqlstates
 from ...database.connections.connection import Connection
 from ...database.connections.errors import sqlstate_of
 from ...database.sql import load
-from ...history.audit import finalize_snapshot, snapshot_added, snapshot_jobs
+from ...database.statements.manage_jobs import CancelReport
+from ...history.audit import Actor, complete_record, finalize_snapshot, record, snapshot_added, snapshot_jobs
 from ...values.deadlines import EXPIRES_FLAG
 from ...values.spec import SMALLINT_MAX, JobSpec
-from . import ActionName, ActionValues
-
-if TYPE_CHECKING:
-    from ...client import WorkerUtils
-    from ...database.statements.manage_jobs import CancelReport
-
-
-from collections import Counter
-
-from ...history.audit import Actor, complete_record, record
 from ...values.text import count
 from ..answers import Problem, Skipped
 from ..database import Database
-from . import ActionAnswer, ActionRequest
+from . import ActionAnswer, ActionName, ActionRequest, ActionValues
 
 WAKING: tuple[ActionName, ...] = ("run_now", "retry", "reschedule")
 """Actions after which jobs may be ready: workers are told."""

@@ -229,31 +229,26 @@ class _Links:
 
     def tabs(self, counts: dict[str, Count]) -> Iterator[tuple[str, str, bool]]:
         """The states: text, address, and whether it is chosen."""
-        chosen = FINISHED if self._filter.is_finished else self._filter.get("state")
-        base = self._filter
+        chosen, base = FINISHED if self._filter.is_finished else self._filter.get("state"), self._filter
         for name in filters.OF_FINISHED:
             base = base.without(name)
         for state in ("", *STATES):
-            label = state.capitalize() or "All"
-            count = counts.get(state)
-            yield (
-                label if count is None else f"{label} {count}",
-                self._call.url("/jobs", **base.replaced(state=state).query),
-                chosen == state,
-            )
+            label, count = state.capitalize() or "All", counts.get(state)
+            text = label if count is None else f"{label} {count}"
+            yield text, self._list(base.replaced(state=state)), chosen == state
 
     @property
     def outcomes(self) -> list[tuple[str, str, bool]]:
         """Of finished jobs: how they ended."""
         chosen, base = self._filter.get("outcome"), self._filter.replaced(state=FINISHED)
         return [
-            (
-                outcome.capitalize() or "Any outcome",
-                self._call.url("/jobs", **base.replaced(outcome=outcome).query),
-                chosen == outcome,
-            )
-            for outcome in ("", *FINISHED_STATES)
+            (each.capitalize() or "Any outcome", self._list(base.replaced(outcome=each)), chosen == each)
+            for each in ("", *FINISHED_STATES)
         ]
+
+    def _list(self, filter: Filter) -> str:
+        """The first page of another list."""
+        return self._call.url("/jobs", **filter.query)
 
     def order(self, order: ListOrder) -> str:
         """The same list in another order."""
@@ -268,7 +263,7 @@ class _Links:
         )
 
     def in_state(self, state: str) -> str:
-        return self._call.url("/jobs", **self._filter.replaced(state=state).query)
+        return self._list(self._filter.replaced(state=state))
 
     @property
     def next(self) -> str:
@@ -295,8 +290,7 @@ class _Links:
     def without(self) -> list[tuple[str, str, str]]:
         """Each condition, and the list without it."""
         return [
-            (name, value, self._call.url("/jobs", **self._filter.without(name).query))
-            for name, value in self._filter.conditions
+            (name, value, self._list(self._filter.without(name))) for name, value in self._filter.conditions
         ]
 
 
@@ -327,15 +321,11 @@ async def export_jobs(call: Call) -> Response:
     found = await export.export_jobs(
         call.database,
         _wanted(
-            call,
-            filter_of(call),
-            order=asked.order,
-            after=asked.after,
-            limit=asked.limit,
+            call, filter_of(call), order=asked.order, after=asked.after, limit=asked.limit,
             search_running=True,
         ),
         asked.format,
-    )
+    )  # fmt: skip
     headers = {
         "Content-Disposition": f'attachment; filename="jobs.{asked.format}"',
         "X-Jobs": str(found.jobs),

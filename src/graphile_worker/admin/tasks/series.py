@@ -216,7 +216,7 @@ async def _read_tasks(
     found: dict[str, TaskSeries] = {}
     for row in rows:
         step = row["step"]
-        series = found.setdefault(row["task"], _nothing(of.range.count))
+        series = found.setdefault(row["task"], nothing(of.range.count))
         seconds = of.seconds(step)
         series.completed[step] = row["completed"] * 60 / seconds
         series.failed[step] = row["failed"] * 60 / seconds
@@ -250,7 +250,7 @@ def _backlog_in_memory(of: Timeline, samples: Sequence[Sample]) -> BacklogSeries
     return found
 
 
-def _nothing(count: int) -> TaskSeries:
+def nothing(count: int) -> TaskSeries:
     return TaskSeries([0.0] * count, [0.0] * count, [0.0] * count)
 
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import msgspec
 
 from ...history.error_groups import ErrorGroup, list_error_groups
 from ...values.job import Pause
 from .. import answers, charts
-from ..answers import Count, Listing, Marker, Page, Redirect, address, not_found
+from ..answers import Count, Listing, Page, Points, Redirect, address, not_found
 from ..audit.recording import record
 from ..database import ERRORS, PAUSES
 from ..live.hub import Hub
@@ -21,8 +21,7 @@ from . import Resumed, TaskDetails, TaskPauseRequest, TaskQuery, TaskResumeReque
 from .queries import TaskFacts, read_task, read_tasks
 from .series import (
     RANGES,
-    TaskSeries,
-    Timeline,
+    nothing,
     read_markers,
     read_percentiles,
     read_timeline,
@@ -71,18 +70,15 @@ async def get_task(call: Call) -> Page:
     shown = await call.hub.shared(
         f"task {wanted.name} {wanted.range}", lambda: _charts(call.hub, wanted), max_age=CHARTS_FOR
     )
-    markers = shown_to(shown.markers, may_audit=call.may("audit.read"))
+    markers = shown_to(shown["markers"], may_audit=call.may("audit.read"))
     values = {
+        **shown,
         "found": found,
         "task": found.task,
         "quoted": msgspec.json.encode(wanted.name).decode(),
         "range": wanted.range,
         "ranges": list(RANGES.values()),
         "zone_info": call.zone,
-        "timeline": shown.timeline,
-        "series": shown.series,
-        "times": shown.times,
-        "groups": shown.groups,
         "error_title": lambda group: error_title(group, call.hub.redactor),
         "markers": [charts.ChartMarker(each.at, each.text, each.kind) for each in markers],
     }
@@ -107,18 +103,8 @@ def _matching(rows: list[TaskRow], text: str) -> list[TaskRow]:
     return [row for row in rows if wanted in row.name.casefold()]
 
 
-@dataclass(frozen=True, slots=True)
-class _Charts:
+async def _charts(hub: Hub, wanted: TaskQuery) -> dict[str, Any]:
     """One task over time, for everyone who looks at it."""
-
-    timeline: Timeline
-    series: list[charts.ChartSeries]
-    times: list[charts.ChartSeries]
-    groups: list[ErrorGroup]
-    markers: list[Marker]
-
-
-async def _charts(hub: Hub, wanted: TaskQuery) -> _Charts:
     schema, tables, now = hub.database.schema, hub.sampler.tables, datetime.now(UTC)
     async with hub.database.read() as connection:
         timeline = await read_timeline(
@@ -133,23 +119,22 @@ async def _charts(hub: Hub, wanted: TaskQuery) -> _Charts:
                 connection, schema, since=now - 14 * DAY, task_identifier=wanted.name, limit=ERROR_GROUPS
             )
         markers = await read_markers(connection, schema, timeline.start, tables=tables)
-    count = timeline.range.count
-    of = timeline.tasks.get(wanted.name, TaskSeries([0.0] * count, [0.0] * count, [0.0] * count))
-    unknown: list[float | None] = [None] * count
+    of = timeline.tasks.get(wanted.name) or nothing(timeline.range.count)
+    unknown: Points = [None] * timeline.range.count
     percentiles = times.get("", {"run_p95": unknown, "wait_p95": unknown})
-    return _Charts(
-        timeline,
-        [
+    return {
+        "timeline": timeline,
+        "series": [
             charts.ChartSeries("completed", of.completed, "c1"),
             charts.ChartSeries("failed", of.failed, "c-fail"),
         ],
-        [
+        "times": [
             charts.ChartSeries("run time, p95", percentiles["run_p95"], "c2"),
             charts.ChartSeries("wait time, p95", percentiles["wait_p95"], "c3"),
         ],
-        groups,
-        markers,
-    )
+        "groups": groups,
+        "markers": markers,
+    }
 
 
 async def pause_form(call: Call) -> Page:
