@@ -17,7 +17,7 @@ import pytest
 
 from graphile_worker import make_worker_utils
 from graphile_worker.admin import AdminApp, Database, SignIn, admin_app, everyone_may, standalone
-from graphile_worker.admin.jobs.search import encode_cursor
+from graphile_worker.admin.jobs.listing import encode_cursor
 from graphile_worker.admin.standalone import DashboardServer, listen
 from graphile_worker.admin.table import ROUTES
 from graphile_worker.admin.web.routes import Route

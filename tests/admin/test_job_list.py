@@ -15,7 +15,7 @@ import pytest
 
 from admin.conftest import client_of
 from graphile_worker.admin import AdminApp, Identity, admin_app
-from graphile_worker.admin.jobs import listing, search
+from graphile_worker.admin.jobs import listing
 from support.working import PATIENCE, SCHEMA, Jobs
 
 JOBS = "/api/v1/jobs"
@@ -148,8 +148,7 @@ async def test_counts_say_their_kind(
 
 
 def set_budget(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
-    defaults = {"after": None, "payload": 0, "budget": seconds}
-    monkeypatch.setattr(search.find_by_id, "__kwdefaults__", defaults)
+    monkeypatch.setattr(listing, "BUDGET", seconds)
 
 
 async def test_a_search_that_no_index_serves_says_how_far_it_came(
@@ -157,7 +156,7 @@ async def test_a_search_that_no_index_serves_says_how_far_it_came(
 ) -> None:
     rare = await jobs.add("rare")
     await jobs.add_many("common", 20)
-    monkeypatch.setattr(search, "STEP", 6)
+    monkeypatch.setattr(listing, "STEP", 6)
     set_budget(monkeypatch, PATIENCE)
     whole = (await http.get(JOBS, params={"task": "rare"})).json()
     assert [job["id"] for job in whole["items"]] == [rare]

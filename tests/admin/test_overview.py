@@ -15,7 +15,7 @@ from admin.conftest import client_of
 from graphile_worker import JobSpec, WorkerUtils, run_once
 from graphile_worker.admin import AdminApp, Identity, admin_app, everyone_may
 from graphile_worker.admin.live.hub import hubs_of
-from graphile_worker.admin.overview.series import RANGES
+from graphile_worker.admin.tasks.series import RANGES
 from graphile_worker.metrics.catalogue import DASHBOARD_METRICS
 from graphile_worker.metrics.minutes import MinuteStatistics, TaskTotals, write_minutes
 from graphile_worker.values.schema_name import SchemaName

@@ -14,7 +14,7 @@ import asyncpg
 import pytest
 
 from graphile_worker.admin.jobs.filters import FinishedFilter
-from graphile_worker.admin.jobs.search import find_finished
+from graphile_worker.admin.jobs.listing import find_finished
 from graphile_worker.database.sql import load
 from graphile_worker.history.error_groups import list_error_groups
 from graphile_worker.history.records import (

@@ -24,8 +24,8 @@ from scripts.lively.past import write_past
 from admin.conftest import client_of
 from graphile_worker.admin import admin_app, everyone_may
 from graphile_worker.admin.live.hub import hubs_of
-from graphile_worker.admin.overview.series import RANGES
 from graphile_worker.admin.table import ROUTES
+from graphile_worker.admin.tasks.series import RANGES
 from graphile_worker.admin.web.routes import Route
 from graphile_worker.metrics.upkeep import FoldHours
 from graphile_worker.values.schema_name import SchemaName

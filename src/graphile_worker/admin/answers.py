@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Annotated, Any, Generic, Literal, TypeVar
+from urllib.parse import urlencode
 
 import msgspec
 
@@ -63,6 +64,11 @@ class Download:
     content: bytes
     name: str
     media_type: str
+
+
+def address(path: str, **query: str) -> str:
+    """A path below the root of the database, with a query, as redirects and forms need it."""
+    return f"{path}?{urlencode(query)}"
 
 
 class Problem(Exception):
@@ -145,6 +151,18 @@ class Listing(msgspec.Struct, Generic[T], frozen=True):
     count: Count | None = None
 
 
+Why = Literal["running", "gone", "changed", "busy", "not allowed"]
+"""Why a job was left as it was."""
+
+
+class Skipped(msgspec.Struct, frozen=True):
+    """A job that was left as it was."""
+
+    id: int
+    why: Why
+    detail: str = ""
+
+
 def abbreviated(value: float) -> str:
     """1.2 M, 34 k, 812."""
     for unit, size in (("M", 1_000_000), ("k", 1_000)):
@@ -155,8 +173,55 @@ def abbreviated(value: float) -> str:
     return f"{value:,.0f}"
 
 
+S = TypeVar("S", bound=msgspec.Struct)
+
+
+def shared_with(value: object, type: type[S], **more: Any) -> S:
+    """A struct that has what `value` has by the same names, and `more`, which counts first."""
+    names = [name for name in type.__struct_fields__ if name not in more and hasattr(value, name)]
+    return type(**{name: getattr(value, name) for name in names}, **more)
+
+
+def as_raw(text: str) -> msgspec.Raw:
+    """A JSON text as it is; halves of surrogate pairs, which are not text, are replaced."""
+    return msgspec.Raw(text.encode("utf-8", "replace"))
+
+
+# -- pauses -------------------------------------------------------------------------------------------------
+
 Period = Annotated[int, msgspec.Meta(ge=1, le=366 * 86_400)]
 """Seconds, up to a year: how long a pause lasts."""
+PERIODS = (
+    ("", "until it is resumed"), ("900", "15 minutes"), ("3600", "1 hour"), ("21600", "6 hours"),
+    ("86400", "24 hours"),
+)  # fmt: skip
+"""How long a pause may be, in seconds and in words."""
+
+
+class PauseRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """A pause; what is paused is in the subjects' own requests."""
+
+    until: datetime | None = None
+    """None for no end."""
+    period: Period | None = None
+    """Seconds, instead of `until`."""
+    reason: str = ""
+
+    @property
+    def end(self) -> datetime | timedelta | None:
+        """A time if one was given, else a period; None for no end."""
+        if self.until is not None or self.period is None:
+            return self.until
+        return timedelta(seconds=self.period)
+
+
+def pause_form(
+    what: str, text: str, *, path: str, fields: Mapping[str, object], back: str, here: str
+) -> Page:
+    """Ask for how long to pause, and why; `text` says what a pause does."""
+    title = f"Pause {what[:80]}"
+    values = {"text": text, "path": path, "fields": fields, "periods": PERIODS, "back": back}
+    return Page("pause.html", title, here=here, values=values)
 
 
 # -- values over time ---------------------------------------------------------------------------------------

@@ -30,9 +30,10 @@ from .operations.runner import OperationRunner
 from .security.identity import NO_ONE, READING, ROLES, Authorize, Identity
 from .security.origins import HostRule, answer_headers, check_frame_ancestors, check_origin
 from .security.proxies import HOST_CHECKED
+from .security.redact import FormatPayload
 from .security.sessions import LASTS, Signer
 from .security.sign_in import SignIn, safe_path
-from .settings import AppSettings, FormatPayload
+from .settings import AppSettings
 from .table import ROUTES
 from .web.call import ROOT, Call
 from .web.problems import problem_of

@@ -9,10 +9,8 @@ from typing import Any, Protocol, TypeVar
 
 from .database import Database
 from .security.identity import Authorize
+from .security.redact import FormatPayload, Redactor
 from .security.sessions import Signer
-
-FormatPayload = Callable[[str, Any], Any]
-"""Gets the task identifier and the payload; returns what is shown in its place."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +37,11 @@ class AppSettings:
     """A bearer token that may read `/metrics` and nothing else."""
     metrics_queues: tuple[str, ...] = ()
     """Names of queues with a value of their own in `/metrics`; if empty, all queues if they are few."""
+
+    @property
+    def redactor(self) -> Redactor:
+        """Hides secrets in what people and programs get to see."""
+        return Redactor(self.redact, self.format_payload)
 
 
 # -- the application ----------------------------------------------------------------------------------------

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from . import sign_in_views as login_pages
 from .audit import views as audit_pages
-from .doctor import health as health_pages
 from .doctor import views as doctor_pages
 from .failures import views as failures_pages
 from .jobs import adding as new_job_pages
@@ -34,7 +33,6 @@ _SUBJECTS: tuple[Route, ...] = (
     *new_job_pages.ROUTES,
     *job_pages.ROUTES,
     *login_pages.ROUTES,
-    *health_pages.ROUTES,
     *openapi_api.ROUTES,
     *failures_pages.ROUTES,
 )

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from ..jobs import Skipped
+from ..answers import Skipped
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):

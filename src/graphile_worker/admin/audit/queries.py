@@ -15,11 +15,13 @@ from ...history.audit import audit_tables
 from ...values.job import Pause
 from ..answers import Listing
 from ..database import Database
-from ..jobs.changing import with_zone
+from ..security.identity import PERMISSION_FOR, Permission
 from ..security.redact import Redactor
 from . import AuditQuery, Entry
 
-PAUSES = ("pause_queue", "pause_task", "pause_all")
+RESUMES: dict[str, Permission] = {
+    "pause_queue": "queues.pause", "pause_task": "tasks.pause", "pause_all": "tasks.pause",
+}  # fmt: skip
 """Actions that are undone by a resume, as long as the pause is there."""
 SAME = timedelta(seconds=2)
 """A pause that began so much later is another one."""
@@ -49,6 +51,12 @@ def words_for(action: str) -> str:
     return WORDS.get(action) or (action[:1].upper() + action[1:]).replace("_", " ")
 
 
+def permission_for(action: str) -> Permission:
+    """What an undo of this action needs: what the action needed."""
+    more: dict[str, Permission] = {"edit_payload": "jobs.edit", "retry_carefully": "jobs.retry"}
+    return (PERMISSION_FOR | RESUMES | more).get(action, "maintenance")
+
+
 async def list_entries(database: Database, query: AuditQuery) -> Listing[Entry] | None:
     """One page of the audit; None where the table is missing or must not be read."""
     async with database.read() as connection:
@@ -67,7 +75,7 @@ async def _rows(connection: Connection, database: Database, query: AuditQuery) -
     return list(
         await connection.fetch(
             load("admin/list_audit", schema),
-            query.who or None, query.action or None, with_zone(query.since), with_zone(query.until),
+            query.who or None, query.action or None, query.since, query.until,
             query.after, more,
         )
     )  # fmt: skip
@@ -103,12 +111,12 @@ async def get_entry(database: Database, audit_id: int) -> Entry | None:
 async def _entries(connection: Connection, database: Database, rows: Sequence[Row]) -> list[Entry]:
     """Rows as entries. What has been undone by hand since, a pause that was resumed, cannot be undone."""
     entries = [_entry(row) for row in rows]
-    if not any(entry.can_undo and entry.action in PAUSES for entry in entries):
+    if not any(entry.can_undo and entry.action in RESUMES for entry in entries):
         return entries
     pauses = await pauses_if_readable(connection, database.schema)
     return [
         msgspec.structs.replace(entry, can_undo=False)
-        if entry.action in PAUSES and not any(_is_of(pause, entry) for pause in pauses)
+        if entry.action in RESUMES and not any(_is_of(pause, entry) for pause in pauses)
         else entry
         for entry in entries
     ]

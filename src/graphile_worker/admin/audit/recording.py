@@ -1,18 +1,21 @@
-"""What goes to the audit by itself: refused sign-ins, sign-outs, and revealed payloads.
+"""The audit of the dashboard: every change, refused sign-ins, sign-outs, and revealed payloads.
 
-A change and its row are one transaction: `history.audit.record` with the connection of `database.write()`.
+    await record(call, connection, "pause_queue", target=name, details={"until": until})
+
+`connection` is the one of `database.write()`, so that the change and its row are one transaction.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
 import msgspec
 
+from ...database.connections.connection import Connection
 from ...database.sql import load
 from ...errors.text import message_of
 from ...history import audit
@@ -31,6 +34,34 @@ MAX_PENDING = 20
 def actor_of(call: Call) -> Actor:
     """Who makes this request."""
     return Actor(call.identity.name, call.identity.how, call.address)
+
+
+async def record(
+    call: Call,
+    connection: Connection,
+    action: str,
+    *,
+    target: str = "",
+    jobs: int = 0,
+    job_ids: Sequence[int] = (),
+    details: Mapping[str, Any] | None = None,
+) -> int | None:
+    """Add a row about this request; returns its id, or None where the table is missing.
+
+    `action` is a word such as `retry`, `pause_queue` or `reveal_payload`; `target` says what it was about, in
+    words; `details` are the values that were given: empty ones are left out. No secrets.
+    """
+    given = {name: value for name, value in (details or {}).items() if value not in (None, "")}
+    return await audit.record(
+        connection, call.database.schema, actor_of(call), action,
+        target=target, jobs=jobs, job_ids=job_ids, details=given,
+    )  # fmt: skip
+
+
+def because(call: Call, reason: str, otherwise: str = "by") -> str:
+    """Who did it, and why, as it is stored with a pause or a request."""
+    name = call.identity.name
+    return (f"{name}: {reason}" if reason else f"{otherwise} {name}")[:1000]
 
 
 async def record_alone(

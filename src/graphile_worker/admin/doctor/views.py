@@ -1,18 +1,24 @@
-"""Doctor: findings with what may help; About: what the dashboard runs on."""
+"""Doctor: findings with what may help; About: what the dashboard runs on; probes and metrics for programs."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable
 
+from starlette.responses import PlainTextResponse, Response
+
 from ...diagnostics.finding import size
+from ...errors.text import message_of
 from ..answers import Page, Redirect, confirmation
 from ..audit.recording import actor_of
 from ..database import WORKERS
-from ..live.hub import DOCTOR
+from ..live.hub import DOCTOR, hubs_of
 from ..security.identity import PERMISSIONS
 from ..web.call import Call
 from ..web.routes import Route
 from . import About, DoctorReport, MaintenanceAnswer, MaintenanceRequest, queries
+
+logger = logging.getLogger("graphile_worker.admin")
 
 MAX_AGE = 10.0
 """Seconds for which findings are shared: one examination sends some forty statements."""
@@ -83,6 +89,31 @@ async def _maintain(call: Call, work: Work, what: str) -> Page | Redirect:
     return Redirect("/doctor", notice=" ".join(found.lines)[:500], answer=found)
 
 
+# -- probes and metrics -------------------------------------------------------------------------------------
+
+
+async def healthz(call: Call) -> Response:
+    return PlainTextResponse("ok\n")
+
+
+async def readyz(call: Call) -> Response:
+    for database in call.app.databases:
+        try:
+            await database.check()
+        except Exception as error:
+            logger.warning("not ready: database %s: %s", database.name or "(only one)", message_of(error))
+            return PlainTextResponse("not ready\n", 503)
+    return PlainTextResponse("ready\n")
+
+
+async def metrics(call: Call) -> PlainTextResponse:
+    hubs = hubs_of(call.app)
+    text = await queries.read_metrics(
+        [hubs.of(database) for database in call.app.databases], call.app.settings.metrics_queues
+    )
+    return PlainTextResponse(text, media_type="text/plain; version=0.0.4; charset=utf-8")
+
+
 ROUTES = [
     Route(
         method="GET", path="/doctor", api="/doctor", handler=doctor, permission="jobs.read",
@@ -106,5 +137,16 @@ ROUTES = [
         method="POST", path="/maintenance/migrate", api="/maintenance/migrate", handler=migrate,
         permission="maintenance", body=MaintenanceRequest, answer=MaintenanceAnswer,
         summary="Upgrade the schema",
+    ),
+    Route(
+        method="GET", path="/healthz", handler=healthz, permission="open", summary="The process is running"
+    ),
+    Route(
+        method="GET", path="/readyz", handler=readyz, permission="open",
+        summary="The databases answer, and have the schema",
+    ),
+    Route(
+        method="GET", path="/metrics", handler=metrics, permission="metrics.read",
+        summary="Gauges about the database, for Prometheus",
     ),
 ]  # fmt: skip

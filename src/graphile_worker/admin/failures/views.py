@@ -8,11 +8,10 @@ from .. import charts
 from ..answers import Page, Redirect, not_found
 from ..audit.queries import words_for
 from ..audit.recording import actor_of
-from ..jobs import PERMISSION_FOR
 from ..operations import CarefulRequest, DryRun, Operation
 from ..operations import queries as operations
 from ..operations.views import announce_to
-from ..security.identity import Permission
+from ..security.identity import PERMISSION_FOR, Permission
 from ..web.call import Call
 from ..web.routes import Route
 from ..web.show import lay_out_error, one_line

@@ -11,11 +11,11 @@ from typing import Annotated, Any, Literal, get_args
 import msgspec
 
 from ...database.statements.job_filter import JobState
-from ...history.records import FinishedState
+from ...history.records import AttemptError, FinishedState
+from ...history.task_reports import Progress
 from ...values.attempts import how_it_failed
 from ...values.job_options import Kind, options_on
-from ..answers import Count
-from ..security.identity import Permission
+from ..answers import Count, Skipped
 
 ListOrder = Literal["newest", "oldest", "run_order"]
 """By descending or ascending id, or as workers take them. The newest of finished jobs is the last to end."""
@@ -123,23 +123,6 @@ class JobPage(msgspec.Struct, frozen=True, kw_only=True):
 JobViewState = JobState | FinishedState | Literal["gone"]
 
 
-class Attempt(msgspec.Struct, frozen=True, kw_only=True):
-    """A failed attempt, redacted."""
-
-    job_id: int
-    attempt: int
-    task_identifier: str
-    failed_at: datetime
-    duration: float | None
-    is_final: bool
-    error_type: str | None
-    message: str
-    traceback: str | None
-    fingerprint: str
-    pool_id: str | None
-    version: str | None
-
-
 class FinishedView(msgspec.Struct, frozen=True, kw_only=True):
     """How the job ended, if that was kept."""
 
@@ -161,15 +144,6 @@ class FinishedView(msgspec.Struct, frozen=True, kw_only=True):
     error: str | None
     result: msgspec.Raw | None
     """What the task returned, redacted."""
-
-
-class ProgressView(msgspec.Struct, frozen=True, kw_only=True):
-    """What the task reports while it runs."""
-
-    share: float | None
-    note: str | None
-    data: Any
-    updated_at: datetime
 
 
 class JobView(msgspec.Struct, frozen=True, kw_only=True):
@@ -200,11 +174,11 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     """Redacted. None if it is gone, or longer than 1 MB: then it is a download."""
     is_cancelled: bool = False
     cancel_reason: str | None = None
-    progress: ProgressView | None = None
+    progress: Progress | None = None
     history: list[FinishedView] = []
     """The latest first."""
-    errors: list[Attempt] = []
-    """Failed attempts, the latest first."""
+    errors: list[AttemptError] = []
+    """Failed attempts, redacted, the latest first."""
     problem: str | None = None
     """Why the history could not be read."""
 
@@ -277,20 +251,9 @@ class JobEdit(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 ActionName = Literal["run_now", "retry", "reschedule", "give_up", "delete", "cancel", "add_again"]
 ACTIONS: tuple[ActionName, ...] = get_args(ActionName)
-PERMISSION_FOR: dict[ActionName, Permission] = {
-    "run_now": "jobs.retry",
-    "retry": "jobs.retry",
-    "reschedule": "jobs.reschedule",
-    "give_up": "jobs.cancel",
-    "delete": "jobs.delete",
-    "cancel": "jobs.cancel",
-    "add_again": "jobs.add",
-}
 MAX_IDS = 200
 """Jobs of one action; more are an operation."""
 
-Why = Literal["running", "gone", "changed", "busy", "not allowed"]
-"""Why a job was left as it was."""
 Smallint = Annotated[int, msgspec.Meta(ge=-32768, le=32767)]
 Attempts = Annotated[int, msgspec.Meta(ge=0, le=32767)]
 Reason = Annotated[str, msgspec.Meta(max_length=500)]
@@ -312,6 +275,18 @@ class ActionValues(msgspec.Struct, frozen=True, kw_only=True):
     reason: Reason = ""
     """give_up and cancel: stored with the jobs."""
 
+    @property
+    def changes(self) -> dict[str, datetime | int]:
+        """What a reschedule is to change."""
+        names = ("run_at", "priority", "attempts", "max_attempts")
+        return {name: getattr(self, name) for name in names if getattr(self, name) is not None}
+
+    @property
+    def given(self) -> dict[str, object]:
+        """What was given besides the jobs, for the audit."""
+        more = {"one_more": self.one_more, "reason": self.reason}
+        return {**self.changes, **{name: value for name, value in more.items() if value}}
+
 
 class ActionRequest(ActionValues, frozen=True, kw_only=True):
     """An action on up to 200 jobs."""
@@ -322,14 +297,6 @@ class ActionRequest(ActionValues, frozen=True, kw_only=True):
     """Only jobs that are still in this state; others are skipped as changed."""
     back: str = ""
     """Of a form: the page to return to."""
-
-
-class Skipped(msgspec.Struct, frozen=True):
-    """A job that was left as it was."""
-
-    id: int
-    why: Why
-    detail: str = ""
 
 
 class ActionAnswer(msgspec.Struct, frozen=True, kw_only=True):

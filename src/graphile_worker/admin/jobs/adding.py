@@ -11,8 +11,7 @@ import msgspec
 from ...database.connections.connection import Connection
 from ...database.connections.errors import if_readable
 from ...database.sql import load
-from ...database.statements.inspection import JobDetails
-from ...history.audit import Actor, complete_record, finalize_snapshot, record, snapshot_jobs
+from ...history.audit import Actor, finalize_snapshot, record, snapshot_jobs
 from ...recovery.registry.workers import list_workers, running_tasks
 from ...values.job import tags_in
 from ...values.job_options import WHOLE_PAYLOAD, JobOption, from_json, from_text, options_on
@@ -57,10 +56,8 @@ def _refuse_constant(name: str) -> Any:
     raise ValueError(f"{name} is not JSON")
 
 
-async def insert_job(
-    database: Database, actor: Actor, new: JobToAdd, options: Mapping[str, Any]
-) -> JobDetails:
-    """Add the job with these options of JobSpec and record it; returns it as it is in the table."""
+async def insert_job(database: Database, actor: Actor, new: JobToAdd, options: Mapping[str, Any]) -> int:
+    """Add the job with these options of JobSpec and record it; returns its id."""
     payload = checked_payload(bytes(new.payload))
     spec = JobSpec(new.task, msgspec.Raw(payload.encode()), **options)
     async with database.write() as connection:
@@ -71,10 +68,7 @@ async def insert_job(
             connection, database.schema, actor, "add_job", target=f"job {job.id}, {new.task}",
             jobs=1, job_ids=[job.id], details={"task": new.task},
         )  # fmt: skip
-        details = await database.utils.jobs.get(job.id, connection=connection)
-    if details is None:
-        raise not_found(f"job {job.id}: it has completed already")
-    return details
+    return job.id
 
 
 def options_in(new: JobToAdd) -> dict[str, Any]:
@@ -89,17 +83,24 @@ def options_in(new: JobToAdd) -> dict[str, Any]:
     return values
 
 
-async def edit_payload(database: Database, actor: Actor, job_id: int, edit: JobEdit) -> JobDetails:
+async def edit_payload(database: Database, actor: Actor, job_id: int, edit: JobEdit) -> None:
     """Replace the payload of a job that is not running and has not changed since it was read."""
-    payload = checked_payload(bytes(edit.payload))
+    payload, schema = checked_payload(bytes(edit.payload)), database.schema
     async with database.write() as connection:
         if edit.check and (current := await database.utils.jobs.get(job_id, connection=connection)):
             await _check_fits(connection, database, current.task_identifier, payload)
-        await _edit(connection, database, actor, job_id, edit.revision, payload)
-        details = await database.utils.jobs.get(job_id, connection=connection)
-    if details is None:
-        raise not_found(f"job {job_id}")
-    return details
+        task = await _lock_unchanged(connection, database, job_id, edit.revision)
+        audit_id = await record(
+            connection, schema, actor, "edit_payload", target=f"job {job_id}, {task}", jobs=1,
+            job_ids=[job_id], details={"task": task, "revision": edit.revision},
+        )  # fmt: skip
+        if audit_id is not None:
+            await snapshot_jobs(connection, schema, audit_id, [job_id])
+        statement = load("admin/edit_payload", schema)
+        if await connection.fetchval(statement, job_id, edit.revision, payload) is None:
+            raise _changed("It was changed meanwhile", {})
+        if audit_id is not None:
+            await finalize_snapshot(connection, schema, audit_id, [job_id], [job_id])
 
 
 async def _check_fits(connection: Connection, database: Database, task: str, payload: str) -> None:
@@ -109,11 +110,9 @@ async def _check_fits(connection: Connection, database: Database, task: str, pay
         raise Problem(400, f"{MISFIT} {task[:80]} expects", " ".join(problems))
 
 
-async def _edit(
-    connection: Connection, database: Database, actor: Actor, job_id: int, revision: int, payload: str
-) -> None:
-    schema = database.schema
-    locked, busy = await lock_jobs(connection, schema, [job_id])
+async def _lock_unchanged(connection: Connection, database: Database, job_id: int, revision: int) -> str:
+    """Lock a job that is not running and has this revision; returns its task."""
+    locked, busy = await lock_jobs(connection, database.schema, [job_id])
     if job_id in busy:
         raise _changed("A worker or another transaction has locked its row at the moment", {})
     before = await database.utils.jobs.get(job_id, connection=connection)
@@ -123,25 +122,7 @@ async def _edit(
         raise _changed("It is running", {"locked_by": before.locked_by})
     if before.revision != revision:
         raise _changed("It was changed meanwhile", {"revision": before.revision})
-    audit_id = await record(
-        connection, schema, actor, "edit_payload", target=f"job {job_id}, {before.task_identifier}",
-        jobs=1, job_ids=[job_id], details={"task": before.task_identifier, "revision": revision},
-    )  # fmt: skip
-    if audit_id is not None:
-        await snapshot_jobs(connection, schema, audit_id, [job_id])
-    found = await connection.fetchval(load("admin/edit_payload", schema), job_id, revision, payload)
-    if found is None:
-        raise _changed("It was changed meanwhile", {})
-    if audit_id is not None:
-        await finalize_snapshot(connection, schema, audit_id, [job_id], [job_id])
-        await complete_record(
-            connection,
-            schema,
-            audit_id,
-            jobs=1,
-            job_ids=[job_id],
-            target=f"job {job_id}, {before.task_identifier}",
-        )
+    return before.task_identifier
 
 
 def _changed(why: str, current: dict[str, Any]) -> Problem:
@@ -285,20 +266,20 @@ def _choices(option: JobOption) -> list[tuple[str, str]] | None:
 async def add_job(call: Call) -> Page | Redirect | JobView:
     if call.is_api:
         new: JobToAdd = await call.json(NewJob)
-        added = await insert_job(call.database, actor_of(call), new, options_in(new))
-        return await job.get_view(call.database, call.redactor, added.id)
+        job_id = await insert_job(call.database, actor_of(call), new, options_in(new))
+        return await job.get_view(call.database, call.redactor, job_id)
     form: JobForm = await call.form(NewJobForm)
     try:
         if not form.task.strip():
             raise Problem(400, "The task is missing", "Every job has one.")
         payload = msgspec.Raw(checked_payload(form.payload or "{}").encode())
         new = JobToAdd(task=form.task.strip(), payload=payload, check=not form.anyway)
-        added = await insert_job(call.database, actor_of(call), new, _options(call, form))
+        job_id = await insert_job(call.database, actor_of(call), new, _options(call, form))
     except Problem as problem:
         if problem.status not in (400, 409, 413):
             raise
         return await _page(call, form, problem)
-    return Redirect(f"/jobs/{added.id}", notice=f"Job {added.id} was added.")
+    return Redirect(f"/jobs/{job_id}", notice=f"Job {job_id} was added.")
 
 
 def _options(call: Call, form: JobForm) -> dict[str, Any]:

@@ -5,35 +5,27 @@ Actions and the steps of operations both end here, in the functions of the clien
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
+from ...client import WorkerUtils
 from ...database.connections import sqlstates
 from ...database.connections.connection import Connection
 from ...database.connections.errors import sqlstate_of
 from ...database.sql import load
-from ...history.audit import finalize_snapshot, snapshot_added, snapshot_jobs
+from ...database.statements.manage_jobs import CancelReport
+from ...history.audit import Actor, complete_record, finalize_snapshot, record, snapshot_added, snapshot_jobs
 from ...values.deadlines import EXPIRES_FLAG
 from ...values.spec import SMALLINT_MAX, JobSpec
-from . import ActionName, ActionValues
-
-if TYPE_CHECKING:
-    from ...client import WorkerUtils
-    from ...database.statements.manage_jobs import CancelReport
-
-
-from collections import Counter
-
-from ...history.audit import Actor, complete_record, record
 from ...values.text import count
-from ..answers import Problem
+from ..answers import Problem, Skipped
 from ..database import Database
-from . import ActionAnswer, ActionRequest, Skipped
+from . import ActionAnswer, ActionName, ActionRequest, ActionValues
 
 WAKING: tuple[ActionName, ...] = ("run_now", "retry", "reschedule")
 """Actions after which jobs may be ready: workers are told."""
@@ -175,13 +167,7 @@ async def _retry(making: _Change) -> None:
 
 async def _reschedule(making: _Change) -> None:
     values = making.values
-    await making.reschedule(
-        making.ids,
-        run_at=with_zone(values.run_at),
-        priority=values.priority,
-        attempts=values.attempts,
-        max_attempts=values.max_attempts,
-    )
+    await making.reschedule(making.ids, **{**values.changes, "run_at": with_zone(values.run_at)})
 
 
 async def _give_up(making: _Change) -> None:
@@ -276,7 +262,7 @@ async def _act(
     if jobs:
         audit_id = await record(
             connection, schema, actor, request.action,
-            target=ids_in_words(ids), job_ids=ids, details=given_values(request),
+            target=ids_in_words(ids), job_ids=ids, details=request.given,
         )  # fmt: skip
     done = await change(
         connection, database.utils, request.action, request, jobs, audit_id=audit_id, who=actor.name
@@ -325,19 +311,10 @@ def _left(job_id: int, done: Changed) -> Skipped:
 
 def check_values(action: ActionName, values: ActionValues) -> None:
     """Refuse a change that says nothing."""
-    if action == "reschedule" and not any(
-        getattr(values, name) is not None for name in ("run_at", "priority", "attempts", "max_attempts")
-    ):
+    if action == "reschedule" and not values.changes:
         raise Problem(
             400, "Nothing to change", "Give run_at, priority, attempts or max_attempts, or several of them."
         )
-
-
-def given_values(values: ActionValues) -> dict[str, object]:
-    """What was given besides the jobs, for the audit."""
-    names = ("run_at", "priority", "attempts", "max_attempts", "one_more", "reason")
-    given = {name: getattr(values, name) for name in names}
-    return {name: value for name, value in given.items() if value not in (None, "", False)}
 
 
 def ids_in_words(ids: Sequence[int]) -> str:

@@ -12,11 +12,12 @@ a period: `1h` is an hour ago, `+1h` in an hour; `>` is later, `<` earlier, `a..
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 from urllib.parse import quote
 
 import msgspec
@@ -32,6 +33,8 @@ from ...values.text import parse_time_phrase
 from ..answers import Problem
 from ..database import Database
 from ..security.redact import HIDDEN, Redactor
+
+T = TypeVar("T")
 
 FINISHED = "finished"
 OF_FINISHED = ("outcome", "finished", "duration")
@@ -52,7 +55,7 @@ MOST = 20
 _PART = re.compile(r'([A-Za-z_][^\s:"]*):("(?:[^"\\]|\\.)*"|\S*)|("(?:[^"\\]|\\.)*")|(\S+)')
 _PLAIN = re.compile(r'[^\s"]+')
 _NUMBERS = re.compile(r"(>=|<=|>|<)?(-?\d{1,19})|(-?\d{1,19})(?:\.\.|-)(-?\d{1,19})")
-_TIMES = re.compile(r"(>=|<=|>|<)?(.+?)(?:\.\.(.+))?")
+_BETWEEN = re.compile(r"(>=|<=|>|<)?(.+?)(?:\.\.(.+))?")
 
 
 class FinishedFilter(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,15 +83,9 @@ class FinishedFilter(msgspec.Struct, frozen=True, kw_only=True):
     def has_unserved(self) -> bool:
         """Whether there is a condition that no index serves."""
         names = (
-            "queue_name",
-            "job_key",
-            "key_prefix",
-            "locked_by",
-            "duration_from",
-            "duration_to",
-            "error",
+            "queue_name", "job_key", "key_prefix", "locked_by", "duration_from", "duration_to", "error",
             "text",
-        )
+        )  # fmt: skip
         return any(getattr(self, name) is not None for name in names)
 
 
@@ -282,10 +279,10 @@ def _values(name: str, text: str, now: datetime) -> dict[str, Any]:
     if name == "outcome":
         return {"outcome": _choice("outcome", text, FINISHED_STATES)}
     if name == "duration":
-        shortest, longest = _periods(text)
+        shortest, longest = _between(text, _seconds, _bad_period)
         return _given({"duration_from": shortest, "duration_to": longest})
     if name in ("created", "run", "failed", "finished"):
-        since, until = _times(name, text, now)
+        since, until = _between(text, lambda part: _instant(part, now), lambda: _bad_time(name))
         return _given({f"{name}_since": since, f"{name}_until": until})
     if name in ("error", "text"):
         return {name: text}
@@ -299,27 +296,6 @@ def _choice(name: str, text: str, known: tuple[str, ...]) -> str:
         )
         raise Problem(400, f"There is no {name} {text[:50]!r}", f"There are {', '.join(known)}.{hint}")
     return text.lower()
-
-
-def _periods(text: str) -> tuple[float | None, float | None]:
-    """The shortest and the longest duration, in seconds."""
-    found = _TIMES.fullmatch(text)
-    try:
-        if found is None:
-            raise ValueError
-        sign, first, last = found.groups()
-        shortest = _seconds(first)
-        if last is not None:
-            return shortest, _seconds(last)
-    except (ValueError, OverflowError):
-        raise Problem(
-            400, "duration is not a period", "Write duration:>30s, duration:<500ms or duration:1m..5m."
-        ) from None
-    return (None, shortest) if sign is not None and sign.startswith("<") else (shortest, None)
-
-
-def _seconds(text: str) -> float:
-    return float(text[:-2]) / 1000 if text.endswith("ms") else float(parse_time_phrase(text.lower()))
 
 
 def _numbers(name: str, text: str) -> tuple[int | None, int | None]:
@@ -337,31 +313,41 @@ def _numbers(name: str, text: str) -> tuple[int | None, int | None]:
     return None, value - (sign == "<")
 
 
-def _times(name: str, text: str, now: datetime) -> tuple[datetime | None, datetime | None]:
-    found = _TIMES.fullmatch(text)
+def _between(
+    text: str, convert: Callable[[str], T], problem: Callable[[], Problem]
+) -> tuple[T | None, T | None]:
+    """The first and the last of what `a..b`, `>a` or `<b` mean; a value alone is the first."""
+    found = _BETWEEN.fullmatch(text)
     if found is None:
-        raise _bad_time(name)
+        raise problem()
     sign, first, last = found.groups()
-    since = _instant(name, first, now)
-    if last is not None:
-        return since, _instant(name, last, now)
-    return (None, since) if sign is not None and sign.startswith("<") else (since, None)
+    try:
+        value = convert(first.strip())
+        if last is not None:
+            return value, convert(last.strip())
+    except (ValueError, OverflowError):
+        raise problem() from None
+    return (None, value) if sign is not None and sign.startswith("<") else (value, None)
 
 
-def _instant(name: str, text: str, now: datetime) -> datetime:
+def _seconds(text: str) -> float:
+    return float(text[:-2]) / 1000 if text.endswith("ms") else float(parse_time_phrase(text.lower()))
+
+
+def _bad_period() -> Problem:
+    return Problem(
+        400, "duration is not a period", "Write duration:>30s, duration:<500ms or duration:1m..5m."
+    )
+
+
+def _instant(text: str, now: datetime) -> datetime:
     """`now`, a period before now (`1h`, `-1h`) or after it (`+1h`), or a date or time; UTC without a zone."""
-    text = text.strip()
     if text.lower() == "now":
         return now
-    try:
+    with suppress(ValueError, OverflowError):
         period = timedelta(seconds=parse_time_phrase(text.lstrip("+-").lower()))
         return now + period if text.startswith("+") else now - period
-    except (ValueError, OverflowError):
-        pass
-    try:
-        at = datetime.fromisoformat(text)
-    except ValueError:
-        raise _bad_time(name) from None
+    at = datetime.fromisoformat(text)
     return at if at.tzinfo is not None else at.replace(tzinfo=UTC)
 
 

@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from ...client.job_status import JobRecord, read_record
 from ...database.connections.connection import Connection
@@ -18,14 +19,15 @@ from ...database.statements.inspection import JobDetails, get_job
 from ...diagnostics.explanation.decision import GONE, explain
 from ...diagnostics.explanation.values import Explanation, Tone
 from ...history.records import AttemptError, FinishedJob
+from ...history.task_reports import Progress
 from ...values.schema_name import SchemaName
-from ..answers import Problem, not_found
+from ..answers import Problem, as_raw, not_found, shared_with
 from ..database import Database
 from ..security.redact import Redactor
 from ..web.show import one_line
 from ..web.times import duration
-from . import Attempt, FinishedView, JobRow, JobView, ProgressView, Revealed
-from .search import find_these, rows_from
+from . import FinishedView, JobRow, JobView
+from .listing import find_these, rows_from
 
 MAX_PAYLOAD = 1024 * 1024
 """Characters of a payload that are laid out or sent within an answer; longer ones are a download."""
@@ -79,140 +81,65 @@ async def read_lane(connection: Connection, schema: SchemaName, record: JobRecor
 
 def view_of(record: JobRecord, redactor: Redactor, lane: str | None = None) -> JobView:
     """A record as the API shows it."""
-    history = [_finished_view(finished, redactor) for finished in record.history]
-    errors = [_attempt(error, redactor) for error in record.errors]
-    found = {
+    found: dict[str, Any] = {
+        "state": record.state,
         "lane": lane,
         "is_cancelled": record.is_cancelled,
         "cancel_reason": redactor.optional_text(record.cancel_reason),
         "progress": _progress(record, redactor),
-        "history": history,
-        "errors": errors,
+        "history": [_finished_view(finished, redactor) for finished in record.history],
+        "errors": [_attempt(error, redactor) for error in record.errors],
         "problem": record.problem,
     }
-    if record.job is not None:
-        return _of_row(record, record.job, redactor, found)
-    return _of_history(record, redactor, found)
-
-
-def _of_row(record: JobRecord, job: JobDetails, redactor: Redactor, found: dict[str, Any]) -> JobView:
-    return JobView(
-        id=job.id,
-        state=record.state,
-        task_identifier=job.task_identifier,
-        queue_name=job.queue_name,
-        priority=job.priority,
-        run_at=job.run_at,
-        attempts=job.attempts,
-        max_attempts=job.max_attempts,
-        attempts_made=job.attempts_made,
-        last_error=_cut(redactor, job.last_error),
-        created_at=job.created_at,
-        updated_at=job.updated_at,
-        key=job.key,
-        flags=sorted(job.flags or ()),
-        revision=job.revision,
-        locked_by=job.locked_by,
-        locked_at=job.locked_at,
-        failed_at=job.failed_at,
-        payload=raw_payload(job.raw_payload, job.task_identifier, redactor),
-        **found,
-    )
-
-
-def _of_history(record: JobRecord, redactor: Redactor, found: dict[str, Any]) -> JobView:
-    finished = record.history[0] if record.history else None
-    named = finished or (record.errors[0] if record.errors else None)
-    task = None if named is None else named.task_identifier
+    job, finished = record.job, record.history[0] if record.history else None
+    if job is not None:
+        found["flags"], found["last_error"] = sorted(job.flags or ()), _cut(redactor, job.last_error)
+        found["payload"] = raw_payload(job.raw_payload, job.task_identifier, redactor)
+        return shared_with(job, JobView, **found)
     if finished is None:
-        return JobView(id=record.job_id, state=record.state, task_identifier=task, **found)
-    return JobView(
-        id=record.job_id,
-        state=record.state,
-        task_identifier=task,
-        queue_name=finished.queue_name,
-        priority=finished.priority,
-        run_at=finished.run_at,
-        attempts=finished.attempts,
-        max_attempts=finished.max_attempts,
-        attempts_made=finished.attempts if finished.state == "failed" else None,
-        failed_at=finished.finished_at if finished.state == "failed" else None,
-        last_error=_cut(redactor, finished.error),
-        created_at=finished.created_at,
-        key=finished.key,
-        flags=sorted(finished.flags),
-        payload=None
-        if finished.raw_payload is None
-        else raw_payload(finished.raw_payload, finished.task_identifier, redactor),
-        **found,
-    )
+        task = record.errors[0].task_identifier if record.errors else None
+        return JobView(id=record.job_id, task_identifier=task, **found)
+    if finished.state == "failed":
+        found |= {"attempts_made": finished.attempts, "failed_at": finished.finished_at}
+    found["flags"], found["last_error"] = sorted(finished.flags), _cut(redactor, finished.error)
+    found["payload"] = raw_payload(finished.raw_payload, finished.task_identifier, redactor)
+    return shared_with(finished, JobView, id=record.job_id, **found)
 
 
-def raw_payload(raw: str, task: str, redactor: Redactor) -> msgspec.Raw | None:
-    if len(raw) > MAX_PAYLOAD:
-        return None
-    return msgspec.Raw(redactor.payload(raw, task).encode("utf-8", "replace"))
+def raw_payload(raw: str | None, task: str, redactor: Redactor) -> msgspec.Raw | None:
+    """A payload, redacted; None if there is none, or it is too long."""
+    return None if raw is None or len(raw) > MAX_PAYLOAD else as_raw(redactor.payload(raw, task))
 
 
 def _cut(redactor: Redactor, text: str | None) -> str | None:
     return None if text is None else redactor.text(text[:MAX_ERROR])
 
 
-def _attempt(error: AttemptError, redactor: Redactor) -> Attempt:
-    return Attempt(
-        job_id=error.job_id,
-        attempt=error.attempt,
-        task_identifier=error.task_identifier,
-        failed_at=error.failed_at,
-        duration=error.duration,
-        is_final=error.is_final,
-        error_type=error.error_type,
-        message=redactor.text(error.message[:MAX_ERROR]),
-        traceback=_cut(redactor, error.traceback),
-        fingerprint=error.fingerprint,
-        pool_id=error.pool_id,
-        version=error.version,
-    )
+def _attempt(error: AttemptError, redactor: Redactor) -> AttemptError:
+    message, traceback = _cut(redactor, error.message), _cut(redactor, error.traceback)
+    return replace(error, message=message, traceback=traceback)
 
 
 def _finished_view(finished: FinishedJob, redactor: Redactor) -> FinishedView:
-    result, raw = None, finished.raw_payload
-    if finished.raw_result is not None and len(finished.raw_result) <= MAX_PAYLOAD:
-        result = msgspec.Raw(redactor.json(finished.raw_result).encode("utf-8", "replace"))
-    return FinishedView(
+    raw = finished.raw_result
+    result = None if raw is None or len(raw) > MAX_PAYLOAD else as_raw(redactor.json(raw))
+    return shared_with(
+        finished, FinishedView,
         id=finished.job_id,
-        task_identifier=finished.task_identifier,
-        state=finished.state,
-        queue_name=finished.queue_name,
-        key=finished.key,
-        priority=finished.priority,
-        attempts=finished.attempts,
-        max_attempts=finished.max_attempts,
-        created_at=finished.created_at,
-        run_at=finished.run_at,
-        started_at=finished.started_at,
-        finished_at=finished.finished_at,
-        duration=finished.duration,
-        pool_id=finished.pool_id,
-        payload=None if raw is None else raw_payload(raw, finished.task_identifier, redactor),
+        payload=raw_payload(finished.raw_payload, finished.task_identifier, redactor),
         error=_cut(redactor, finished.error),
         result=result,
-    )
+    )  # fmt: skip
 
 
-def _progress(record: JobRecord, redactor: Redactor) -> ProgressView | None:
+def _progress(record: JobRecord, redactor: Redactor) -> Progress | None:
     progress = record.progress
     if progress is None:
         return None
     data = progress.data
     if data is not None:
-        data = msgspec.Raw(redactor.json(msgspec.json.encode(data).decode()).encode("utf-8", "replace"))
-    return ProgressView(
-        share=progress.share,
-        note=redactor.optional_text(progress.note),
-        data=data,
-        updated_at=progress.updated_at,
-    )
+        data = as_raw(redactor.json(msgspec.json.encode(data).decode()))
+    return replace(progress, note=redactor.optional_text(progress.note), data=data)
 
 
 async def payload_of(database: Database, job_id: int) -> tuple[str, str]:
@@ -225,10 +152,6 @@ async def payload_of(database: Database, job_id: int) -> tuple[str, str]:
         if finished.raw_payload is not None:
             return finished.raw_payload, finished.task_identifier
     raise Problem(404, f"The payload of job {job_id} is not known", "The job is gone and was not kept.")
-
-
-def revealed(job_id: int, raw: str) -> Revealed:
-    return Revealed(job_id, msgspec.Raw(raw.encode("utf-8", "replace")))
 
 
 async def neighbours(

@@ -14,24 +14,23 @@ from ...client.job_status import JobRecord
 from ...diagnostics.explanation.decision import explain
 from ...diagnostics.explanation.values import Explanation, Remedy
 from ...errors import StackUnavailableError
+from ...history.records import AttemptError
 from ...values.payload import traces_in, without_trace
-from ..answers import Download, Page, Problem, Redirect, confirmation
+from ..answers import Download, Page, Problem, Redirect, as_raw, confirmation
 from ..audit import queries, recording
 from ..audit.queries import words_for
 from ..audit.recording import actor_of
 from ..database import REQUESTS
-from ..security.identity import Permission
+from ..security.identity import PERMISSION_FOR, Permission
 from ..tasks.expected import read_notes
 from ..web.call import Call, return_url
 from ..web.routes import API, Route
 from ..web.show import lay_out, lay_out_error, one_line, visible
 from ..web.times import instant, zone_name
 from . import (
-    PERMISSION_FOR,
     ActionAnswer,
     ActionName,
     ActionRequest,
-    Attempt,
     JobEdit,
     JobView,
     Revealed,
@@ -56,7 +55,7 @@ REMEDIES: dict[str, tuple[str, Permission]] = {
 class FailedAttempts(msgspec.Struct, frozen=True):
     """Failed attempts, the latest first."""
 
-    items: list[Attempt]
+    items: list[AttemptError]
 
 
 class Stack(msgspec.Struct, frozen=True, kw_only=True):
@@ -132,7 +131,7 @@ async def reveal(call: Call) -> Redirect | Revealed:
         details={"job": job_id},
     )  # fmt: skip
     if call.is_api:
-        return job.revealed(job_id, raw)
+        return Revealed(job_id, as_raw(raw))
     grant = RevealGrant(call.identity.name, job_id, call.database.name, time.time() + REVEALED_FOR)
     return Redirect(f"/jobs/{job_id}?revealed={call.app.signer.sign('revealed', grant)}")
 
@@ -323,7 +322,7 @@ async def edit(call: Call) -> Page | Redirect | JobView:
         return await _view(call)
     form = await call.form(EditForm)
     change = JobEdit(
-        payload=msgspec.Raw(form.payload.encode("utf-8", "replace")),
+        payload=as_raw(form.payload),
         revision=form.revision,
         check=not form.anyway,
     )
@@ -407,7 +406,7 @@ def _question(call: Call, wanted: ActionRequest) -> Page:
     title = f"{words_for(wanted.action)} {changing.ids_in_words(wanted.ids)}?"
     fields = _fields_of(wanted)
     if wanted.action == "reschedule":
-        if _has_values(wanted):
+        if wanted.changes:
             return _check_reschedule(call, wanted, title)
         values = {"fields": fields, "zone": zone_name(call.zone), "back": _back(call, wanted)}
         return Page("reschedule.html", title.rstrip("?"), here="jobs", values=values)
@@ -454,11 +453,6 @@ def _fields_of(wanted: ActionRequest) -> list[tuple[str, object]]:
         given.append(("one_more", "true"))
     shown = [(name, value) for name, value in given if value not in (None, "")]
     return [*shown, *(("ids", job_id) for job_id in wanted.ids)]
-
-
-def _has_values(wanted: ActionRequest) -> bool:
-    names = ("run_at", "priority", "attempts", "max_attempts")
-    return any(getattr(wanted, name) is not None for name in names)
 
 
 def _back(call: Call, wanted: ActionRequest, answer: ActionAnswer | None = None) -> str:

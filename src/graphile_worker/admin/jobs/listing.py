@@ -1,53 +1,61 @@
-"""The list of jobs: pages, cursors and counts."""
+"""The list of jobs: pages by the index that serves the filter, or by a walk of bounded time; cursors, counts.
+
+A walk reads the table in steps of 20,000 jobs, for about a second, and says how far it came.
+"""
 
 from __future__ import annotations
 
-import csv
-import io
+import base64
+import binascii
 import time
-from codecs import BOM_UTF8
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, Literal, cast
+from typing import Any
 
 import msgspec
 
-from ...database.connections import sqlstates
 from ...database.connections.connection import Connection, Row
-from ...database.connections.errors import if_readable, sqlstate_of
+from ...database.connections.errors import if_readable
 from ...database.sql import load
-from ...database.statements.bulk_changes import COMPLETE, BulkReport, BulkWalk
 from ...database.statements.inspection import jobs_table_pages
-from ...database.statements.job_filter import LAST_ID, JobFilter, RunPosition
+from ...database.statements.job_filter import (
+    BEGINNING,
+    FIRST_ID,
+    JobFilter,
+    RunPosition,
+    ids_to_walk,
+    index_variant,
+)
+from ...database.statements.limits import track_names
+from ...database.statements.manage_jobs import attempts_made
 from ...recovery.registry.workers import list_workers
+from ...values.job import instant
 from ...values.schema_name import SchemaName
-from ..answers import Count, Problem
+from ..answers import Count, Problem, as_raw
 from ..database import Database
 from ..security.redact import Redactor
-from ..web.show import csv_cell
 from . import JobPage, JobRow, ListOrder, Searched
 from .filters import FinishedFilter
-from .search import (
-    MAX_PAYLOAD,
-    EndPosition,
-    FoundJobs,
-    bad_cursor,
-    checked_id,
-    checked_priority,
-    decode_cursor,
-    encode_cursor,
-    find_by_id,
-    find_finished,
-    find_in_run_order,
-    find_these,
-    finished_row,
-    is_served,
-    rows_from,
-)
 
 PAGE = 50
 MAX_PAGE = 200
+STEP = 20_000
+"""Jobs that one statement reads at most."""
+BUDGET = 1.0
+"""Seconds that a search may take before it answers with what it has."""
+OF_PRIORITY = 200
+"""Jobs of each priority that are read for a page in run order, at least."""
+MAX_PAYLOAD = 64 * 1024
+"""Bytes of a payload in a list."""
+NOTHING_KEPT = (
+    "No finished job is kept. Jobs are deleted when they complete, unless their task says "
+    "@task(keep=True), or the job add_job(..., keep=True)."
+)
+NO_HISTORY = (
+    "This schema has no history, or the dashboard may not read it. `graphile-worker migrate` makes its "
+    "tables; then Python workers keep jobs whose task says @task(keep=True)."
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,30 +135,26 @@ class _List:
         return "run_order" if waits else "newest"
 
     async def by_id(self, order: ListOrder) -> JobPage:
-        query, before = self.query, self.query.before
-        direction: ListOrder = order
+        """A page, or the one before a cursor: then it is read backwards."""
+        query, before, direction = self.query, self.query.before, order
+        cursor = query.after
         if before is not None:
-            direction = "oldest" if order == "newest" else "newest"
+            direction, cursor = ("oldest" if order == "newest" else "newest"), before
         found = await find_by_id(
             self.connection, self.schema, self.filter, direction,
-            after=_id_cursor(before if before is not None else query.after, order), limit=query.limit + 1,
-            payload=query.payload, has_failed_index=self.known.has_failed_index,
+            after=None if cursor is None else checked_id(decode_cursor(cursor, order, tuple[int])[0]),
+            limit=query.limit + 1, payload=query.payload, has_failed_index=self.known.has_failed_index,
         )  # fmt: skip
-        rows, following = found.rows[: query.limit], None
-        if len(found.rows) > query.limit:
-            following = rows[-1]["id"]
-        elif isinstance(found.position, int):
-            following = found.position
+        rows, following = found.page(query.limit)
+        ends = [(row["id"],) for row in rows]
+        first = ends[0] if ends and query.after is not None else None
         if before is not None:
             rows.reverse()
-            first = following  # where the pages before this one begin
-            following = rows[-1]["id"] if rows else None
-        else:
-            first = rows[0]["id"] if rows and query.after is not None else None
+            first, following = following, ends[0] if ends else None
         return await self._page(
             found, rows, order,
-            next=None if following is None else encode_cursor(order, following),
-            previous=None if first is None else encode_cursor(order, first),
+            next=None if following is None else encode_cursor(order, *following),
+            previous=None if first is None else encode_cursor(order, *first),
         )  # fmt: skip
 
     async def in_run_order(self) -> JobPage:
@@ -160,11 +164,8 @@ class _List:
             after=None if query.after is None else _run_position(query.after), limit=query.limit + 1,
             payload=query.payload, has_queue_index=self.known.has_failed_index,
         )  # fmt: skip
-        rows, following = found.rows[: query.limit], found.position
-        if len(found.rows) > query.limit:
-            last = rows[-1]
-            following = (last["priority"], last["run_at"], last["id"])
-        next = None if following is None else _run_cursor(cast(RunPosition, following))
+        rows, following = found.page(query.limit)
+        next = None if following is None else _run_cursor(*following)
         return await self._page(found, rows, "run_order", next=next)
 
     async def _page(
@@ -195,16 +196,6 @@ class _List:
         return Count(len(rows), "at_least") if self.query.is_first else None
 
 
-NOTHING_KEPT = (
-    "No finished job is kept. Jobs are deleted when they complete, unless their task says "
-    "@task(keep=True), or the job add_job(..., keep=True)."
-)
-NO_HISTORY = (
-    "This schema has no history, or the dashboard may not read it. `graphile-worker migrate` makes its "
-    "tables; then Python workers keep jobs whose task says @task(keep=True)."
-)
-
-
 async def _finished(
     connection: Connection, schema: SchemaName, query: JobListQuery, filter: FinishedFilter
 ) -> JobPage:
@@ -218,9 +209,7 @@ async def _finished(
         connection, schema, filter, after=None if query.after is None else _end_position(query.after),
         limit=query.limit + 1, payload=query.payload,
     )  # fmt: skip
-    rows, following = found.rows[: query.limit], found.position
-    if len(found.rows) > query.limit:
-        following = (rows[-1]["finished_at"], rows[-1]["job_id"])
+    rows, following = found.page(query.limit)
     count: Count | None = kept if filter == FinishedFilter(redactor=filter.redactor) else None
     if query.is_first and following is None:
         count = Count(len(rows))
@@ -228,7 +217,7 @@ async def _finished(
         count = Count(len(rows), "at_least")
     return JobPage(
         items=[finished_row(row, query.redactor) for row in rows],
-        next=None if following is None else _end_cursor(cast(EndPosition, following)),
+        next=None if following is None else encode_cursor("finished", following[0].isoformat(), following[1]),
         count=count,
         searched=_searched(found, kept) if filter.has_unserved else None,
     )
@@ -263,47 +252,243 @@ def _searched(found: FoundJobs, everything: Count) -> Searched:
     return Searched(read, everything, is_complete)
 
 
-def _run_cursor(position: RunPosition) -> str:
-    priority, run_at, job_id = position
-    return encode_cursor("run_order", priority, repr(run_at), job_id)  # JSON has no infinite numbers
+# -- searches -----------------------------------------------------------------------------------------------
+
+Position = tuple[Any, ...]
+"""Where a search goes on: the id, the place in run order, or the end and the id."""
 
 
-def _run_position(cursor: str) -> RunPosition:
-    priority, run_at, job_id = decode_cursor(cursor, "run_order", tuple[int, str, int])
-    try:
-        return checked_priority(priority), float(run_at), checked_id(job_id)
-    except ValueError:
-        raise bad_cursor() from None
+class FoundJobs(msgspec.Struct):
+    """What a search has found."""
+
+    key: tuple[str, ...]
+    """The columns of a position."""
+    rows: list[Row] = []
+    read: int = 0
+    """Jobs that were read, as far as that is known."""
+    position: Position | None = None
+    """Where to go on; None if the end was reached."""
+
+    def page(self, limit: int) -> tuple[list[Row], Position | None]:
+        """The rows of one page, and where the next one begins; None on the last."""
+        rows = self.rows[:limit]
+        if len(self.rows) > limit:
+            return rows, tuple(rows[-1][name] for name in self.key)
+        return rows, self.position
 
 
-def _id_cursor(cursor: str | None, order: ListOrder) -> int | None:
-    return None if cursor is None else checked_id(decode_cursor(cursor, order, tuple[int])[0])
+async def _walk(
+    key: tuple[str, ...],
+    position: Position,
+    read: Callable[[int, Position, int], Awaitable[Sequence[Row]]],
+    *,
+    limit: int,
+    step: int,
+    is_end: Callable[[Position], bool] = lambda _: False,
+    shows: Callable[[Row], bool] = lambda _: True,
+) -> FoundJobs:
+    """Read in steps until there are enough jobs, nothing is left, or the time is over.
+
+    `read` gets how many jobs are wanted, where to begin, and how many to look at. Its first row says in the
+    columns `last_...` where the next step begins: nulls at the end of the table.
+    """
+    found, deadline = FoundJobs(key), time.monotonic() + BUDGET
+    while True:
+        wanted = limit - len(found.rows)
+        rows = await read(wanted, position, step)
+        new = [row for row in rows if row["id"] is not None]
+        found.rows += [row for row in new if shows(row)]
+        position = tuple(rows[0][f"last_{name}"] for name in key)
+        is_last = position[-1] is None
+        found.read += len(new) if is_last or len(new) >= wanted else step
+        if is_last or is_end(position):
+            return found
+        if len(found.rows) >= limit or time.monotonic() > deadline:
+            found.position = position
+            return found
+        step = min(STEP, 4 * step)
 
 
-def _end_cursor(position: EndPosition) -> str:
-    return encode_cursor("finished", position[0].isoformat(), position[1])
+def is_served(filter: JobFilter, order: ListOrder, *, has_failed_index: bool) -> bool:
+    """Whether an index leads to the jobs, so that a page reads little more than it shows."""
+    plain = replace(filter, state=None, id_from=None, id_to=None)
+    if filter.job_key is not None:
+        return True
+    if order == "run_order" and has_failed_index:
+        plain = replace(plain, queue_name=None)
+    if filter.id_from is not None and filter.id_to is not None and filter.id_to - filter.id_from < STEP:
+        return True
+    if plain.has_conditions:
+        return False
+    if filter.state == "failed":
+        return has_failed_index
+    return filter.state != "retrying" and (filter.state is None or order == "run_order")
 
 
-def _end_position(cursor: str) -> EndPosition:
-    at, job_id = decode_cursor(cursor, "finished", tuple[datetime, int])
-    if at.tzinfo is None:
-        raise bad_cursor()
-    return at, checked_id(job_id)
+async def find_by_id(
+    connection: Connection,
+    schema: SchemaName,
+    filter: JobFilter,
+    order: ListOrder,
+    *,
+    after: int | None,
+    limit: int,
+    has_failed_index: bool,
+    payload: int = 0,
+) -> FoundJobs:
+    """Up to `limit` jobs by id, downwards or upwards."""
+    is_down = order == "newest"
+    start, end = ids_to_walk(filter, is_down=is_down)
+    if after is not None:
+        start = min(after, start) if is_down else max(after, start)
+    name = "admin/find_by_id" if is_down else "admin/find_by_id@upwards"
+    statement = load(name + index_variant(filter, has_failed_index=has_failed_index), schema)
+    conditions = (*filter.values, filter.required_state)
+    return await _walk(
+        ("id",), (start,),
+        lambda wanted, position, step: connection.fetch(
+            statement, wanted, *conditions, *position, step, payload
+        ),
+        limit=limit, step=STEP,
+        is_end=lambda position: position[0] <= end if is_down else position[0] >= end,
+    )  # fmt: skip
 
 
-async def count_exactly(database: Database, filter: JobFilter) -> Count:
-    """The number of jobs that match, counted at once, or in steps for up to ten seconds: then at least."""
-    try:
-        async with database.read() as connection:
-            statement = load("admin/count_matching", database.schema)
-            conditions = (*filter.values, filter.required_state)
-            found: int = await connection.fetchval(statement, LAST_ID, *conditions)
-            return Count(found)
-    except Exception as error:
-        if sqlstate_of(error) != sqlstates.QUERY_CANCELED:
-            raise
-    report = await count_in_steps(database, filter)
-    return Count(report.changed + report.skipped, "exact" if report.is_complete else "at_least")
+async def find_in_run_order(
+    connection: Connection,
+    schema: SchemaName,
+    filter: JobFilter,
+    *,
+    after: RunPosition | None,
+    limit: int,
+    has_queue_index: bool,
+    payload: int = 0,
+) -> FoundJobs:
+    """Up to `limit` waiting jobs, in the order in which workers take them."""
+    state = filter.required_state
+    more: tuple[object, ...] = ()
+    is_read = replace(filter, state=None).has_conditions or filter.state == "retrying"
+    name = f"admin/find_in_run_order@{state}" if state else "admin/find_in_run_order"
+    if filter.queue_name is not None and has_queue_index:
+        ids = await queue_ids(connection, schema, filter.queue_name)
+        filter, more, name = replace(filter, queue_name=None), (ids,), "admin/find_in_run_order@queued"
+        is_read = replace(filter, state=None).has_conditions
+    statement, conditions = load(name, schema), (*filter.values, state)
+    return await _walk(
+        ("priority", "run_at", "id"), BEGINNING if after is None else after,
+        lambda wanted, position, step: connection.fetch(
+            statement, wanted, *conditions, *position, step, payload, *more
+        ),
+        limit=limit, step=STEP if is_read else max(limit, OF_PRIORITY),
+    )  # fmt: skip
+
+
+async def queue_ids(connection: Connection, schema: SchemaName, name: str) -> list[int]:
+    """The rows of a queue: its own, and its tracks."""
+    tracks = await if_readable(connection, lambda: track_names(connection, schema, name))
+    rows = await connection.fetch(load("names/queue_ids", schema), [name, *(tracks or ())])
+    return [row["id"] for row in rows]
+
+
+async def find_finished(
+    connection: Connection,
+    schema: SchemaName,
+    filter: FinishedFilter,
+    *,
+    after: tuple[datetime, int] | None,
+    limit: int,
+    payload: int = 0,
+) -> FoundJobs:
+    """Up to `limit` finished jobs, the last to end first."""
+    variant = "@task" if filter.task_identifier is not None else ""
+    variant += "@outcome" if filter.outcome not in (None, "completed") else ""
+    if filter.id_from is not None and filter.id_to is not None and filter.id_to - filter.id_from < STEP:
+        variant = "@ids"
+    has_ids = filter.id_from is not None or filter.id_to is not None
+    is_walk = filter.has_unserved or filter.outcome == "completed" or has_ids
+    statement = load(f"admin/find_finished{variant}", schema)
+    conditions = (
+        filter.outcome, filter.id_from, filter.id_to, filter.task_identifier, filter.queue_name,
+        filter.job_key, filter.key_prefix, filter.locked_by, filter.duration_from, filter.duration_to,
+        filter.error, filter.text,
+    )  # fmt: skip
+    await connection.fetchrow(load("history/read_in_order", schema))
+    return await _walk(
+        ("finished_at", "id"), (None, FIRST_ID) if after is None else after,
+        lambda wanted, position, step: connection.fetch(
+            statement, wanted, filter.finished_since, filter.finished_until, step, *position, *conditions,
+            payload,
+        ),
+        limit=limit, step=STEP if is_walk else limit, shows=lambda row: _shows(row, filter),
+    )  # fmt: skip
+
+
+def _shows(row: Row, filter: FinishedFilter) -> bool:
+    """Whether a job that matches also matches without its secrets."""
+    if filter.redactor is None or (filter.error is None and filter.text is None):
+        return True
+    error = filter.redactor.text(row["last_error"] or "").lower()
+    if filter.error is not None and filter.error.lower() not in error:
+        return False
+    texts = (row["task_identifier"].lower(), (row["key"] or "").lower(), error)
+    return filter.text is None or any(filter.text.lower() in text for text in texts)
+
+
+async def find_these(
+    connection: Connection, schema: SchemaName, ids: Sequence[int], *, payload: int = 0
+) -> list[Row]:
+    """Jobs by their ids, the newest first."""
+    return list(await connection.fetch(load("admin/find_these", schema), list(ids), payload))
+
+
+async def rows_from(
+    connection: Connection, schema: SchemaName, rows: Sequence[Row], redactor: Redactor
+) -> list[JobRow]:
+    """Jobs of a list, redacted; permanently failed ones know how many attempts they had."""
+    failed = [row["id"] for row in rows if row["state"] == "failed"]
+    made = await attempts_made(connection, schema, failed)
+    return [_row(row, redactor, made.get(row["id"])) for row in rows]
+
+
+def _row(row: Row, redactor: Redactor, made: int | None) -> JobRow:
+    times = ("run_at", "created_at", "updated_at", "locked_at", "failed_at")
+    columns = ("revision", "locked_by", "queue_locked_by")
+    return _job_row(
+        row, redactor, row["task"], row["queue"],
+        attempts_made=made,
+        **{name: row[name] for name in columns},
+        **{name: None if row[name] is None else instant(row[name]) for name in times},
+    )  # fmt: skip
+
+
+def finished_row(row: Row, redactor: Redactor) -> JobRow:
+    """A finished job of a list, redacted."""
+    columns = ("run_at", "created_at", "started_at", "finished_at", "duration", "pool_id")
+    failed = {"failed_at": row["finished_at"], "attempts_made": row["attempts"]}
+    return _job_row(
+        row, redactor, row["task_identifier"], row["queue_name"],
+        **{name: row[name] for name in columns},
+        **(failed if row["state"] == "failed" else {}),
+    )  # fmt: skip
+
+
+def _job_row(row: Row, redactor: Redactor, task: str, queue: str | None, **more: Any) -> JobRow:
+    """What jobs in the queue and finished ones have in common, and `more`."""
+    flags, payload = row["flags"], row["payload"]
+    return JobRow(
+        id=row["id"],
+        task_identifier=task,
+        state=row["state"],
+        queue_name=queue,
+        priority=row["priority"],
+        attempts=row["attempts"],
+        max_attempts=row["max_attempts"],
+        last_error=redactor.optional_text(row["last_error"]),
+        key=row["key"],
+        flags=[] if flags is None else sorted(msgspec.json.decode(flags)),
+        payload=None if payload is None else as_raw(redactor.payload(payload, task)),
+        **more,
+    )
 
 
 # -- counts -------------------------------------------------------------------------------------------------
@@ -390,86 +575,66 @@ def count_of(filter: JobFilter, found: Estimates) -> Count | None:
     return None
 
 
-# -- exact counts -------------------------------------------------------------------------------------------
+# -- cursors ------------------------------------------------------------------------------------------------
 
-COUNTS_FOR = 10.0  # seconds
-
-
-async def count_in_steps(database: Database, filter: JobFilter, *, longest: float = COUNTS_FOR) -> BulkReport:
-    """A dry run of a bulk change: the same walk, so the same jobs."""
-    walk = BulkWalk(
-        database.schema, replace(filter, order="oldest", after=None, limit=None), COMPLETE,
-        {"all": True, "dry_run": True},
-    )  # fmt: skip
-    async with database.read() as connection:
-        await walk.begin(connection)
-    deadline = time.monotonic() + longest
-    while not walk.report.is_complete and time.monotonic() < deadline:
-        async with database.read() as connection:
-            await connection.fetchrow(load("manage/read_by_indexes", database.schema))
-            await walk.step(connection)
-    return walk.report
+LONGEST_CURSOR = 500
 
 
-# -- files --------------------------------------------------------------------------------------------------
-
-MAX_JOBS = 10_000
-AT_ONCE = 200
-"""Jobs that are read and redacted before other requests get a turn."""
-MAX_BYTES = 64 * 1024 * 1024
-"""A file stops growing here; the cursor goes on."""
-ExportFormat = Literal["jsonl", "csv"]
-COLUMNS = (
-    "id", "task_identifier", "state", "queue_name", "priority", "run_at", "attempts", "max_attempts",
-    "created_at", "updated_at", "key", "flags", "revision", "locked_by", "locked_at", "failed_at",
-    "started_at", "finished_at", "duration", "pool_id", "last_error", "payload",
-)  # fmt: skip
+def encode_cursor(kind: str, *values: Any) -> str:
+    """A cursor for a list of this kind, such as its order."""
+    return base64.urlsafe_b64encode(msgspec.json.encode([kind, *values])).decode().rstrip("=")
 
 
-class Export(msgspec.Struct, frozen=True):
-    """A file, and where the next one begins."""
+def decode_cursor(cursor: str, kind: str, types: Any) -> Any:
+    """The values of a cursor; refused if it was made for another list, or by hand.
 
-    content: bytes
-    next: str | None
-    jobs: int
-
-
-async def export_jobs(database: Database, query: JobListQuery, format: ExportFormat) -> Export:
-    """Up to `query.limit` jobs that match, redacted as everywhere."""
-    parts = [_header(format)]
-    size, jobs, cursor = len(parts[0]), 0, query.after
-    while True:
-        wanted = replace(query, after=cursor, limit=min(AT_ONCE, query.limit - jobs), with_payload=True)
-        page = await list_jobs(database, wanted)
-        parts.append(_lines(format, page.items))
-        size += len(parts[-1])
-        jobs, cursor = jobs + len(page.items), page.next
-        is_stuck = page.searched is not None and not page.searched.is_complete
-        if cursor is None or jobs >= query.limit or size > MAX_BYTES or is_stuck:
-            return Export(b"".join(parts), cursor, jobs)
+    `types` is the type of the values, such as `tuple[int]`.
+    """
+    try:
+        if len(cursor) > LONGEST_CURSOR:
+            raise ValueError
+        padded = cursor.encode("ascii") + b"=" * (-len(cursor) % 4)
+        found = msgspec.json.decode(base64.b64decode(padded, altchars=b"-_", validate=True))
+        if not isinstance(found, list) or not found:
+            raise ValueError
+        if found[0] != kind:
+            raise Problem(400, "The cursor is for another list", f"It was not made for the order {kind}.")
+        return msgspec.convert(found[1:], types)
+    except (ValueError, binascii.Error, msgspec.MsgspecError):
+        raise bad_cursor() from None
 
 
-def _header(format: ExportFormat) -> bytes:
-    return b"" if format == "jsonl" else BOM_UTF8 + _csv([COLUMNS])  # else spreadsheets guess
+def bad_cursor() -> Problem:
+    return Problem(400, "The cursor is not valid", "Start again without it.")
 
 
-def _lines(format: ExportFormat, rows: Sequence[JobRow]) -> bytes:
-    if format == "jsonl":
-        return b"".join(msgspec.json.encode(row) + b"\n" for row in rows)
-    return _csv([_cell(getattr(row, name)) for name in COLUMNS] for row in rows)
+def checked_id(value: int) -> int:
+    """A value that a bigint holds."""
+    if not -(2**63) <= value < 2**63:
+        raise bad_cursor()
+    return value
 
 
-def _cell(value: object) -> str:
-    if value is None or isinstance(value, int | float):
-        return "" if value is None else str(value)
-    if isinstance(value, datetime):
-        return value.isoformat()
-    if isinstance(value, msgspec.Raw):
-        return csv_cell(bytes(value).decode())
-    return csv_cell(" ".join(value) if isinstance(value, list) else value)
+def checked_priority(value: int) -> int:
+    if not -(2**15) <= value < 2**15:
+        raise bad_cursor()
+    return value
 
 
-def _csv(rows: Iterable[Sequence[str]]) -> bytes:
-    text = io.StringIO()
-    csv.writer(text).writerows(rows)
-    return text.getvalue().encode("utf-8", "replace")
+def _run_cursor(priority: int, run_at: float, job_id: int) -> str:
+    return encode_cursor("run_order", priority, repr(run_at), job_id)  # JSON has no infinite numbers
+
+
+def _run_position(cursor: str) -> RunPosition:
+    priority, run_at, job_id = decode_cursor(cursor, "run_order", tuple[int, str, int])
+    try:
+        return checked_priority(priority), float(run_at), checked_id(job_id)
+    except ValueError:
+        raise bad_cursor() from None
+
+
+def _end_position(cursor: str) -> tuple[datetime, int]:
+    at, job_id = decode_cursor(cursor, "finished", tuple[datetime, int])
+    if at.tzinfo is None:
+        raise bad_cursor()
+    return at, checked_id(job_id)

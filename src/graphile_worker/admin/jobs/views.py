@@ -16,7 +16,7 @@ from ..security.identity import Permission
 from ..web.call import Call
 from ..web.routes import API, Route
 from ..web.show import one_line
-from . import JobPage, ListOrder, filters, listing
+from . import JobPage, ListOrder, export, filters, listing
 from .filters import FINISHED, NAMES, PAYLOAD, STATES, Filter
 from .job import get_record
 from .listing import JobListQuery
@@ -90,11 +90,11 @@ class JobsQuery(FilterQuery, kw_only=True):
 class ExportQuery(FilterQuery, kw_only=True):
     """A file with jobs."""
 
-    format: listing.ExportFormat = "jsonl"
+    format: export.ExportFormat = "jsonl"
     order: ListOrder | None = None
     after: str | None = None
     """The header X-Next of the file before."""
-    limit: Annotated[int, msgspec.Meta(ge=1, le=listing.MAX_JOBS)] = listing.MAX_JOBS
+    limit: Annotated[int, msgspec.Meta(ge=1, le=export.MAX_JOBS)] = export.MAX_JOBS
 
 
 class CompletionQuery(msgspec.Struct, kw_only=True):
@@ -229,31 +229,26 @@ class _Links:
 
     def tabs(self, counts: dict[str, Count]) -> Iterator[tuple[str, str, bool]]:
         """The states: text, address, and whether it is chosen."""
-        chosen = FINISHED if self._filter.is_finished else self._filter.get("state")
-        base = self._filter
+        chosen, base = FINISHED if self._filter.is_finished else self._filter.get("state"), self._filter
         for name in filters.OF_FINISHED:
             base = base.without(name)
         for state in ("", *STATES):
-            label = state.capitalize() or "All"
-            count = counts.get(state)
-            yield (
-                label if count is None else f"{label} {count}",
-                self._call.url("/jobs", **base.replaced(state=state).query),
-                chosen == state,
-            )
+            label, count = state.capitalize() or "All", counts.get(state)
+            text = label if count is None else f"{label} {count}"
+            yield text, self._list(base.replaced(state=state)), chosen == state
 
     @property
     def outcomes(self) -> list[tuple[str, str, bool]]:
         """Of finished jobs: how they ended."""
         chosen, base = self._filter.get("outcome"), self._filter.replaced(state=FINISHED)
         return [
-            (
-                outcome.capitalize() or "Any outcome",
-                self._call.url("/jobs", **base.replaced(outcome=outcome).query),
-                chosen == outcome,
-            )
-            for outcome in ("", *FINISHED_STATES)
+            (each.capitalize() or "Any outcome", self._list(base.replaced(outcome=each)), chosen == each)
+            for each in ("", *FINISHED_STATES)
         ]
+
+    def _list(self, filter: Filter) -> str:
+        """The first page of another list."""
+        return self._call.url("/jobs", **filter.query)
 
     def order(self, order: ListOrder) -> str:
         """The same list in another order."""
@@ -268,7 +263,7 @@ class _Links:
         )
 
     def in_state(self, state: str) -> str:
-        return self._call.url("/jobs", **self._filter.replaced(state=state).query)
+        return self._list(self._filter.replaced(state=state))
 
     @property
     def next(self) -> str:
@@ -288,15 +283,14 @@ class _Links:
     def search(self) -> str:
         return self._to(search="true")
 
-    def export(self, format: listing.ExportFormat) -> str:
+    def export(self, format: export.ExportFormat) -> str:
         return self._to("/jobs/export", format=format)
 
     @property
     def without(self) -> list[tuple[str, str, str]]:
         """Each condition, and the list without it."""
         return [
-            (name, value, self._call.url("/jobs", **self._filter.without(name).query))
-            for name, value in self._filter.conditions
+            (name, value, self._list(self._filter.without(name))) for name, value in self._filter.conditions
         ]
 
 
@@ -305,7 +299,7 @@ class _Links:
 
 async def count_jobs(call: Call) -> Count:
     call.query(FilterQuery)
-    return await listing.count_exactly(call.database, job_filter_of(call, filter_of(call)))
+    return await export.count_exactly(call.database, job_filter_of(call, filter_of(call)))
 
 
 async def complete(call: Call) -> Completion:
@@ -324,18 +318,14 @@ async def find(call: Call) -> Found:
 
 async def export_jobs(call: Call) -> Response:
     asked = call.query(ExportQuery)
-    found = await listing.export_jobs(
+    found = await export.export_jobs(
         call.database,
         _wanted(
-            call,
-            filter_of(call),
-            order=asked.order,
-            after=asked.after,
-            limit=asked.limit,
+            call, filter_of(call), order=asked.order, after=asked.after, limit=asked.limit,
             search_running=True,
         ),
         asked.format,
-    )
+    )  # fmt: skip
     headers = {
         "Content-Disposition": f'attachment; filename="jobs.{asked.format}"',
         "X-Jobs": str(found.jobs),

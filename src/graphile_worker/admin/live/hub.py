@@ -478,4 +478,4 @@ def hubs_of(app: Dashboard) -> Hubs:
     def is_stopping() -> bool:
         return app.stopping.is_set() or is_server_stopping()
 
-    return app.shared("hubs", lambda: Hubs(app.databases, is_stopping, Redactor.of(app.settings)))
+    return app.shared("hubs", lambda: Hubs(app.databases, is_stopping, app.settings.redactor))

@@ -288,7 +288,7 @@ async def begin(
     undoes: int | None = None,
 ) -> Operation:
     """Add the operation and its row in the audit, and start it in this process."""
-    given = changing.given_values(values) | (more or {})
+    given = values.given | (more or {})
     name = "retry_carefully" if stage == "canary" else found.action
     runner, expected = database.operations, found.count
     async with database.write() as connection:

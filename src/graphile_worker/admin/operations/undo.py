@@ -12,20 +12,17 @@ from ...database.statements.manage_jobs import complete_jobs
 from ...history.audit import MAX_KEPT, Actor, complete_record, record
 from ...values.schema_name import SchemaName
 from ...values.text import count
-from ..answers import Count, Problem, not_found
+from ..answers import Count, Problem, Skipped, not_found
 from ..audit import Entry, Restored, UndoAnswer
 from ..audit import queries as audit
+from ..audit.queries import RESUMES, permission_for
 from ..database import Database
-from ..jobs import PERMISSION_FOR, ActionValues, Skipped
+from ..jobs import ActionValues
 from ..security.identity import Permission
 from . import Chosen, DryRun, Operation, queries
 
 STEP = 1_000
 """Jobs of one transaction; an undo of more is an operation."""
-RESUMES: dict[str, Permission] = {
-    "pause_queue": "queues.pause", "pause_task": "tasks.pause", "pause_all": "tasks.pause",
-}  # fmt: skip
-"""Actions that are undone by a resume."""
 
 
 class UndoStep(msgspec.Struct, frozen=True):
@@ -35,17 +32,6 @@ class UndoStep(msgspec.Struct, frozen=True):
     left: list[Skipped]
     last_id: int
     is_last: bool
-
-
-def permission_for(action: str) -> Permission:
-    """What an undo of this action needs: what the action needed."""
-    if action in RESUMES:
-        return RESUMES[action]
-    if action == "edit_payload":
-        return "jobs.edit"
-    if action == "retry_carefully":
-        return "jobs.retry"
-    return dict(PERMISSION_FOR).get(action, "maintenance")  # type: ignore[call-overload, no-any-return]
 
 
 async def permission_to_stop(database: Database, operation: Operation) -> Permission:

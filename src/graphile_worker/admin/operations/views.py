@@ -1,16 +1,19 @@
-"""Operations: changes to all jobs that match a filter, from the question to the end."""
+"""Operations: changes to all jobs that match a filter, from the question to the end; and undo."""
 
 from __future__ import annotations
 
+from typing import get_args
+
 import msgspec
 
-from ..answers import Listing, Page, Redirect
-from ..audit.queries import words_for
+from ..answers import Listing, Page, Problem, Redirect, confirmation
+from ..audit import Entry, UndoAnswer
+from ..audit.queries import RESUMES, permission_for, words_for
 from ..audit.recording import actor_of
 from ..database import OPERATIONS
-from ..jobs import PERMISSION_FOR
 from ..jobs.filters import Filter
 from ..jobs.views import job_filter_of
+from ..security.identity import PERMISSION_FOR, Permission
 from ..web.call import Call, return_url
 from ..web.routes import Route
 from ..web.times import zone_name
@@ -22,6 +25,7 @@ from . import (
     OperationRequest,
     OperationsQuery,
     queries,
+    undo,
 )
 from .undo import permission_to_stop
 
@@ -140,6 +144,46 @@ def _jobs_url(call: Call, found: Operation) -> str:
     return call.url("/jobs", q=found.chosen.filter) if found.chosen.filter else ""
 
 
+# -- undo ---------------------------------------------------------------------------------------------------
+
+UNDOING: tuple[Permission, ...] = tuple(
+    permission for permission in get_args(Permission) if not permission.endswith(".read")
+)
+
+
+async def ask_undo(call: Call) -> Page:
+    """The question, for links."""
+    return await _undo_question(call, await undo.find_entry(call.database, id_of(call)))
+
+
+async def undo_entry(call: Call) -> Redirect:
+    entry = await undo.find_entry(call.database, id_of(call))
+    call.require(permission_for(entry.action))
+    announce_to(call)
+    answer = await undo.undo(call.database, actor_of(call), entry)
+    if answer.operation_id is not None:
+        return Redirect(f"/operations/{answer.operation_id}", answer=answer)
+    back = "/audit"
+    if len(answer.restored) == 1:
+        back = f"/jobs/{answer.restored[0].new_id or answer.restored[0].id}"
+    reasons = " ".join(f"Job {job.id}: {job.detail or job.why}." for job in answer.left[:3])
+    return Redirect(back, f"{answer.message} {reasons}".strip(), answer=answer)
+
+
+async def _undo_question(call: Call, entry: Entry) -> Page:
+    call.require(permission_for(entry.action))
+    if not entry.can_undo:
+        raise Problem(409, "This cannot be undone", "It was undone, or is older than 24 hours.")
+    means = "Jobs that are unchanged since become what they were. Deleted jobs come back with new ids."
+    if entry.action in RESUMES:
+        means = "The pause ends, and waiting jobs start."
+    return confirmation(
+        f"Undo “{words_for(entry.action)}: {entry.target}”?",
+        means,
+        path=f"/audit/{entry.id}/undo", submit="Undo", back="/audit", tone="primary", here="audit",
+    )  # fmt: skip
+
+
 ROUTES = [
     Route(
         method="GET", path="/operations", api="/operations", handler=list_operations,
@@ -168,5 +212,14 @@ ROUTES = [
     Route(
         method="POST", path="/operations/{id:int}/stop", api="/operations/{id:int}/stop", handler=stop,
         permission=ANY_ACTION, answer=Operation, summary="Stop an operation after the current step",
+    ),
+    Route(
+        method="GET", path="/audit/{id:int}/undo", handler=ask_undo, permission=UNDOING,
+        summary="Ask before an undo",
+    ),
+    Route(
+        method="POST", path="/audit/{id:int}/undo", api="/audit/{id:int}/undo", handler=undo_entry,
+        permission=UNDOING, answer=UndoAnswer,
+        summary="Undo an action, for jobs that are unchanged since",
     ),
 ]  # fmt: skip

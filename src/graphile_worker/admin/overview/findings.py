@@ -14,9 +14,9 @@ from ...values.text import count
 from ..answers import Marker
 from ..live.sampler import Sample
 from ..tasks import RunningLine, TaskRow
+from ..tasks.series import TaskSeries, Timeline
 from ..web.times import duration
 from . import Forecast, Level, OverviewFinding, Rates
-from .series import TaskSeries, Timeline
 
 RECENT = 10
 """Minutes in which failures count as now."""

@@ -19,9 +19,10 @@ from ..schedules.queries import ScheduleTurn, list_turns
 from ..security.redact import Redactor
 from ..tasks import RunningLine
 from ..tasks.queries import TaskFacts, read_tasks
+from ..tasks.series import RANGES, TaskSeries, Timeline, read_deploys, read_markers, read_timeline
+from ..web.show import error_title
 from . import ErrorLine, Forecast, Overview, Rates, ScheduleLine, WorkerLine
 from .findings import OverviewFacts, find, forecast
-from .series import RANGES, TaskSeries, Timeline, read_deploys, read_markers, read_timeline
 
 ERROR_GROUPS = 5
 TASKS = 10
@@ -221,12 +222,6 @@ def _error(group: ErrorGroup, jobs: GroupCount, redactor: Redactor, now: datetim
         is_new=group.first_at >= now - DAY,
         version=group.first_version,
     )
-
-
-def error_title(group: ErrorGroup, redactor: Redactor) -> str:
-    """The type without its module, and the message without secrets."""
-    kind, message = group.error_type.rpartition(".")[2], redactor.text(group.message)
-    return f"{kind}: {message}" if kind else message
 
 
 def _workers(workers: Sequence[WorkerSummary], running: Sequence[RunningLine]) -> list[WorkerLine]:

@@ -13,12 +13,7 @@ from starlette.responses import PlainTextResponse
 
 from .. import charts
 from ..answers import Marker, Page, Points, Problem, RangeName, Series
-from ..web.call import Call
-from ..web.routes import API, Route
-from ..web.times import duration, zone_name
-from . import Overview
-from .queries import RECENT, OverviewPage, read_overview
-from .series import (
+from ..tasks.series import (
     RANGES,
     TaskSeries,
     Timeline,
@@ -28,6 +23,11 @@ from .series import (
     read_timeline,
     shown_to,
 )
+from ..web.call import Call
+from ..web.routes import API, Route
+from ..web.times import duration, zone_name
+from . import Overview
+from .queries import RECENT, OverviewPage, read_overview
 from .summary import summary
 
 COLOURS: tuple[charts.Colour, ...] = ("c1", "c2", "c4", "c5")

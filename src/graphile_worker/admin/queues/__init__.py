@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from ...values.job import Pause
-from ..answers import Count, CountKind, Listing, Period
+from ..answers import Count, CountKind, Listing, PauseRequest
 
 QueueState = Literal["paused", "busy", "stuck", "waiting", "idle"]
 
@@ -90,15 +90,10 @@ class QueueQuery(msgspec.Struct, frozen=True):
     name: str
 
 
-class QueuePauseRequest(msgspec.Struct, frozen=True, kw_only=True):
+class QueuePauseRequest(PauseRequest, frozen=True, kw_only=True):
     """A pause."""
 
     name: str
-    until: datetime | None = None
-    """None for no end."""
-    period: Period | None = None
-    """Seconds, instead of `until`."""
-    reason: str = ""
 
 
 class QueueUnlockRequest(msgspec.Struct, frozen=True, kw_only=True):

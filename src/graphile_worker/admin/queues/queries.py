@@ -1,10 +1,8 @@
-"""Named queues: lists that never read all of them; pause, resume, free, concurrency."""
+"""Named queues: lists that never read all of them, and one queue with what runs in it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime, timedelta
-from typing import Any
 
 import msgspec
 
@@ -12,13 +10,12 @@ from ...database.connections.connection import Connection, Row
 from ...database.sql import load
 from ...database.statements.limits import track_names
 from ...errors import InvalidArgumentError
-from ...history.audit import Actor, record
 from ...values.job import PAUSED_BY, Pause, instant
 from ...values.spec import home_name, is_track_name
-from ..answers import Problem, not_found
+from ..answers import not_found, shared_with
 from ..database import TRACKS, WORKERS, Database
 from ..security.redact import redacted_pauses
-from . import QueueAnswer, QueueDetails, QueueJob, QueueListing, QueueState, QueueView
+from . import QueueDetails, QueueJob, QueueListing, QueueState, QueueView
 
 PAGE = 20
 COUNTED_IN_LIST = 100
@@ -61,90 +58,18 @@ async def get_queue(database: Database, name: str) -> QueueDetails:
         (view,) = await _views(database, connection, ids, COUNTED, pauses)
         running, stuck = await _inside(database, connection, view, ids, tables)
     if stuck and view.state == "busy":
-        view = _with_state(view, "stuck")
+        view = msgspec.structs.replace(view, state="stuck")
     return QueueDetails(queue=view, running=running, stuck=stuck)
 
 
-# -- actions -----------------------------------------------------------------------------------------------
-
-
-async def pause(
-    database: Database,
-    actor: Actor,
-    name: str,
-    *,
-    until: datetime | timedelta | None = None,
-    reason: str = "",
-) -> QueueAnswer:
-    """Let no runtime start a job of the queue."""
-    why = f"{actor.name}: {reason}" if reason else f"by {actor.name}"
-    async with database.write() as connection:
-        found = await database.utils.queues.pause(name, until=until, reason=why[:1000], connection=connection)
-        details: dict[str, Any] = {"reason": reason} if reason else {}
-        if found.until is not None:
-            details["until"] = found.until.isoformat()
-        await record(connection, database.schema, actor, "pause_queue", target=name, details=details or None)
-    return QueueAnswer(name=name, done=f"Paused {found.what}{found.terms}.")
-
-
-async def resume(database: Database, actor: Actor, name: str) -> QueueAnswer:
-    """End the pause of a queue."""
-    async with database.write() as connection:
-        was_paused = await database.utils.queues.resume(name, connection=connection)
-        if was_paused:
-            await record(connection, database.schema, actor, "resume_queue", target=name)
-    return QueueAnswer(name=name, done=f"Resumed queue {name}." if was_paused else f"{name} was not paused.")
-
-
-async def unlock(database: Database, actor: Actor, name: str, typed: str = "") -> QueueAnswer:
-    """Free a queue from dead workers. If one may be alive, the name must be typed."""
-    found = await get_queue(database, name)
-    holders = found.queue.holders
-    if not holders:
-        raise Problem(409, "The queue is not locked", "A worker has freed it meanwhile, or it is paused.")
-    living = [holder for holder in holders if holder not in found.stuck]
-    if living and typed != name:
-        raise Problem(
-            409,
-            "The worker that has the queue may be alive",
-            f"{living[0][:200]} has it locked. If it is freed while a job of it runs, two jobs of the queue "
-            "run at the same time. If you are certain that the worker is dead, type the name of the queue.",
-            typed=name,
-        )
-    freed = 0
-    async with database.write() as connection:
-        tables = await database.own_tables(connection)
-        names = await _with_tracks(database, connection, name, tables)
-        rows = await connection.fetch(load("names/queue_ids", database.schema), names)
-        ids = [row["id"] for row in rows]
-        for holder in holders:
-            freed += await connection.fetchval(load("admin/unlock_queues", database.schema), ids, holder)
-        await record(
-            connection, database.schema, actor, "unlock_queue", target=name, details={"workers": holders}
-        )
-    return QueueAnswer(name=name, done="Freed the queue." if freed else "It was freed meanwhile.")
-
-
-async def set_concurrency(
-    database: Database, actor: Actor, name: str, concurrency: int | None
-) -> QueueAnswer:
-    """Let this many jobs of the queue run at once."""
-    async with database.write() as connection:
-        await database.utils.queues.set_concurrency(name, concurrency, connection=connection)
-        await record(
-            connection,
-            database.schema,
-            actor,
-            "set_queue_concurrency",
-            target=name,
-            details={"concurrency": concurrency},
-        )
-    done = (
-        f"Up to {concurrency} jobs may run at once."
-        if concurrency
-        else "Its tasks decide how many run at once."
-    )
-    return QueueAnswer(name=name, done=done)
+async def free(database: Database, connection: Connection, name: str, holders: Sequence[str]) -> int:
+    """Unlock a queue and its tracks where these workers have them; returns how many there were."""
+    names = await _with_tracks(database, connection, name, await database.own_tables(connection))
+    rows = await connection.fetch(load("names/queue_ids", database.schema), names)
+    ids, freed = [row["id"] for row in rows], 0
+    for holder in holders:
+        freed += await connection.fetchval(load("admin/unlock_queues", database.schema), ids, holder)
+    return freed
 
 
 # -- lists -------------------------------------------------------------------------------------------------
@@ -203,21 +128,15 @@ async def _longest(database: Database, connection: Connection) -> QueueListing:
     """Without our indexes: the longest queues of a sample."""
     found = await database.utils.queues.list(limit=5 * PAGE, connection=connection)
     views = [
-        QueueView(
-            queue_name=queue.queue_name,
-            concurrency=queue.concurrency,
-            locked_by=queue.locked_by,
-            locked_at=queue.locked_at,
+        shared_with(
+            queue, QueueView,
             waiting=queue.jobs,
-            ready=queue.ready,
-            is_estimate=queue.is_estimate,
-            pause=queue.pause,
             state="busy" if queue.locked_by else "waiting" if queue.jobs else "idle",
             kind="estimate" if queue.is_estimate else "exact",
             holders=[queue.locked_by] if queue.locked_by else [],
         )
         for queue in found
-    ]
+    ]  # fmt: skip
     return QueueListing(items=views, what="longest", missing=MISSING)
 
 
@@ -285,10 +204,6 @@ def _view(name: str, rows: Sequence[Row], counted: int, pause: Pause | None) -> 
         oldest=instant(min(oldest)) if oldest else None,
         holders=holders,
     )
-
-
-def _with_state(view: QueueView, state: QueueState) -> QueueView:
-    return msgspec.structs.replace(view, state=state)
 
 
 async def _inside(

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from urllib.parse import urlencode
-
 import msgspec
 
-from ..answers import Page, Redirect, confirmation
-from ..audit.recording import actor_of
+from .. import answers
+from ..answers import Page, Problem, Redirect, address, confirmation
+from ..audit.recording import because, record
 from ..database import PAUSES, TRACKS
 from ..web.call import Call
 from ..web.routes import Route
-from ..web.times import PERIODS, end_of_pause
 from . import (
     QueueAnswer,
     QueueConcurrencyRequest,
@@ -44,45 +42,64 @@ async def get_queue(call: Call) -> Page:
 
 
 async def pause_form(call: Call) -> Page:
-    wanted = call.query(QueueQuery)
-    values = {
-        "title": f"Pause {wanted.name[:80]}",
-        "text": "Workers of every runtime start no more jobs of this queue. A job of it that is running goes "
-        "on. Jobs can be added, and wait.",
-        "path": "/queues/pause", "fields": {"name": wanted.name}, "periods": PERIODS,
-        "back": _page_of(wanted.name),
-    }  # fmt: skip
-    return Page("pause.html", f"Pause {wanted.name[:80]}", here="queues", values=values)
+    name = call.query(QueueQuery).name
+    return answers.pause_form(
+        name,
+        "Workers of every runtime start no more jobs of this queue. A job of it that is running goes on. "
+        "Jobs can be added, and wait.",
+        path="/queues/pause", fields={"name": name}, back=_page_of(name), here="queues",
+    )  # fmt: skip
 
 
 async def pause(call: Call) -> Redirect:
     wanted = await call.body(QueuePauseRequest)
-    until = end_of_pause(wanted.until, wanted.period)
-    return _done(
-        call,
-        await queries.pause(call.database, actor_of(call), wanted.name, until=until, reason=wanted.reason),
-    )
+    async with call.database.write() as connection:
+        found = await call.database.utils.queues.pause(
+            wanted.name, until=wanted.end, reason=because(call, wanted.reason), connection=connection
+        )
+        details = {"reason": wanted.reason, "until": found.until}
+        await record(call, connection, "pause_queue", target=wanted.name, details=details)
+    return _done(call, wanted.name, f"Paused {found.what}{found.terms}.")
 
 
 async def resume(call: Call) -> Redirect:
-    wanted = await call.body(QueueQuery)
-    return _done(call, await queries.resume(call.database, actor_of(call), wanted.name))
+    name = (await call.body(QueueQuery)).name
+    async with call.database.write() as connection:
+        was_paused = await call.database.utils.queues.resume(name, connection=connection)
+        if was_paused:
+            await record(call, connection, "resume_queue", target=name)
+    return _done(call, name, f"Resumed queue {name}." if was_paused else f"{name} was not paused.")
 
 
 async def unlock(call: Call) -> Page | Redirect:
+    """Free a queue from dead workers. If one may be alive, the name must be typed."""
     wanted = await call.body(QueueUnlockRequest)
+    found = await queries.get_queue(call.database, wanted.name)
+    holders = found.queue.holders
+    living = [holder for holder in holders if holder not in found.stuck]
     if not await call.is_confirmed():
-        found = await queries.get_queue(call.database, wanted.name)
-        is_stuck = set(found.queue.holders) <= set(found.stuck)
         return confirmation(
             f"Free the queue {wanted.name[:80]}?",
-            "The worker that has it locked is dead."
-            if is_stuck
-            else "The worker that has it locked may be alive. If it is, two jobs of the queue run at once.",
+            "The worker that has it locked may be alive. If it is, two jobs of the queue run at once."
+            if living
+            else "The worker that has it locked is dead.",
             path="/queues/unlock", fields={"name": wanted.name}, submit="Free the queue",
-            back=_page_of(wanted.name), typed="" if is_stuck else wanted.name, here="queues",
+            back=_page_of(wanted.name), typed=wanted.name if living else "", here="queues",
         )  # fmt: skip
-    return _done(call, await queries.unlock(call.database, actor_of(call), wanted.name, wanted.typed))
+    if not holders:
+        raise Problem(409, "The queue is not locked", "A worker has freed it meanwhile, or it is paused.")
+    if living and wanted.typed != wanted.name:
+        raise Problem(
+            409,
+            "The worker that has the queue may be alive",
+            f"{living[0][:200]} has it locked. If it is freed while a job of it runs, two jobs of the queue "
+            "run at the same time. If you are certain that the worker is dead, type the name of the queue.",
+            typed=wanted.name,
+        )
+    async with call.database.write() as connection:
+        freed = await queries.free(call.database, connection, wanted.name, holders)
+        await record(call, connection, "unlock_queue", target=wanted.name, details={"workers": holders})
+    return _done(call, wanted.name, "Freed the queue." if freed else "It was freed meanwhile.")
 
 
 async def concurrency_form(call: Call) -> Page:
@@ -95,17 +112,21 @@ async def concurrency_form(call: Call) -> Page:
 
 async def concurrency(call: Call) -> Redirect:
     wanted = await call.body(QueueConcurrencyRequest)
-    answer = await queries.set_concurrency(call.database, actor_of(call), wanted.name, wanted.concurrency)
-    return _done(call, answer)
+    name, most = wanted.name, wanted.concurrency
+    async with call.database.write() as connection:
+        await call.database.utils.queues.set_concurrency(name, most, connection=connection)
+        await record(call, connection, "set_queue_concurrency", target=name, details={"concurrency": most})
+    done = f"Up to {most} jobs may run at once." if most else "Its tasks decide how many run at once."
+    return _done(call, name, done)
 
 
-def _done(call: Call, answer: QueueAnswer) -> Redirect:
+def _done(call: Call, name: str, done: str) -> Redirect:
     call.hub.publish(*TOPICS)
-    return Redirect(_page_of(answer.name), notice=answer.done, answer=answer)
+    return Redirect(_page_of(name), notice=done, answer=QueueAnswer(name=name, done=done))
 
 
 def _page_of(name: str) -> str:
-    return "/queue?" + urlencode({"name": name})
+    return address("/queue", name=name)
 
 
 ROUTES = [

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from ...values.job import Pause
-from ..answers import Listing, Period
+from ..answers import Listing, PauseRequest
 
 
 class ScheduledRun(msgspec.Struct, frozen=True, kw_only=True):
@@ -106,15 +106,10 @@ class ScheduleQuery(msgspec.Struct, frozen=True):
     identifier: str
 
 
-class SchedulePauseRequest(msgspec.Struct, frozen=True, kw_only=True):
+class SchedulePauseRequest(PauseRequest, frozen=True, kw_only=True):
     """A pause."""
 
     identifier: str
-    until: datetime | None = None
-    """None for no end."""
-    period: Period | None = None
-    """Seconds, instead of `until`."""
-    reason: str = ""
 
 
 class ScheduleAnswer(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,4 +1,4 @@
-"""Recurring jobs: what they are, when they run next, what became of their runs; pause, resume, run now."""
+"""Recurring jobs: what they are, when they run next, what became of their runs."""
 
 from __future__ import annotations
 
@@ -14,16 +14,15 @@ import msgspec
 from ...cron.fields import FieldError, parse_pattern
 from ...cron.matcher import PatternMatcher, find_zone
 from ...cron.preview import clock_changes, describe_pattern
-from ...database.connections.connection import Connection
+from ...database.connections.connection import Connection, Row
 from ...database.sql import load
 from ...database.statements.schedules import MAX_SCHEDULES, RegisteredSchedule, Schedule, ScheduleRun
 from ...errors import CrontabError
-from ...history.audit import Actor, record
 from ...values.job import instant
-from ..answers import not_found
+from ..answers import Problem, not_found, shared_with
 from ..database import HISTORY, Database
 from ..security.redact import Redactor, redacted_pauses
-from . import ScheduleAnswer, ScheduledRun, ScheduleListing, ScheduleView, ScheduleWorker
+from . import ScheduledRun, ScheduleListing, ScheduleView, ScheduleWorker
 
 PAGE = 25
 RUNS_IN_LIST = 50
@@ -102,64 +101,15 @@ async def get_schedule(database: Database, redactor: Redactor, identifier: str) 
     async with database.read() as connection:
         found = await database.utils.schedules.list(identifier, connection=connection)
         if not found:
-            raise not_found(f"recurring job {identifier[:200]}")
+            raise unknown(identifier)
         tables = await database.own_tables(connection)
         ids = [run.job_id for run in found[0].runs]
         outcomes = await _outcomes(database, connection, ids, has_history=tables >= HISTORY)
     return _view(found[0], outcomes, database.clock.now(), redactor)
 
 
-# -- actions -----------------------------------------------------------------------------------------------
-
-
-async def pause(
-    database: Database,
-    actor: Actor,
-    identifier: str,
-    *,
-    until: datetime | timedelta | None = None,
-    reason: str = "",
-) -> ScheduleAnswer:
-    """Add no more jobs of a recurring job, until a time or until it is resumed."""
-    await _check_known(database, identifier)
-    why = f"{actor.name}: {reason}" if reason else f"by {actor.name}"
-    async with database.write() as connection:
-        found = await database.utils.schedules.pause(
-            identifier, until=until, reason=why[:1000], connection=connection
-        )
-        details: dict[str, Any] = {"reason": reason} if reason else {}
-        if found.until is not None:
-            details["until"] = found.until.isoformat()
-        await record(
-            connection, database.schema, actor, "pause_schedule", target=identifier, details=details or None
-        )
-    return ScheduleAnswer(identifier=identifier, done=f"Paused {identifier}{found.terms}.")
-
-
-async def resume(database: Database, actor: Actor, identifier: str) -> ScheduleAnswer:
-    """End the pause of a recurring job."""
-    async with database.write() as connection:
-        was_paused = await database.utils.schedules.resume(identifier, connection=connection)
-        if was_paused:
-            await record(connection, database.schema, actor, "resume_schedule", target=identifier)
-    done = f"Resumed {identifier}." if was_paused else f"{identifier} was not paused."
-    return ScheduleAnswer(identifier=identifier, done=done)
-
-
-async def run_now(database: Database, actor: Actor, identifier: str) -> ScheduleAnswer:
-    """Add the job of a recurring job now."""
-    async with database.write() as connection:
-        job = await database.utils.schedules.run_now(identifier, connection=connection)
-        await record(
-            connection, database.schema, actor, "run_schedule", target=identifier, jobs=1, job_ids=[job.id]
-        )
-    return ScheduleAnswer(identifier=identifier, done=f"Added job {job.id}.", job_id=job.id)
-
-
-async def _check_known(database: Database, identifier: str) -> None:
-    async with database.read() as connection:
-        if not await database.utils.schedules.list(identifier, connection=connection):
-            raise not_found(f"recurring job {identifier[:200]}")
+def unknown(identifier: str) -> Problem:
+    return not_found(f"recurring job {identifier[:200]}")
 
 
 # -- reading -----------------------------------------------------------------------------------------------
@@ -167,76 +117,44 @@ async def _check_known(database: Database, identifier: str) -> None:
 
 async def _outcomes(
     database: Database, connection: Connection, ids: Sequence[int], *, has_history: bool
-) -> Mapping[int, dict[str, Any]]:
+) -> Mapping[int, Row]:
     """What became of these jobs, by id."""
     if not ids:
         return {}
     name = "admin/run_outcomes" if has_history else "admin/run_outcomes@unkept"
     rows = await connection.fetch(load(name, database.schema), list(ids))
-    return {
-        row["job_id"]: {
-            "state": row["state"],
-            "finished_at": None if row["finished_at"] is None else instant(row["finished_at"]),
-            "duration": row["duration"],
-            "error": row["error"],
-        }
-        for row in rows
-    }
+    return {row["job_id"]: row for row in rows}
 
 
-def _view(
-    schedule: Schedule, outcomes: Mapping[int, dict[str, Any]], now: datetime, redactor: Redactor
-) -> ScheduleView:
+def _view(schedule: Schedule, outcomes: Mapping[int, Row], now: datetime, redactor: Redactor) -> ScheduleView:
     current = schedule.current
     matcher = _matcher(current)
-    zone = None if matcher is None else matcher.zone
-    return ScheduleView(
-        identifier=schedule.identifier,
-        task_identifier=None if current is None else current.task_identifier,
-        pattern=None if current is None else current.pattern,
+    found: dict[str, Any] = {"task_identifier": None, "pattern": None, "zone": None}
+    if current is not None:
+        found = {
+            "task_identifier": current.task_identifier, "pattern": current.pattern,
+            "zone": current.zone or "UTC", "payload": _redacted(redactor, current),
+            "options": current.options, "source": current.source,
+        }  # fmt: skip
+        if current.pattern is not None and matcher is not None:
+            changes = clock_changes(current.pattern, matcher.zone, now.date())
+            found["warnings"] = [change.text for change in changes]
+    return shared_with(
+        schedule, ScheduleView,
         words=_words(current),
-        zone=None if current is None else current.zone or "UTC",
-        payload=None if current is None else _redacted(redactor, current),
-        options={} if current is None else current.options,
-        source=None if current is None else current.source,
-        known_since=schedule.known_since,
-        last_execution=schedule.last_execution,
         next_runs=_next_runs(matcher, now),
-        runs=[
-            _run(run, outcomes[run.job_id], redactor)
-            for run in schedule.runs
-            if run.job_id in outcomes
-        ],
+        runs=[_run(run, outcomes[run.job_id], redactor) for run in schedule.runs if run.job_id in outcomes],
         pause=next(iter(redacted_pauses([schedule.pause] if schedule.pause else [])), None),
         late=_late(schedule, matcher, now),
-        workers=_workers(schedule, redactor),
-        differs=schedule.differs,
-        warnings=(
-            [change.text for change in clock_changes(current.pattern, zone, now.date())]
-            if current is not None and current.pattern is not None and matcher is not None
-            else []
-        ),
+        workers=[
+            shared_with(
+                worker, ScheduleWorker, worker_id=worker.pool_id, payload=_redacted(redactor, worker),
+                differs=current is not None and worker.definition != current.definition,
+            )
+            for worker in schedule.workers
+        ],
+        **found,
     )  # fmt: skip
-
-
-def _workers(schedule: Schedule, redactor: Redactor) -> list[ScheduleWorker]:
-    first = schedule.current
-    return [
-        ScheduleWorker(
-            worker_id=worker.pool_id,
-            host=worker.host,
-            pid=worker.pid,
-            app_version=worker.app_version,
-            task_identifier=worker.task_identifier,
-            pattern=worker.pattern,
-            zone=worker.zone,
-            payload=_redacted(redactor, worker),
-            options=worker.options,
-            source=worker.source,
-            differs=first is not None and worker.definition != first.definition,
-        )
-        for worker in schedule.workers
-    ]
 
 
 def _redacted(redactor: Redactor, worker: RegisteredSchedule) -> Any:
@@ -246,12 +164,13 @@ def _redacted(redactor: Redactor, worker: RegisteredSchedule) -> Any:
     return msgspec.json.decode(redactor.payload(raw, worker.task_identifier))
 
 
-def _run(run: ScheduleRun, outcome: Mapping[str, Any], redactor: Redactor) -> ScheduledRun:
+def _run(run: ScheduleRun, outcome: Row, redactor: Redactor) -> ScheduledRun:
+    finished_at = outcome["finished_at"]
     return ScheduledRun(
         job_id=run.job_id,
         due_at=run.due_at,
         state=outcome["state"],
-        finished_at=outcome["finished_at"],
+        finished_at=None if finished_at is None else instant(finished_at),
         duration=outcome["duration"],
         error=redactor.optional_text(outcome["error"]),
     )

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from urllib.parse import urlencode
-
 import msgspec
 
-from ..answers import Page, Redirect, confirmation
-from ..audit.recording import actor_of
+from .. import answers
+from ..answers import Page, Redirect, address, confirmation
+from ..audit.recording import because, record
 from ..database import SCHEDULE_PAUSES
-from ..security.redact import Redactor
 from ..web.call import Call
 from ..web.routes import Route
 from ..web.show import lay_out
-from ..web.times import PERIODS, end_of_pause, zone_named
+from ..web.times import zone_named
 from . import (
     ScheduleAnswer,
     ScheduleListing,
@@ -31,13 +29,13 @@ TOPICS = ("schedules", "overview", "banners", "audit", "jobs")
 
 async def list_schedules(call: Call) -> Page:
     wanted = call.query(ScheduleListQuery)
-    found = await queries.list_schedules(call.database, _redactor(call), wanted.after, wanted.limit)
+    found = await queries.list_schedules(call.database, call.redactor, wanted.after, wanted.limit)
     values = {"found": found, "is_first": wanted.after is None}
     return Page("schedules.html", "Schedules", here="schedules", values=values, answer=found)
 
 
 async def get_schedule(call: Call) -> Page:
-    found = await queries.get_schedule(call.database, _redactor(call), call.query(ScheduleQuery).identifier)
+    found = await queries.get_schedule(call.database, call.redactor, call.query(ScheduleQuery).identifier)
     values = {
         "schedule": found,
         "payload": None if found.payload is None else lay_out(msgspec.json.encode(found.payload).decode()),
@@ -47,36 +45,44 @@ async def get_schedule(call: Call) -> Page:
 
 
 async def pause_form(call: Call) -> Page:
-    wanted = call.query(ScheduleQuery)
-    values = {
-        "title": f"Pause {wanted.identifier[:80]}",
-        "text": "Python workers add none of its jobs. Runs that become due meanwhile are skipped, and "
-        "not made up for. Node workers do not know of the pause.",
-        "path": "/schedules/pause", "fields": {"identifier": wanted.identifier}, "periods": PERIODS,
-        "back": _page_of(wanted.identifier),
-    }  # fmt: skip
-    return Page("pause.html", f"Pause {wanted.identifier[:80]}", here="schedules", values=values)
+    identifier = call.query(ScheduleQuery).identifier
+    return answers.pause_form(
+        identifier,
+        "Python workers add none of its jobs. Runs that become due meanwhile are skipped, and not made up "
+        "for. Node workers do not know of the pause.",
+        path="/schedules/pause", fields={"identifier": identifier}, back=_page_of(identifier),
+        here="schedules",
+    )  # fmt: skip
 
 
 async def pause(call: Call) -> Redirect:
     wanted = await call.body(SchedulePauseRequest)
-    answer = await queries.pause(
-        call.database, actor_of(call), wanted.identifier,
-        until=end_of_pause(wanted.until, wanted.period), reason=wanted.reason,
-    )  # fmt: skip
-    return _done(call, answer)
+    identifier = wanted.identifier
+    async with call.database.write() as connection:
+        if not await call.database.utils.schedules.list(identifier, connection=connection):
+            raise queries.unknown(identifier)
+        found = await call.database.utils.schedules.pause(
+            identifier, until=wanted.end, reason=because(call, wanted.reason), connection=connection
+        )
+        details = {"reason": wanted.reason, "until": found.until}
+        await record(call, connection, "pause_schedule", target=identifier, details=details)
+    return _done(call, identifier, f"Paused {identifier}{found.terms}.")
 
 
 async def resume(call: Call) -> Redirect:
-    wanted = await call.body(ScheduleQuery)
-    answer = await queries.resume(call.database, actor_of(call), wanted.identifier)
-    return _done(call, answer)
+    identifier = (await call.body(ScheduleQuery)).identifier
+    async with call.database.write() as connection:
+        was_paused = await call.database.utils.schedules.resume(identifier, connection=connection)
+        if was_paused:
+            await record(call, connection, "resume_schedule", target=identifier)
+    done = f"Resumed {identifier}." if was_paused else f"{identifier} was not paused."
+    return _done(call, identifier, done)
 
 
 async def run(call: Call) -> Page | Redirect:
     wanted = await call.body(ScheduleQuery)
     if not await call.is_confirmed():
-        found = await queries.get_schedule(call.database, _redactor(call), wanted.identifier)
+        found = await queries.get_schedule(call.database, call.redactor, wanted.identifier)
         payload = msgspec.json.encode(found.payload).decode() if found.payload else "{}"
         points = [f"Task: {(found.task_identifier or '')[:200]}", f"Payload: {payload[:500]}"]
         if key := found.options.get("job_key"):
@@ -84,25 +90,24 @@ async def run(call: Call) -> Page | Redirect:
         return confirmation(
             f"Run {wanted.identifier[:80]} now?",
             "This adds its job once more. The next regular run is not affected.",
-            path="/schedules/run",
-        fields={"identifier": wanted.identifier}, submit="Run now",
+            path="/schedules/run", fields={"identifier": wanted.identifier}, submit="Run now",
             back=_page_of(wanted.identifier), tone="primary", points=points, here="schedules",
         )  # fmt: skip
-    answer = await queries.run_now(call.database, actor_of(call), wanted.identifier)
-    return _done(call, answer)
+    identifier = wanted.identifier
+    async with call.database.write() as connection:
+        job = await call.database.utils.schedules.run_now(identifier, connection=connection)
+        await record(call, connection, "run_schedule", target=identifier, jobs=1, job_ids=[job.id])
+    return _done(call, identifier, f"Added job {job.id}.", job.id)
 
 
-def _done(call: Call, answer: ScheduleAnswer) -> Redirect:
+def _done(call: Call, identifier: str, done: str, job_id: int | None = None) -> Redirect:
     call.hub.publish(*TOPICS)
-    return Redirect(_page_of(answer.identifier), notice=answer.done, answer=answer)
+    answer = ScheduleAnswer(identifier=identifier, done=done, job_id=job_id)
+    return Redirect(_page_of(identifier), notice=done, answer=answer)
 
 
 def _page_of(identifier: str) -> str:
-    return "/schedule?" + urlencode({"identifier": identifier})
-
-
-def _redactor(call: Call) -> Redactor:
-    return Redactor.of(call.app.settings)
+    return address("/schedule", identifier=identifier)
 
 
 ROUTES = [

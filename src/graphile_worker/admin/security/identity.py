@@ -49,6 +49,16 @@ ROLES: dict[str, frozenset[Permission]] = {
 `admin` does all; `metrics` reads `/metrics` only, for a token."""
 READING: frozenset[Permission] = frozenset({"jobs.read", "payload.read", "audit.read", "metrics.read"})
 """Permissions that change nothing, the ones left in a read-only dashboard."""
+PERMISSION_FOR: dict[str, Permission] = {
+    "run_now": "jobs.retry",
+    "retry": "jobs.retry",
+    "reschedule": "jobs.reschedule",
+    "give_up": "jobs.cancel",
+    "delete": "jobs.delete",
+    "cancel": "jobs.cancel",
+    "add_again": "jobs.add",
+}
+"""What each action on jobs needs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,14 +11,15 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal
 
 import msgspec
 
 from ...values.job import Pause
-from ..settings import AppSettings, FormatPayload
 
+FormatPayload = Callable[[str, Any], Any]
+"""Gets the task identifier and the payload; returns what is shown in its place."""
 HIDDEN = "[redacted]"
 NAMES = (
     "password", "passwd", "passphrase", "pwd", "secret", "token", "apikey", "accesskey", "authorization",
@@ -76,10 +77,6 @@ class Redactor:
         """`paths` such as `card.number` hide members at the end of any path; `*` stands for one name."""
         self._paths = [path.split(".") for path in paths if path]
         self._format = format_payload
-
-    @classmethod
-    def of(cls, settings: AppSettings) -> Redactor:
-        return cls(settings.redact, settings.format_payload)
 
     @property
     def replaces_payloads(self) -> bool:

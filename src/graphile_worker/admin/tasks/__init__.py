@@ -8,7 +8,7 @@ from typing import Literal
 import msgspec
 
 from ...values.job import Pause
-from ..answers import Count, Period, Points, RangeName
+from ..answers import Count, PauseRequest, Points, RangeName
 
 
 class Percentiles(msgspec.Struct, frozen=True):
@@ -156,16 +156,11 @@ class TaskQuery(msgspec.Struct, frozen=True, kw_only=True):
     range: RangeName = "1h"
 
 
-class TaskPauseRequest(msgspec.Struct, frozen=True, kw_only=True):
+class TaskPauseRequest(PauseRequest, frozen=True, kw_only=True):
     """What to pause, how long and why."""
 
     name: str = ""
     """Empty for every task."""
-    until: datetime | None = None
-    """None until it is resumed."""
-    period: Period | None = None
-    """Seconds, instead of `until`."""
-    reason: str = ""
 
 
 class TaskResumeRequest(msgspec.Struct, frozen=True):

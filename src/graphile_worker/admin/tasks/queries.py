@@ -12,8 +12,6 @@ from ...cron.preview import describe_pattern
 from ...database.connections.connection import Connection
 from ...database.sql import load
 from ...database.statements.inspection import count_by_task
-from ...history import audit
-from ...history.audit import Actor
 from ...history.records import HistoryFilter
 from ...history.statistics import StatisticsList, TaskStatistics, read_statistics
 from ...recovery.registry.workers import (
@@ -25,15 +23,15 @@ from ...recovery.registry.workers import (
 )
 from ...values.job import Pause, instant
 from ...values.schema_name import SchemaName
-from ..answers import Count
-from ..database import HISTORY, STATISTICS, WORKERS, Database
+from ..answers import Count, CountKind
+from ..database import HISTORY, STATISTICS, WORKERS
 from ..live.hub import Hub
-from ..overview.series import RANGES, TaskSeries, Timeline, read_timeline
 from ..schedules.queries import FUNCTION
 from ..schedules.queries import TABLE as SCHEDULES
 from ..security.redact import redacted_pauses
-from . import Percentiles, RunningLine, SlowRun, TaskDetails, TaskNotes, TaskRow, TaskSchedule
+from . import Percentiles, RunningLine, SlowRun, TaskDetails, TaskRow, TaskSchedule
 from .expected import read_notes
+from .series import RANGES, Timeline, read_timeline
 
 HOUR = timedelta(hours=1)
 COUNTED_PAGES = 200
@@ -77,27 +75,24 @@ async def read_tasks(connection: Connection, hub: Hub, now: datetime) -> TaskFac
     usual = {name: each.run_percentile(0.95) for name, each in by_task.items()}
     running = await read_running(connection, schema, workers, now, usual)
     pauses = redacted_pauses(await hub.database.pauses(connection))
-    counts, kind = await count_by_task(connection, schema, COUNTED_PAGES)
-    sources = _Sources(counts, kind, by_task, hour.tasks, running, known, pauses, WORKERS in tables)
-    return TaskFacts(sources.rows(), workers, running, pauses, hour, statistics, by_task)
-
-
-@dataclass(frozen=True, slots=True)
-class _SlowFacts:
-    """What hardly changes about a task."""
-
-    is_task: bool
-    slowest: list[SlowRun]
-    notes: TaskNotes | None
-    schedules: list[TaskSchedule]
+    counts, is_estimate = await count_by_task(connection, schema, COUNTED_PAGES)
+    facts = TaskFacts([], workers, running, pauses, hour, statistics, by_task)
+    names = {*counts, *by_task, *known.tasks} - {""}
+    kind: CountKind = "estimate" if is_estimate else "exact"
+    reports = WORKERS in tables
+    rows = [_row(facts, name, known, counts.get(name, {}), kind, reports=reports) for name in names]
+    facts.rows = sorted(rows, key=_busiest)[:MOST_TASKS]
+    return facts
 
 
 async def read_task(hub: Hub, facts: TaskFacts, name: str) -> TaskDetails | None:
     """One task; None if nothing is known about it."""
     row = next((row for row in facts.rows if row.name == name), None)
     pools = hash(frozenset(pool.id for pool in facts.workers))  # a deploy may change what they say
-    slow = await hub.shared(f"about task {name} {pools}", lambda: _slow_facts(hub, name), max_age=SLOW_FOR)
-    if row is None and not slow.is_task:
+    is_task, slow = await hub.shared(
+        f"about task {name} {pools}", lambda: _slow_facts(hub, name), max_age=SLOW_FOR
+    )
+    if row is None and not is_task:
         return None
     statistics = facts.by_task.get(name)
     return TaskDetails(
@@ -105,65 +100,50 @@ async def read_task(hub: Hub, facts: TaskFacts, name: str) -> TaskDetails | None
         worker_ids=[pool.id for pool in facts.workers if pool.can_run(name)],
         run_times=list(statistics.run_times) if statistics else [],
         wait_times=list(statistics.wait_times) if statistics else [],
-        slowest=slow.slowest,
         running=[line for line in facts.running.lines if line.task == name][:SLOWEST],
         is_recorded=facts.hour.is_recorded,
-        notes=slow.notes,
-        schedules=slow.schedules,
+        **slow,
     )
 
 
-async def _slow_facts(hub: Hub, name: str) -> _SlowFacts:
+async def _slow_facts(hub: Hub, name: str) -> tuple[bool, dict[str, Any]]:
+    """Whether jobs of a task were ever added, and what hardly changes about it."""
     schema = hub.database.schema
     async with hub.database.read() as connection:
-        return _SlowFacts(
-            bool(await connection.fetchval(load("admin/is_task", schema), name)),
-            await _slowest(connection, hub, name),
-            await read_notes(connection, schema, name, hub.redactor),
-            await _schedules(connection, hub, name),
-        )
+        is_task = bool(await connection.fetchval(load("admin/is_task", schema), name))
+        return is_task, {
+            "slowest": await _slowest(connection, hub, name),
+            "notes": await read_notes(connection, schema, name, hub.redactor),
+            "schedules": await _schedules(connection, hub, name),
+        }
 
 
-@dataclass(slots=True)
-class _Sources:
-    """Where the values of rows come from."""
-
-    counts: Mapping[str, Mapping[str, int]]
-    is_estimate: bool
-    statistics: Mapping[str, TaskStatistics]
-    series: Mapping[str, TaskSeries]
-    running: RunningJobs
-    known: RunningTasks
-    pauses: Sequence[Pause]
-    reports: bool
-    """Whether pools report what they run."""
-
-    def rows(self) -> list[TaskRow]:
-        names = {*self.counts, *self.statistics, *self.known.tasks} - {""}
-        rows = sorted((self.row(name) for name in names), key=_busiest)
-        return rows[:MOST_TASKS]
-
-    def row(self, name: str) -> TaskRow:
-        counts, statistics = self.counts.get(name, {}), self.statistics.get(name)
-        pools = [pool for pool in self.known.pools if name in (pool.tasks or ())]
-        trend = self.series.get(name)
-        has_jobs = bool(counts.get("ready") or counts.get("scheduled"))
-        return TaskRow(
-            name=name,
-            ready=self._count(counts.get("ready", 0)),
-            scheduled=self._count(counts.get("scheduled", 0)),
-            failed=self._count(counts.get("failed", 0)),
-            running=self.running.by_task.get(name, 0) if self.reports else counts.get("running", 0),
-            workers=len(pools),
-            slots=sum(pool.concurrency or 0 for pool in pools),
-            is_known=bool(pools) or not has_jobs or self.known.has_others,
-            pause=next((each for each in self.pauses if each.task_identifier == name), None),
-            trend=[a + b for a, b in zip(trend.completed, trend.failed, strict=True)] if trend else [],
-            **_of_statistics(statistics),
-        )
-
-    def _count(self, value: int) -> Count:
-        return Count(value, "estimate" if self.is_estimate else "exact")
+def _row(
+    facts: TaskFacts,
+    name: str,
+    known: RunningTasks,
+    counts: Mapping[str, int],
+    kind: CountKind,
+    *,
+    reports: bool,
+) -> TaskRow:
+    """One task; `reports` is whether pools report what they run."""
+    pools = [pool for pool in known.pools if name in (pool.tasks or ())]
+    trend = facts.hour.tasks.get(name)
+    has_jobs = bool(counts.get("ready") or counts.get("scheduled"))
+    return TaskRow(
+        name=name,
+        ready=Count(counts.get("ready", 0), kind),
+        scheduled=Count(counts.get("scheduled", 0), kind),
+        failed=Count(counts.get("failed", 0), kind),
+        running=facts.running.by_task.get(name, 0) if reports else counts.get("running", 0),
+        workers=len(pools),
+        slots=sum(pool.concurrency or 0 for pool in pools),
+        is_known=bool(pools) or not has_jobs or known.has_others,
+        pause=next((each for each in facts.pauses if each.task_identifier == name), None),
+        trend=[a + b for a, b in zip(trend.completed, trend.failed, strict=True)] if trend else [],
+        **_of_statistics(facts.by_task.get(name)),
+    )
 
 
 def _of_statistics(statistics: TaskStatistics | None) -> dict[str, Any]:
@@ -314,39 +294,3 @@ def _line(
     return RunningLine(
         job_id=job_id, task=task, started_at=started_at, worker=worker, usual=p95, is_long=is_long
     )
-
-
-# -- pausing ------------------------------------------------------------------------------------------------
-
-
-async def pause(
-    database: Database, actor: Actor, name: str, until: datetime | timedelta | None, reason: str
-) -> Pause:
-    """Start no more jobs of a task in Python workers; of every task if the name is empty."""
-    async with database.write() as connection:
-        if name:
-            found = await database.utils.pause(
-                task=name, until=until, reason=reason or None, connection=connection
-            )
-        else:
-            found = await database.utils.pause(
-                all=True, until=until, reason=reason or None, connection=connection
-            )
-        await audit.record(
-            connection, database.schema, actor, "pause_task", target=found.what,
-            details={"until": found.until, "reason": reason},
-        )  # fmt: skip
-    return found
-
-
-async def resume(database: Database, actor: Actor, name: str) -> bool:
-    """End the pause of a task, or of every task; returns whether there was one."""
-    async with database.write() as connection:
-        if name:
-            was_paused = await database.utils.resume(task=name, connection=connection)
-        else:
-            was_paused = await database.utils.resume(all=True, connection=connection)
-        if was_paused:
-            what = f"task {name}" if name else "every task"
-            await audit.record(connection, database.schema, actor, "resume_task", target=what)
-    return was_paused

@@ -3,32 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from urllib.parse import urlencode
+from typing import Any
 
 import msgspec
 
 from ...history.error_groups import ErrorGroup, list_error_groups
 from ...values.job import Pause
-from .. import charts
-from ..answers import Count, Listing, Marker, Page, Redirect, not_found
-from ..audit.recording import actor_of
+from .. import answers, charts
+from ..answers import Count, Listing, Page, Points, Redirect, address, not_found
+from ..audit.recording import record
 from ..database import ERRORS, PAUSES
 from ..live.hub import Hub
-from ..overview.queries import error_title
-from ..overview.series import (
-    RANGES,
-    TaskSeries,
-    Timeline,
-    read_markers,
-    read_percentiles,
-    read_timeline,
-    shown_to,
-)
 from ..web.call import Call
 from ..web.routes import Route
-from ..web.times import PERIODS, end_of_pause
+from ..web.show import error_title
 from . import (
     Resumed,
     TaskDetails,
@@ -39,7 +28,15 @@ from . import (
     TaskRow,
     TasksQuery,
 )
-from .queries import TaskFacts, pause, read_task, read_tasks, resume
+from .queries import TaskFacts, read_task, read_tasks
+from .series import (
+    RANGES,
+    nothing,
+    read_markers,
+    read_percentiles,
+    read_timeline,
+    shown_to,
+)
 
 TOPICS = ("tasks", "overview", "banners", "audit")
 DAY = timedelta(days=1)
@@ -84,18 +81,15 @@ async def get_task(call: Call) -> Page:
     shown = await call.hub.shared(
         f"task {wanted.name} {wanted.range}", lambda: _charts(call.hub, wanted), max_age=CHARTS_FOR
     )
-    markers = shown_to(shown.markers, may_audit=call.may("audit.read"))
+    markers = shown_to(shown["markers"], may_audit=call.may("audit.read"))
     values = {
+        **shown,
         "found": found,
         "task": found.task,
         "quoted": msgspec.json.encode(wanted.name).decode(),
         "range": wanted.range,
         "ranges": list(RANGES.values()),
         "zone_info": call.zone,
-        "timeline": shown.timeline,
-        "series": shown.series,
-        "times": shown.times,
-        "groups": shown.groups,
         "error_title": lambda group: error_title(group, call.hub.redactor),
         "markers": markers,
     }
@@ -141,18 +135,8 @@ def _matching(rows: list[TaskRow], text: str) -> list[TaskRow]:
     return [row for row in rows if wanted in row.name.casefold()]
 
 
-@dataclass(frozen=True, slots=True)
-class _Charts:
+async def _charts(hub: Hub, wanted: TaskQuery) -> dict[str, Any]:
     """One task over time, for everyone who looks at it."""
-
-    timeline: Timeline
-    series: list[charts.ChartSeries]
-    times: list[charts.ChartSeries]
-    groups: list[ErrorGroup]
-    markers: list[Marker]
-
-
-async def _charts(hub: Hub, wanted: TaskQuery) -> _Charts:
     schema, tables, now = hub.database.schema, hub.sampler.tables, datetime.now(UTC)
     async with hub.database.read() as connection:
         timeline = await read_timeline(
@@ -167,53 +151,60 @@ async def _charts(hub: Hub, wanted: TaskQuery) -> _Charts:
                 connection, schema, since=now - 14 * DAY, task_identifier=wanted.name, limit=ERROR_GROUPS
             )
         markers = await read_markers(connection, schema, timeline.start, tables=tables)
-    count = timeline.range.count
-    of = timeline.tasks.get(wanted.name, TaskSeries([0.0] * count, [0.0] * count, [0.0] * count))
-    unknown: list[float | None] = [None] * count
+    of = timeline.tasks.get(wanted.name) or nothing(timeline.range.count)
+    unknown: Points = [None] * timeline.range.count
     percentiles = times.get("", {"run_p95": unknown, "wait_p95": unknown})
-    return _Charts(
-        timeline,
-        [
+    return {
+        "timeline": timeline,
+        "series": [
             charts.ChartSeries("completed", of.completed, "c1"),
             charts.ChartSeries("failed", of.failed, "c-fail"),
         ],
-        [
+        "times": [
             charts.ChartSeries("run time, p95", percentiles["run_p95"], "c2"),
             charts.ChartSeries("wait time, p95", percentiles["wait_p95"], "c3"),
         ],
-        groups,
-        markers,
-    )
+        "groups": groups,
+        "markers": markers,
+    }
 
 
 async def pause_form(call: Call) -> Page:
     name = call.query(TaskResumeRequest).name
-    title = f"Pause {name[:80]}" if name else "Pause every task"
-    values = {
-        "title": title, "text": OF_ONE if name else OF_ALL, "path": "/tasks/pause", "fields": {"name": name},
-        "periods": PERIODS, "back": _page_of(name),
-    }  # fmt: skip
-    return Page("pause.html", title, here="tasks", values=values)
+    return answers.pause_form(
+        name or "every task", OF_ONE if name else OF_ALL,
+        path="/tasks/pause", fields={"name": name}, back=_page_of(name), here="tasks",
+    )  # fmt: skip
 
 
 async def pause_task(call: Call) -> Redirect:
+    """Start no more jobs of a task in Python workers; of every task if the name is empty."""
     wanted = await call.body(TaskPauseRequest)
-    until = end_of_pause(wanted.until, wanted.period)
-    found = await pause(call.database, actor_of(call), wanted.name, until, wanted.reason)
+    async with call.database.write() as connection:
+        found = await call.database.utils.pause(
+            task=wanted.name or None, all=not wanted.name, until=wanted.end, reason=wanted.reason or None,
+            connection=connection,
+        )  # fmt: skip
+        details = {"reason": wanted.reason, "until": found.until}
+        await record(call, connection, "pause_task", target=found.what, details=details)
     call.hub.publish(*TOPICS)
     return Redirect(_page_of(wanted.name), notice=f"Paused: {found.what}.", answer=found)
 
 
 async def resume_task(call: Call) -> Redirect:
-    wanted = await call.body(TaskResumeRequest)
-    was_paused = await resume(call.database, actor_of(call), wanted.name)
+    name = (await call.body(TaskResumeRequest)).name
+    async with call.database.write() as connection:
+        was_paused = await call.database.utils.resume(task=name or None, all=not name, connection=connection)
+        if was_paused:
+            what = f"task {name}" if name else "every task"
+            await record(call, connection, "resume_task", target=what)
     call.hub.publish(*TOPICS)
     notice = "Resumed." if was_paused else "It was not paused."
-    return Redirect(_page_of(wanted.name), notice=notice, answer=Resumed(was_paused))
+    return Redirect(_page_of(name), notice=notice, answer=Resumed(was_paused))
 
 
 def _page_of(name: str) -> str:
-    return f"/task?{urlencode({'name': name})}" if name else "/tasks"
+    return address("/task", name=name) if name else "/tasks"
 
 
 ROUTES = [

@@ -74,7 +74,7 @@ class Call:
     @property
     def redactor(self) -> Redactor:
         """Hides secrets in what people and programs get to see."""
-        return self.app.shared("redactor", lambda: Redactor.of(self.app.settings))
+        return self.app.shared("redactor", lambda: self.app.settings.redactor)
 
     def require(self, permission: Permission) -> None:
         """Refuse unless the identity has the permission; for routes that list several."""

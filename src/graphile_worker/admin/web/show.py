@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from ...history.error_groups import ErrorGroup
 from ..security import redact
 from ..security.redact import HIDDEN
 
@@ -53,6 +54,12 @@ def one_line(text: str | None, longest: int = 200) -> str:
     """The first line that says something."""
     line = next((line for line in visible((text or "")[: longest * 8]).splitlines() if line.strip()), "")
     return line if len(line) <= longest else line[: longest - 1] + "…"
+
+
+def error_title(group: ErrorGroup, redactor: redact.Redactor) -> str:
+    """The type without its module, and the message without secrets."""
+    kind, message = group.error_type.rpartition(".")[2], redactor.text(group.message)
+    return f"{kind}: {message}" if kind else message
 
 
 @dataclass(frozen=True, slots=True)

@@ -109,12 +109,6 @@ def times_in(text: str) -> Iterator[tuple[str, datetime | None]]:
 
 # -- times that were typed ----------------------------------------------------------------------------------
 
-PERIODS = (
-    ("", "until it is resumed"), ("900", "15 minutes"), ("3600", "1 hour"), ("21600", "6 hours"),
-    ("86400", "24 hours"),
-)  # fmt: skip
-"""How long a pause may be, in seconds and in words."""
-
 
 def typed_time(text: str, zone: tzinfo) -> datetime:
     """A time that was typed in the viewer's zone."""
@@ -123,8 +117,3 @@ def typed_time(text: str, zone: tzinfo) -> datetime:
     except ValueError:
         raise Problem(400, "The time is not valid", "Write it as 2030-01-31T12:00.") from None
     return found if found.tzinfo is not None else found.replace(tzinfo=zone)
-
-
-def end_of_pause(until: datetime | None, period: int | None) -> datetime | timedelta | None:
-    """A time if one was given, else a period in seconds; None for no end."""
-    return until if until is not None or period is None else timedelta(seconds=period)

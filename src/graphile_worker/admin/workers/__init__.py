@@ -197,11 +197,3 @@ class WorkerAnswer(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     done: str
     """In words."""
-
-
-class DeployMark(msgspec.Struct, frozen=True, kw_only=True):
-    """A version of the application was started."""
-
-    version: str
-    started_at: datetime
-    starts: int

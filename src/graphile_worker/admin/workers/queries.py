@@ -1,4 +1,4 @@
-"""Workers: who is alive, what each runs, and requests to one of them."""
+"""Workers: who is alive, and what each runs."""
 
 from __future__ import annotations
 
@@ -11,23 +11,17 @@ from ...database.connections.connection import Connection
 from ...database.sql import load
 from ...database.statements.control import StateRequest, list_requests
 from ...diagnostics.json_shapes import worker_as_json
-from ...errors import WorkerNotFoundError
-from ...history.audit import Actor, record
 from ...history.statistics import TaskStatistics
 from ...recovery.registry.workers import SCANNED_PAGES, WorkerList, WorkerSummary, condition_of, runtime_of
-from ...values.concurrency import MAIN
 from ...values.job import instant
-from ...values.text import count
-from ..answers import Problem, not_found
+from ..answers import not_found, shared_with
 from ..database import STATISTICS, WORKERS, Database
 from ..security.redact import redacted_text
 from . import (
     Blocked,
     BusySlot,
-    DeployMark,
     VersionGroup,
     Worker,
-    WorkerAnswer,
     WorkerLane,
     WorkerListing,
     WorkerState,
@@ -38,7 +32,6 @@ RATE_OVER = timedelta(minutes=3)
 MOST_NAMED = 60
 """Running jobs whose tasks are looked up for the list."""
 REQUESTS = "_private_py_requests"
-DEPLOYS = "_private_py_deploys"
 NO_TABLE = (
     "No Python worker has used this schema. Workers of other runtimes are listed while they have jobs locked."
 )
@@ -50,11 +43,15 @@ async def list_workers(database: Database) -> WorkerListing:
         return await read_workers(database, connection)
 
 
-async def get_worker(database: Database, worker_id: str) -> Worker:
-    """One worker, with its lanes."""
+async def find_worker(database: Database, worker_id: str) -> Worker | None:
+    """One worker, with its lanes; None if nothing is known of it."""
     async with database.read() as connection:
         found = await read_workers(database, connection, only=worker_id)
-    worker = next((each for each in found.items if each.id == worker_id), None)
+    return next((each for each in found.items if each.id == worker_id), None)
+
+
+async def get_worker(database: Database, worker_id: str) -> Worker:
+    worker = await find_worker(database, worker_id)
     if worker is None:
         raise not_found(f"worker {worker_id[:200]}")
     return worker
@@ -79,131 +76,6 @@ async def read_workers(
     tasks = await _tasks_of(database, connection, wanted)
     items = [_worker(worker, requests, statistics, tasks) for worker in wanted]
     return WorkerListing(items=items, versions=_versions(found), is_complete=found.is_complete)
-
-
-async def deploys(database: Database, since: datetime) -> list[DeployMark]:
-    """When versions of the application were started, the latest first; empty where that is not recorded."""
-    async with database.read() as connection:
-        if DEPLOYS not in await database.own_tables(connection):
-            return []
-        found = await database.utils.workers.list_deploys(since=since, connection=connection)
-    return [
-        DeployMark(version=each.version, started_at=each.started_at, starts=each.starts) for each in found
-    ]
-
-
-# -- requests ----------------------------------------------------------------------------------------------
-
-
-async def stop(database: Database, actor: Actor, worker_id: str, reason: str = "") -> WorkerAnswer:
-    """Ask a worker to shut down gracefully."""
-    why = f"{actor.name}: {reason}" if reason else f"asked by {actor.name}"
-    async with database.write() as connection:
-        try:
-            await database.utils.workers.stop(worker_id, reason=why[:1000], connection=connection)
-        except WorkerNotFoundError as error:
-            raise _no_worker(error) from None
-        await _record(database, connection, actor, "stop_worker", worker_id, reason)
-    return WorkerAnswer(id=worker_id, done="It was asked to stop: it finishes its running jobs, then ends.")
-
-
-async def pause(database: Database, actor: Actor, worker_id: str, reason: str = "") -> WorkerAnswer:
-    """Pause a worker: it fetches no more jobs."""
-    why = f"{actor.name}: {reason}" if reason else f"asked by {actor.name}"
-    async with database.write() as connection:
-        try:
-            await database.utils.workers.pause(worker_id, reason=why[:1000], connection=connection)
-        except WorkerNotFoundError as error:
-            raise _no_worker(error) from None
-        await _record(database, connection, actor, "pause_worker", worker_id, reason)
-    return WorkerAnswer(id=worker_id, done="It is paused: it fetches no more jobs. Running jobs go on.")
-
-
-async def resume(database: Database, actor: Actor, worker_id: str) -> WorkerAnswer:
-    """Let a paused worker fetch jobs again."""
-    async with database.write() as connection:
-        was_paused = await database.utils.workers.resume(worker_id, connection=connection)
-        if was_paused:
-            await _record(database, connection, actor, "resume_worker", worker_id, "")
-    done = "It fetches jobs again." if was_paused else "It was not paused; nothing was changed."
-    return WorkerAnswer(id=worker_id, done=done)
-
-
-async def set_concurrency(
-    database: Database, actor: Actor, worker_id: str, lane: str, concurrency: int
-) -> WorkerAnswer:
-    """Let a worker run this many jobs of a lane at once; waits until it does."""
-    await database.open()
-    try:
-        change = await database.utils.workers.set_concurrency(worker_id, concurrency, lane=lane)
-    except WorkerNotFoundError as error:
-        raise _no_worker(error) from None
-    details = {"lane": lane, "before": change.before, "concurrency": concurrency}
-    async with database.write() as connection:
-        await record(
-            connection, database.schema, actor, "set_worker_concurrency", target=worker_id, details=details
-        )
-    of_lane = "" if lane == MAIN else f" of the lane {lane}"
-    done = f"It runs up to {count(concurrency, 'job')}{of_lane} at once (before: {change.before})."
-    return WorkerAnswer(id=worker_id, done=done)
-
-
-async def unlock(database: Database, actor: Actor, worker_id: str, typed: str = "") -> WorkerAnswer:
-    """Free every lock of a worker. One that may be alive must be typed: its jobs would run twice.
-
-    Jobs of another runtime's worker are recovered: no one else does that, and their attempt does not count.
-    """
-    async with database.read() as connection:
-        known = await read_workers(database, connection, only=worker_id)
-    worker = next((each for each in known.items if each.id == worker_id), None)
-    if (worker is None or worker.state != "dead") and typed != worker_id:
-        state = "may be alive" if worker is None or worker.state == "unknown" else "is alive"
-        raise Problem(
-            409,
-            f"The worker {state}",
-            "If its locks are freed while it runs, its jobs run twice. Stop it first; or, if you are certain "
-            "that it is dead, type its id.",
-            typed=worker_id,
-        )
-    if worker is not None and worker.is_alive is None:
-        report = await database.utils.workers.recover(worker_id, force=True)
-        async with database.write() as connection:
-            await _record(database, connection, actor, "unlock_worker", worker_id, "")
-        returned = sum(len(each.returned) for each in report.recovered)
-        return WorkerAnswer(id=worker_id, done=f"{count(returned, 'job')} returned to the queue.")
-    async with database.write() as connection:
-        await database.utils.force_unlock_workers([worker_id], connection=connection)
-        await _record(database, connection, actor, "unlock_worker", worker_id, "")
-    return WorkerAnswer(id=worker_id, done="Its jobs and queues were unlocked.")
-
-
-async def what_unlocking_does(database: Database, worker_id: str) -> tuple[str, bool]:
-    """In words, and whether the worker is certainly dead."""
-    async with database.read() as connection:
-        known = await read_workers(database, connection, only=worker_id)
-    worker = next((each for each in known.items if each.id == worker_id), None)
-    if worker is not None and worker.state == "dead":
-        return "Its jobs and queues become free for other workers.", True
-    alive = "It may be alive, and then its jobs run twice. Stop it first, or be certain."
-    if worker is None or worker.is_alive is not None:
-        return alive, False
-    held = "Its jobs return" if worker.jobs_held is None else f"{count(worker.jobs_held, 'job')} of it return"
-    verb = "s" if worker.jobs_held == 1 else ""
-    return (
-        f"{held}{verb} to the queue, the attempt does not count, and its queues become free. {alive}",
-        False,
-    )
-
-
-async def _record(
-    database: Database, connection: Connection, actor: Actor, action: str, worker_id: str, reason: str
-) -> None:
-    details = {"reason": reason} if reason else None
-    await record(connection, database.schema, actor, action, target=worker_id, details=details)
-
-
-def _no_worker(error: WorkerNotFoundError) -> Problem:
-    return Problem(404, "There is no such Python worker", str(error))
 
 
 # -- reading -----------------------------------------------------------------------------------------------
@@ -272,10 +144,7 @@ def _worker(
             "executors": worker.executors,
             "load": worker.load,
             "flag_rules": worker.flag_rules,
-            "blocked": None if worker.blocked is None else Blocked(
-                task_identifier=worker.blocked.task_identifier, job_id=worker.blocked.job_id,
-                since=worker.blocked.since, seconds=worker.blocked.seconds, culprit=worker.blocked.culprit,
-            ),
+            "blocked": None if worker.blocked is None else shared_with(worker.blocked, Blocked),
         },
         state=state,
         detail=detail,
@@ -311,10 +180,7 @@ def _lanes(worker: WorkerSummary, running: Sequence[BusySlot]) -> list[WorkerLan
     inside: defaultdict[str, list[BusySlot]] = defaultdict(list)
     for slot in running:
         inside[lane_of.get(slot.task_identifier or "", lanes[0].name if lanes else "")].append(slot)
-    return [
-        WorkerLane(name=lane.name, slots=lane.slots, tasks=lane.tasks, running=inside[lane.name])
-        for lane in lanes
-    ]
+    return [shared_with(lane, WorkerLane, running=inside[lane.name]) for lane in lanes]
 
 
 def _versions(workers: WorkerList) -> list[VersionGroup]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from urllib.parse import urlencode
+from typing import Literal
 
-from ...values.concurrency import MOST_ASKED_SLOTS
-from ..answers import Page, Redirect, confirmation
-from ..audit.recording import actor_of
+from ...errors import WorkerNotFoundError
+from ...values.concurrency import MAIN, MOST_ASKED_SLOTS
+from ...values.text import count
+from ..answers import Page, Problem, Redirect, address, confirmation
+from ..audit.recording import because, record
 from ..database import REQUESTS
 from ..web.call import Call
 from ..web.routes import Route
@@ -48,34 +50,87 @@ async def stop(call: Call) -> Page | Redirect:
             path="/workers/stop", fields={"id": wanted.id}, submit="Stop the worker",
             back=_page_of(wanted.id), asks_reason=True, here="workers",
         )  # fmt: skip
-    answer = await queries.stop(call.database, actor_of(call), wanted.id, wanted.reason)
-    return _done(call, answer)
+    done = "It was asked to stop: it finishes its running jobs, then ends."
+    return await _ask(call, wanted, "stop", done)
 
 
 async def pause(call: Call) -> Redirect:
     wanted = await call.body(WorkerRequest)
-    answer = await queries.pause(call.database, actor_of(call), wanted.id, wanted.reason)
-    return _done(call, answer)
+    done = "It is paused: it fetches no more jobs. Running jobs go on."
+    return await _ask(call, wanted, "pause", done)
+
+
+async def _ask(call: Call, wanted: WorkerRequest, method: Literal["stop", "pause"], done: str) -> Redirect:
+    """Ask a worker to stop or to pause."""
+    why = because(call, wanted.reason, "asked by")
+    async with call.database.write() as connection:
+        workers = call.database.utils.workers
+        ask = workers.stop if method == "stop" else workers.pause
+        try:
+            await ask(wanted.id, reason=why, connection=connection)
+        except WorkerNotFoundError as error:
+            raise _no_worker(error) from None
+        await record(
+            call, connection, f"{method}_worker", target=wanted.id, details={"reason": wanted.reason}
+        )
+    return _done(call, wanted.id, done)
 
 
 async def resume(call: Call) -> Redirect:
-    wanted = await call.body(WorkerRequest)
-    answer = await queries.resume(call.database, actor_of(call), wanted.id)
-    return _done(call, answer)
+    worker_id = (await call.body(WorkerRequest)).id
+    async with call.database.write() as connection:
+        was_paused = await call.database.utils.workers.resume(worker_id, connection=connection)
+        if was_paused:
+            await record(call, connection, "resume_worker", target=worker_id)
+    done = "It fetches jobs again." if was_paused else "It was not paused; nothing was changed."
+    return _done(call, worker_id, done)
 
 
 async def unlock(call: Call) -> Page | Redirect:
+    """Free every lock of a worker. One that may be alive must be typed: its jobs would run twice.
+
+    Jobs of another runtime's worker are recovered: no one else does that, and their attempt does not count.
+    """
     wanted = await call.body(WorkerRequest)
+    worker = await queries.find_worker(call.database, wanted.id)
+    is_dead = worker is not None and worker.state == "dead"
     if not await call.is_confirmed():
-        text, is_dead = await queries.what_unlocking_does(call.database, wanted.id)
         return confirmation(
-            f"Free the locks of {wanted.id[:80]}?", text,
+            f"Free the locks of {wanted.id[:80]}?", _what_unlocking_does(worker),
             path="/workers/unlock", fields={"id": wanted.id}, submit="Free the locks", back="/workers",
             typed="" if is_dead else wanted.id, here="workers",
         )  # fmt: skip
-    answer = await queries.unlock(call.database, actor_of(call), wanted.id, wanted.typed)
+    if not is_dead and wanted.typed != wanted.id:
+        state = "may be alive" if worker is None or worker.state == "unknown" else "is alive"
+        raise Problem(
+            409,
+            f"The worker {state}",
+            "If its locks are freed while it runs, its jobs run twice. Stop it first; or, if you are certain "
+            "that it is dead, type its id.",
+            typed=wanted.id,
+        )
+    utils, done = call.database.utils, "Its jobs and queues were unlocked."
+    if worker is not None and worker.is_alive is None:
+        report = await utils.workers.recover(wanted.id, force=True)
+        returned = sum(len(each.returned) for each in report.recovered)
+        done = f"{count(returned, 'job')} returned to the queue."
+    async with call.database.write() as connection:
+        if worker is None or worker.is_alive is not None:
+            await utils.force_unlock_workers([wanted.id], connection=connection)
+        await record(call, connection, "unlock_worker", target=wanted.id)
     call.hub.publish(*TOPICS, "jobs", "queues")
-    return Redirect("/workers", notice=answer.done, answer=answer)
+    return Redirect("/workers", notice=done, answer=WorkerAnswer(id=wanted.id, done=done))
+
+
+def _what_unlocking_does(worker: Worker | None) -> str:
+    if worker is not None and worker.state == "dead":
+        return "Its jobs and queues become free for other workers."
+    alive = "It may be alive, and then its jobs run twice. Stop it first, or be certain."
+    if worker is None or worker.is_alive is not None:
+        return alive
+    held = "Its jobs return" if worker.jobs_held is None else f"{count(worker.jobs_held, 'job')} of it return"
+    verb = "s" if worker.jobs_held == 1 else ""
+    return f"{held}{verb} to the queue, the attempt does not count, and its queues become free. {alive}"
 
 
 async def concurrency_form(call: Call) -> Page:
@@ -94,20 +149,34 @@ async def concurrency_form(call: Call) -> Page:
 
 
 async def concurrency(call: Call) -> Redirect:
+    """Let a worker run this many jobs of a lane at once; waits until it does."""
     wanted = await call.body(WorkerConcurrencyRequest)
-    answer = await queries.set_concurrency(
-        call.database, actor_of(call), wanted.id, wanted.lane, wanted.concurrency
+    lane, most = wanted.lane, wanted.concurrency
+    await call.database.open()
+    try:
+        change = await call.database.utils.workers.set_concurrency(wanted.id, most, lane=lane)
+    except WorkerNotFoundError as error:
+        raise _no_worker(error) from None
+    async with call.database.write() as connection:
+        details = {"lane": lane, "before": change.before, "concurrency": most}
+        await record(call, connection, "set_worker_concurrency", target=wanted.id, details=details)
+    of_lane = "" if lane == MAIN else f" of the lane {lane}"
+    return _done(
+        call, wanted.id, f"It runs up to {count(most, 'job')}{of_lane} at once (before: {change.before})."
     )
-    return _done(call, answer)
 
 
-def _done(call: Call, answer: WorkerAnswer) -> Redirect:
+def _no_worker(error: WorkerNotFoundError) -> Problem:
+    return Problem(404, "There is no such Python worker", str(error))
+
+
+def _done(call: Call, worker_id: str, done: str) -> Redirect:
     call.hub.publish(*TOPICS)
-    return Redirect(_page_of(answer.id), notice=answer.done, answer=answer)
+    return Redirect(_page_of(worker_id), notice=done, answer=WorkerAnswer(id=worker_id, done=done))
 
 
 def _page_of(worker_id: str) -> str:
-    return "/worker?" + urlencode({"id": worker_id})
+    return address("/worker", id=worker_id)
 
 
 ROUTES = [

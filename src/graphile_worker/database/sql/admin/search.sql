@@ -384,7 +384,7 @@ select
 -- $15, $16 float8 the shortest and the longest duration in seconds, or null
 -- $17 text        a part of the error, or null; $18 of the task identifier, the job key or the error
 -- $19 integer     the longest payload to return, in bytes
--- Returns last_finished_at and last_job_id (where the next step begins; null at the end), and the jobs: one row with nulls if
+-- Returns last_finished_at and last_id (where the next step begins; null at the end), and the jobs: one row with nulls if
 -- none was found.
 with wanted as materialized (
 :include finished_tasks
@@ -463,11 +463,11 @@ step as materialized (
 )
 select
     step.finished_at as last_finished_at,
-    step.job_id as last_job_id,
-    seen.job_id, seen.task_identifier, seen.state, seen.queue_name, seen.job_key, seen.priority, seen.attempts,
+    step.job_id as last_id,
+    seen.job_id as id, seen.task_identifier, seen.state, seen.queue_name, seen.job_key as key, seen.priority, seen.attempts,
     seen.max_attempts, seen.created_at, seen.run_at, seen.started_at, seen.finished_at, seen.duration, seen.pool_id,
     seen.flags::text as flags,
-    pg_catalog.left(seen.error, 4000) as error,
+    pg_catalog.left(seen.error, 4000) as last_error,
     case
         when $19::integer = 0 then null
         when pg_catalog.octet_length(seen.payload::text) <= $19::integer then seen.payload::text

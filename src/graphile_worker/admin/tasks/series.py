@@ -221,7 +221,7 @@ def _by_task(rows: Sequence[Row], of: Timeline) -> dict[str, TaskSeries]:
     found: dict[str, TaskSeries] = {}
     for row in rows:
         step = row["step"]
-        series = found.setdefault(row["task"], TaskSeries(*([0.0] * of.range.count for _ in range(3))))
+        series = found.setdefault(row["task"], nothing(of.range.count))
         seconds = of.seconds(step)
         series.completed[step] = row["completed"] * 60 / seconds
         series.failed[step] = row["failed"] * 60 / seconds
@@ -253,6 +253,11 @@ def _backlog_in_memory(of: Timeline, samples: Sequence[Sample]) -> BacklogSeries
             found.oldest_wait[step] = max(found.oldest_wait[step] or 0.0, sample.oldest_wait)
             found.added[step], found.deleted[step] = sample.added_per_minute, sample.deleted_per_minute
     return found
+
+
+def nothing(count: int) -> TaskSeries:
+    """A task of which nothing is known."""
+    return TaskSeries([0.0] * count, [0.0] * count, [0.0] * count)
 
 
 def _no_backlog(count: int) -> BacklogSeries:
