@@ -1,7 +1,7 @@
 """Upkeep of the history, which one pool does for all.
 
 Partitions are made ahead of need and dropped when their rows have expired, the audit and progress are purged,
-and failed jobs are moved here. Each class is a maintenance task: see `recovery/maintenance/tasks.py`.
+and failed jobs are moved here. Each class is a maintenance task: see `recovery/maintenance.py`.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
 from contextvars import copy_context
 from datetime import datetime
-from typing import Protocol, TypeVar
+from typing import Protocol
 
 from ..database.connections.connection import Connection, Pool
 from ..database.connections.dsn import Dsn
@@ -32,16 +32,14 @@ from ..values.job import Job
 from ..values.options import SMALLEST_POOL_FOR_RECOVERY, WorkerOptions
 from ..values.outcome import FailureHandler
 from ..values.retention import RetentionPolicy
-from .heartbeat import UNAVAILABLE, Heartbeat, RustHeartbeat, from_dsn, from_pool
-from .held_batches import PROVEN_AFTER, HoldGuard, OpenBatch
-from .lease import Lease
-from .maintenance.tasks import Maintenance, MaintenanceTask
-from .maintenance.unknown_tasks import UnknownTasks
+from .heartbeat import UNAVAILABLE, Heartbeat, RecoverablePool, RustHeartbeat, from_dsn, from_pool
+from .held_batches import PROVEN_AFTER, HoldGuard
+from .maintenance import Maintenance, MaintenanceTask
 from .orphaned_jobs import note_rerun, renew_locks
-from .registry.pool_state import Description, GetPlaces, LoopBlockage, describe_worker
-from .registry.workers import JobReport, Registration, deregister_worker, register_worker
+from .registry.pool_state import Description, GetPlaces, describe_worker
+from .registry.workers import Registration, deregister_worker, register_worker
 from .sweep import StatementRunner
-from .sweeper import Periodic, Sweeper
+from .sweeper import Periodic, Sweeper, UnknownTasks
 
 LEASE_SHARE = 2 / 3  # of the grace: the lease ends well before other workers may recover the jobs
 MAINTENANCE_AFTER = 3.0  # seconds after the start
@@ -52,57 +50,7 @@ RERUN_TIMEOUT = 2.0  # seconds to record that a job is run again
 STOP_TIMEOUT = 3.0  # seconds to deregister
 BEAT_AGAIN_AFTER = 1.0  # seconds after a crash of the heartbeat
 
-T = TypeVar("T")
 logger = logging.getLogger("graphile_worker.recovery")
-
-
-class RecoverablePool(Protocol):
-    """The part of a worker pool that recovery uses."""
-
-    id: str
-
-    @property
-    def once(self) -> bool: ...
-
-    @property
-    def concurrency(self) -> int: ...
-
-    @property
-    def slots(self) -> Mapping[str, int]: ...
-
-    @property
-    def lease(self) -> Lease: ...
-
-    @property
-    def locked(self) -> list[int]: ...
-
-    @property
-    def is_settled(self) -> bool: ...
-
-    def running_report(self) -> tuple[int, dict[int, float]]: ...
-
-    def blockage(self) -> LoopBlockage | None: ...
-
-    def longest_delay(self) -> float | None: ...
-
-    def open_batches(self) -> Sequence[OpenBatch]: ...
-
-    @property
-    def is_listening(self) -> bool: ...
-
-    @property
-    def stalled_since(self) -> float | None: ...
-
-    async def run_statement(self, statement: Callable[[Connection], Awaitable[T]]) -> T: ...
-
-    def before_rerun(self, function: Callable[[Job], Awaitable[None]]) -> None: ...
-
-    async def write_outcomes(self) -> None: ...
-
-    @property
-    def can_hold(self) -> bool: ...
-
-    def allow_held_batches(self, after: float = 0.0) -> None: ...
 
 
 class PoolStatistics(Protocol):
@@ -185,11 +133,22 @@ class Recovery:
         self._heartbeat_ended = asyncio.Event()
         self._beating: Supervised | None = None
         self._loops = [Periodic("lock renewal", self._renew_locks, clock, first_after=RENEW_INTERVAL)]
-        if options.recovery.enabled and has_tables and not pool.once:
+        if not pool.once:
+            self._add_loops(tasks, handlers, retention_policy)
+
+    def _add_loops(
+        self,
+        tasks: Sequence[str],
+        handlers: Mapping[str, FailureHandler] | None,
+        retention_policy: RetentionPolicy | None,
+    ) -> None:
+        """What a worker does regularly, unless it only drains the queue."""
+        pool, options, clock = self._pool, self._options, self._clock
+        if options.recovery.enabled and self._has_tables:
             sweeper = Sweeper(
                 pool.run_statement,
                 options,
-                hooks,
+                self._hooks,
                 clock,
                 pool_id=pool.id,
                 is_alive=lambda: pool.lease.is_open,
@@ -198,7 +157,7 @@ class Recovery:
             )
             unknown = UnknownTasks(pool.run_statement, options, clock, pool_id=pool.id, tasks=tasks)
             self._loops += [sweeper.loop, unknown.loop]
-        if maintenance_tasks and not pool.once:
+        if self._maintenance_tasks:
             shared = self._make_maintenance(pool.run_statement, is_alive=lambda: pool.lease.is_open)
             self._loops.append(Periodic("maintenance", shared.run_due, clock, first_after=MAINTENANCE_AFTER))
 
@@ -271,15 +230,15 @@ class Recovery:
             else:
                 self._start_heartbeat()
         else:
-            first_after = self._options.recovery.heartbeat_interval
-            loop = Periodic("Rust heartbeat", self._send_rust_heartbeat, self._clock, first_after=first_after)
-            self._loops.append(loop)
-            loop.start()
+            interval = self._options.recovery.heartbeat_interval
+            self._start_loop("Rust heartbeat", self._send_rust_heartbeat, interval)
             if self._statistics is not None:
-                interval = self._statistics.interval
-                loop = Periodic("statistics", self._write_due_statistics, self._clock, first_after=interval)
-                self._loops.append(loop)
-                loop.start()
+                self._start_loop("statistics", self._write_due_statistics, self._statistics.interval)
+
+    def _start_loop(self, what: str, function: Callable[[], Awaitable[float]], first_after: float) -> None:
+        loop = Periodic(what, function, self._clock, first_after=first_after)
+        self._loops.append(loop)
+        loop.start()
 
     def _own_session(self) -> AbstractAsyncContextManager[Connection]:
         return own_session(self._database, prepared_statements=self._options.prepared_statements)
@@ -294,23 +253,16 @@ class Recovery:
         prepared = self._options.prepared_statements
         dsn = self._dsn
         self._heartbeat = Heartbeat(
+            self._pool,
             self._registration,
             self._schema,
             from_pool(self._database) if dsn is None else from_dsn(dsn, prepared_statements=prepared),
             self._rust_heartbeat,
             started_at=self._started_at,
             on_heartbeat=self._renew_lease,
-            on_unavailable=self._pool.lease.suspend,
-            get_report=lambda: JobReport(*self._pool.running_report()),
-            get_slots=lambda: self._pool.slots,
-            get_blockage=self._pool.blockage,
-            get_delay=self._pool.longest_delay,
-            is_listening=lambda: self._pool.is_listening,
-            get_places=self._get_places,
-            get_stalled=lambda: self._pool.stalled_since,
-            get_open_batches=self._pool.open_batches,
-            description=self._description,
             write_statistics=self._write_statistics,
+            description=self._description,
+            get_places=self._get_places,
         )
         if dsn is None:
             heartbeat = self._heartbeat

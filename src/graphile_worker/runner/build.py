@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from ..client import WorkerUtils
     from ..cron import CronScheduler, ParsedCronItem
     from ..database.statements.schedules import ScheduleDefinition
-    from ..recovery.maintenance.tasks import MaintenanceTask
+    from ..recovery.maintenance import MaintenanceTask
     from ..recovery.registry.pool_state import Description
     from ..recovery.service import Recovery
     from ..recovery.sweeper import StaleLocks

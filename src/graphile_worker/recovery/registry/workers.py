@@ -336,8 +336,8 @@ def _summary(row: Row, is_scanned: bool) -> WorkerSummary:
         stalled_for=None if state.stalled_since is None else max(0.0, row["now"] - state.stalled_since),
         blocked=decode_blockage(row["blocked"], row["now"]),
         app_version=row["app_version"],
-        lanes=_lanes(row["lanes"]),
-        flag_rules=_flag_rules(row["flag_rules"]),
+        lanes=decode_list(row["lanes"], LaneDescription),
+        flag_rules=decode_reported(row["flag_rules"], FlagDescription),
         is_listening=state.is_listening,
         clock=state.clock,
         executors=state.executors,
@@ -406,14 +406,6 @@ def _pid(metadata: str | None) -> int | None:
 def _running(reported: str | None) -> list[RunningJob] | None:
     pairs = decode_list(reported, tuple[JobId, float])
     return None if pairs is None else [RunningJob(job_id, instant(started)) for job_id, started in pairs]
-
-
-def _lanes(described: str | None) -> list[LaneDescription] | None:
-    return decode_list(described, LaneDescription)
-
-
-def _flag_rules(described: str | None) -> FlagDescription | None:
-    return decode_reported(described, FlagDescription)
 
 
 def _instant(seconds: float | None) -> datetime | None:
