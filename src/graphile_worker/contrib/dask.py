@@ -76,7 +76,6 @@ class DaskExecutor:
         self._asking: set[asyncio.Future[Any]] = set()
 
     async def start(self, tasks: Sequence[AnyTask]) -> None:
-        """Connect to the scheduler."""
         for task in tasks:
             where_is(task, "dask")
         client = await self._cluster.get()
@@ -85,7 +84,6 @@ class DaskExecutor:
         await _warn(client)
 
     async def run(self, call: TaskCall) -> Any:
-        """Run one job; see `TaskExecutor`."""
         client = await self._cluster.get()
         with self._cluster.added(call) as number:
             key = self._key(number, call)
@@ -192,7 +190,6 @@ class DaskExecutor:
         return client
 
     def _noted(self, event: tuple[float, Any]) -> None:
-        """A note of a task has arrived."""
         self._cluster.noted(_note_decoder.decode(event[1]))
 
 

@@ -13,7 +13,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +24,7 @@ except ImportError as error:  # pragma: no cover
 from ..client.sync_api import make_sync_worker_utils
 from ..client.sync_worker_utils import SyncWorkerUtils
 from ..hooks import Hooks
-from .web_settings import as_environment, client_arguments, options_in, worker_command
+from .web_settings import client_arguments, options_in, worker_command
 
 if TYPE_CHECKING:
     from flask import Flask
@@ -54,7 +53,7 @@ class GraphileWorker:
         """Register with an application: its client, and the command group."""
         options = {**options_in(app.config), **self._options}
         app.extensions[EXTENSION] = _Registered(options, self._hooks)
-        app.cli.add_command(worker_command(lambda: os.environ.update(as_environment(options))))
+        app.cli.add_command(worker_command(options))
 
 
 class _Registered:
@@ -79,8 +78,6 @@ class AppContext:
         self._app = app
 
     def install(self, hooks: Hooks) -> None:
-        """Called when the worker starts."""
-
         @hooks.around_run
         async def in_context(job: Job, call_next: Callable[[], Awaitable[Outcome]]) -> Outcome:
             with self._app.app_context():

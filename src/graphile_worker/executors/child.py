@@ -60,7 +60,6 @@ class Child:
         self._coroutine: asyncio.Task[Any] | None = None
 
     def serve(self) -> None:
-        """Run calls until the worker closes the connection."""
         setup = self._worker.setup(Setup)
         if setup is None:
             return
@@ -170,7 +169,6 @@ class Child:
 
 
 def main() -> None:
-    """Run the process with the descriptors in `sys.argv`."""
     work, control, counters = (int(argument) for argument in sys.argv[1:4])
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)

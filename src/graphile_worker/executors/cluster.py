@@ -186,7 +186,6 @@ class RunningCall:
                 loop.call_soon_threadsafe(coroutine.cancel)
 
     def stack(self) -> TaskStack:
-        """What the task does now."""
         return stack_of_task(self._thread, None if self._coroutine is None else self._coroutine[1])
 
     def run(self, awaitable: Awaitable[Any]) -> Any:

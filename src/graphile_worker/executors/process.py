@@ -76,7 +76,6 @@ class ProcessExecutor:
             self._pool.resize(processes)
 
     async def run(self, call: TaskCall) -> Any:
-        """Run one job; see `TaskExecutor`."""
         pool = self._pool
         if pool is None:
             raise RuntimeError("the executor is not started")
@@ -94,7 +93,6 @@ class ProcessExecutor:
         return work.value()
 
     async def close(self) -> None:
-        """End all processes."""
         if self._unfollow is not None:
             self._unfollow()
             self._unfollow = None

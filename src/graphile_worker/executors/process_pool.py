@@ -278,7 +278,6 @@ class ProcessPool:
     # -- the end -------------------------------------------------------------------------------------------
 
     async def close(self) -> None:
-        """End all processes."""
         self._is_closed = True
         if self._look is not None:
             self._look.cancel()

@@ -56,7 +56,6 @@ class Tasks:
 
 
 def job_of(call: CallMessage) -> Job:
-    """The job of a call."""
     return Job(*call.job)
 
 
@@ -187,7 +186,6 @@ class _RemoteSyncHelpers(SyncHelpers):
         return asyncio.run(coroutine)
 
     def progress(self, share: float | None = None, note: str | None = None, *, data: object = None) -> None:
-        """Report how far the task is."""
         helpers = cast(RemoteHelpers, self._helpers)
         helpers._services.progress.report(helpers.job.id, share, note, data)
 

@@ -111,7 +111,6 @@ class MoveFailed:
 def history_maintenance(
     options: WorkerOptions, retention_policy: RetentionPolicy
 ) -> list[AddPartitions | DropExpired | PurgeAudit | PurgeProgress | MoveFailed]:
-    """All maintenance tasks of this module."""
     schema, errors = options.schema_name, options.history.error_retention
     tasks: list[AddPartitions | DropExpired | PurgeAudit | PurgeProgress | MoveFailed] = [
         AddPartitions(schema, retention_policy, errors),

@@ -163,7 +163,6 @@ class Heartbeat:
 
     @property
     def is_stopping(self) -> bool:
-        """Whether it was asked to end."""
         return self._stop_requested.is_set()
 
     def request_stop(self, *, deregister: bool) -> None:
@@ -445,7 +444,6 @@ class RustHeartbeat:
             logger.warning("cannot send heartbeats to Rust workers: %s; %s", reason, MAY_TAKE)
 
     async def deregister(self, connection: Connection) -> None:
-        """Remove the row of a pool that has ended."""
         if self._is_registered:
             self._is_registered = False
             await deregister_rust_workers(connection, self._schema, [self._pool_id])

@@ -218,7 +218,6 @@ class Recovery:
                     await self._first_heartbeat.wait()
 
     def start(self) -> None:
-        """Start heartbeats and sweeps."""
         for loop in self._loops:
             loop.start()
         if self._heartbeat is not None:

@@ -143,7 +143,6 @@ class Sweep:
         self._silent: tuple[SilentSweeper, float] | None = None  # and when it was first seen
 
     async def __call__(self) -> SweepReport:
-        """Sweep once."""
         found = await self._run(self._find)
         if found is None:
             await self._run(self._end_silent)

@@ -113,8 +113,6 @@ PURGE_EVERY = 100  # sweeps
 
 
 class Sweeper:
-    """The sweeps of one worker."""
-
     def __init__(
         self,
         run: StatementRunner,

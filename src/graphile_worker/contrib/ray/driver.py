@@ -192,7 +192,6 @@ def why_lost(error: BaseException) -> str:
 
 
 def main() -> None:
-    """Run the driver with the descriptors in `sys.argv`."""
     work, control = (int(argument) for argument in sys.argv[1:3])
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)

@@ -85,13 +85,11 @@ class RayExecutor:
         self._cluster = Cluster(self._connect, lambda driver: driver.is_open, self._abort_all)
 
     async def start(self, tasks: Sequence[AnyTask]) -> None:
-        """Connect to the cluster."""
         for task in tasks:
             where_is(task, "ray")
         await self._cluster.get()
 
     async def run(self, call: TaskCall) -> Any:
-        """Run one job; see `TaskExecutor`."""
         driver = await self._cluster.get()
         with self._cluster.added(call) as number:
             call.ask_stack = partial(self._stack, driver, number)
@@ -117,7 +115,6 @@ class RayExecutor:
             return value_after_end(lambda: value_of(answer.result()))
 
     async def close(self) -> None:
-        """Close the connection to the cluster."""
         driver = self._cluster.release()
         if driver is not None:
             await driver.close()

@@ -32,10 +32,9 @@ from ...hooks.events import (
 )
 from ...values.job import Job
 from ...values.outcome import Failed, Outcome
-from .adding import AddSpans
 from .modes import guarded, trace_context_of
 from .monitors import Monitors
-from .scopes import JobScope
+from .spans import AddSpans, JobScope
 
 FLUSH_WITHIN = 2.0  # seconds for what is not sent yet when the worker stops
 
@@ -74,7 +73,6 @@ class SentryPlugin:
         self._monitors = Monitors(frozenset(exclude_cron)) if monitor_cron else None
 
     def install(self, hooks: Hooks) -> None:
-        """Add the hooks."""
         if self._init is not None and not sentry_sdk.is_initialized():
             sentry_sdk.init(**self._init)
         silence_own_lines()

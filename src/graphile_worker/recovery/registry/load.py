@@ -32,8 +32,6 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LoadMeter:
-    """Measures the load of this process."""
-
     def __init__(self, get_delay: Callable[[], float | None] = lambda: None) -> None:
         """`get_delay`: how late the event loop was at most since the last call."""
         self._get_delay = get_delay

@@ -254,7 +254,6 @@ async def lock_worker(connection: Connection, schema: SchemaName, pool_id: str, 
 
 
 async def unlock_worker(connection: Connection, schema: SchemaName, pool_id: str, *, timeout: float) -> None:
-    """Release the pool's lock."""
     await connection.fetchval(sql("recovery/unlock_worker", schema), schema.name, pool_id, timeout=timeout)
 
 
@@ -435,7 +434,6 @@ async def has_rust_workers(connection: Connection, schema: SchemaName) -> bool:
 async def send_rust_heartbeat(
     connection: Connection, schema: SchemaName, pool_id: str, pid: int, *, timeout: float
 ) -> None:
-    """Write a heartbeat into the Rust port's table."""
     await connection.execute(sql("recovery/rust_heartbeat", schema), pool_id, pid, timeout=timeout)
 
 

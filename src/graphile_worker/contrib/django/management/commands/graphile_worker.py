@@ -67,7 +67,6 @@ class Command(BaseCommand):
     requires_migrations_checks = False
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Called by Django."""
         add = parser.add_argument
         add(
             "--queue",
@@ -91,7 +90,6 @@ class Command(BaseCommand):
         add("words", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Called by Django."""
         flags = {option: options.get(name) for name, option in FLAGS.items()}
         try:
             if words := options.get("words"):
