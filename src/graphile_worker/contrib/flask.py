@@ -52,20 +52,9 @@ class GraphileWorker:
     def init_app(self, app: Flask) -> None:
         """Register with an application: its client, and the command group."""
         options = {**options_in(app.config), **self._options}
-        app.extensions[EXTENSION] = _Registered(options, self._hooks)
+        # The client opens nothing before its first call, also after a fork.
+        app.extensions[EXTENSION] = make_sync_worker_utils(**client_arguments(options), hooks=self._hooks)
         app.cli.add_command(worker_command(options))
-
-
-class _Registered:
-    """What one application has. The client opens nothing before its first call, also after a fork."""
-
-    def __init__(self, options: dict[str, Any], hooks: Hooks | None) -> None:
-        self._options = client_arguments(options)
-        self._hooks = hooks
-        self.utils = make_sync_worker_utils(**self._options, hooks=hooks)
-
-    def bound(self, session: Any) -> SyncWorkerUtils:
-        return SyncWorkerUtils.bound(session, schema=self.utils.schema.name, hooks=self.utils.hooks)
 
 
 class AppContext:
@@ -89,8 +78,9 @@ def current_jobs(session: Any = None) -> SyncWorkerUtils:
 
     `current_jobs(db.session)` works with Flask-SQLAlchemy.
     """
-    registered = current_app.extensions.get(EXTENSION)
-    if registered is None:
+    utils: SyncWorkerUtils | None = current_app.extensions.get(EXTENSION)
+    if utils is None:
         raise RuntimeError("GraphileWorker is not registered with this application; call init_app(app)")
-    utils: SyncWorkerUtils = registered.utils if session is None else registered.bound(session)
-    return utils
+    if session is None:
+        return utils
+    return SyncWorkerUtils.bound(session, schema=utils.schema.name, hooks=utils.hooks)

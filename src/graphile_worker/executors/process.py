@@ -82,7 +82,7 @@ class ProcessExecutor:
         if self._unfollow is None:
             self._unfollow = follow_worker(call, pool.abort)
             self._job_logger = call.helpers._services.logger.name
-        work = pool.submit(partial(Work, call), call.identifier)
+        work = pool.submit(call)
         call.ask_stack = partial(pool.stack_of, work)
         try:
             await work.future

@@ -191,19 +191,10 @@ class _RemoteSyncHelpers(SyncHelpers):
 
 
 class _Nothing:
-    """In place of the client: every method is missing here."""
+    """In place of the client, and of the names of queues: every method is missing here."""
 
-    async def add_job(self, *args: Any, **options: Any) -> NoReturn:
-        raise _missing("add_job")
-
-    async def add_jobs(self, *args: Any, **options: Any) -> NoReturn:
-        raise _missing("add_jobs")
-
-    async def wait_for(self, *args: Any, **options: Any) -> NoReturn:
-        raise _missing("wait_for")
-
-    async def get(self, queue_id: int) -> NoReturn:
-        raise _missing("get_queue_name")
+    def __getattr__(self, name: str) -> NoReturn:
+        raise _missing("get_queue_name" if name == "get" else name)
 
 
 def _no_connection() -> NoReturn:

@@ -42,6 +42,7 @@ from .lease import Lease
 from .registry.load import LoadMeter
 from .registry.pool_state import Description, GetPlaces, ReportingPool, StateReporter, describe_worker
 from .registry.workers import (
+    UNAVAILABLE,
     JobReport,
     Liveness,
     Registration,
@@ -74,12 +75,6 @@ LOCK_RETRY = 0.1  # seconds between attempts to take the lock
 END_OLD_SESSION_AFTER = 5  # attempts until our own stale session is terminated
 GIVE_UP_AFTER = 50  # attempts
 MOST_REPORTED = 200  # running jobs in a report
-UNAVAILABLE = (
-    sqlstates.UNDEFINED_TABLE,
-    sqlstates.INVALID_SCHEMA_NAME,
-    sqlstates.INSUFFICIENT_PRIVILEGE,
-)
-
 T = TypeVar("T")
 
 

@@ -30,18 +30,16 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
-from ..database.connections import sqlstates
 from ..database.connections.bound import is_gone
 from ..database.connections.connection import Connection
 from ..database.connections.errors import explained, sqlstate_of
 from ..database.sql import load
 from ..values.schema_name import SchemaName
+from .registry.workers import UNAVAILABLE
 from .sweep import StatementRunner
 
 FRESH = 60.0  # seconds after its sweep for which a death counts
 PROVEN_AFTER = 0.5  # seconds: the server has noticed the end of a process, and a new pool has its lock
-UNREADABLE = (sqlstates.UNDEFINED_TABLE, sqlstates.INVALID_SCHEMA_NAME, sqlstates.INSUFFICIENT_PRIVILEGE)
-"""The schema's owner has not run this version's migration, or this role may not read the table."""
 
 logger = logging.getLogger("graphile_worker.recovery")
 
@@ -142,7 +140,7 @@ class HoldGuard:
         try:
             return await look_for_deaths(connection, self._schema, self._pool.id)
         except Exception as error:
-            if sqlstate_of(error) not in UNREADABLE:
+            if sqlstate_of(error) not in UNAVAILABLE:
                 raise
             logger.debug("this worker holds no batches: %s", explained(error))
             return None

@@ -32,12 +32,12 @@ from ..values.job import Job
 from ..values.options import SMALLEST_POOL_FOR_RECOVERY, WorkerOptions
 from ..values.outcome import FailureHandler
 from ..values.retention import RetentionPolicy
-from .heartbeat import UNAVAILABLE, Heartbeat, RecoverablePool, RustHeartbeat, from_dsn, from_pool
+from .heartbeat import Heartbeat, RecoverablePool, RustHeartbeat, from_dsn, from_pool
 from .held_batches import PROVEN_AFTER, HoldGuard
 from .maintenance import Maintenance, MaintenanceTask
 from .orphaned_jobs import note_rerun, renew_locks
 from .registry.pool_state import Description, GetPlaces, describe_worker
-from .registry.workers import Registration, deregister_worker, register_worker
+from .registry.workers import UNAVAILABLE, Registration, deregister_worker, register_worker
 from .sweep import StatementRunner
 from .sweeper import Periodic, Sweeper, UnknownTasks
 
@@ -107,16 +107,7 @@ class Recovery:
         self._maintenance_tasks = maintenance_tasks
         self._description = description
         self._get_places = get_places
-        self._registration = Registration(
-            id=pool.id,
-            host=socket.gethostname(),
-            pid=os.getpid(),
-            version=__version__,
-            tasks=sorted(tasks),
-            concurrency=pool.concurrency,
-            heartbeat_interval=options.recovery.heartbeat_interval,
-            grace=options.recovery.grace,
-        )
+        self._registration = _registration(pool, options, tasks)
         self._rust_heartbeat = RustHeartbeat(
             self._schema,
             pool.id,
@@ -391,28 +382,33 @@ class Recovery:
             await asyncio.gather(self._deregister_if(is_clean), self._stop_statistics())
 
     async def _deregister_if(self, is_clean: bool) -> None:
+        """Deregister on a connection of the pool, as there is none for heartbeats."""
         if is_clean:
             with suppress(Exception):
-                async with asyncio.timeout(STOP_TIMEOUT):
-                    await self._deregister()
+                async with asyncio.timeout(STOP_TIMEOUT), self._own_session() as connection:
+                    if self._started_at is not None:
+                        await deregister_worker(connection, self._schema, self._pool.id)
+                    await self._rust_heartbeat.deregister(connection)
 
     async def _stop_statistics(self) -> None:
+        """Write the last statistics. If all runs drain the queue and end, they do the maintenance too."""
         statistics = self._statistics
         if statistics is not None and (statistics.is_pending or (self._pool.once and statistics.has_written)):
             with suppress(Exception):
-                async with asyncio.timeout(STOP_TIMEOUT):
-                    await self._finish_statistics(statistics)
+                async with asyncio.timeout(STOP_TIMEOUT), self._own_session() as connection:
+                    await statistics.write(connection, STOP_TIMEOUT)
+                    if self._pool.once:
+                        await self._make_maintenance(lambda work: work(connection)).run_due()
 
-    async def _finish_statistics(self, statistics: PoolStatistics) -> None:
-        """Write the last statistics. If all runs drain the queue and end, they do the maintenance too."""
-        async with self._own_session() as connection:
-            await statistics.write(connection, STOP_TIMEOUT)
-            if self._pool.once:
-                await self._make_maintenance(lambda work: work(connection)).run_due()
 
-    async def _deregister(self) -> None:
-        """Deregister on a connection of the pool, as there is none for heartbeats."""
-        async with self._own_session() as connection:
-            if self._started_at is not None:
-                await deregister_worker(connection, self._schema, self._pool.id)
-            await self._rust_heartbeat.deregister(connection)
+def _registration(pool: RecoverablePool, options: WorkerOptions, tasks: Sequence[str]) -> Registration:
+    return Registration(
+        id=pool.id,
+        host=socket.gethostname(),
+        pid=os.getpid(),
+        version=__version__,
+        tasks=sorted(tasks),
+        concurrency=pool.concurrency,
+        heartbeat_interval=options.recovery.heartbeat_interval,
+        grace=options.recovery.grace,
+    )

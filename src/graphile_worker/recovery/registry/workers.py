@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 import msgspec
 
+from ...database.connections import sqlstates
 from ...database.connections.connection import Connection, Row
 from ...database.connections.encoding import teach_arrays
 from ...database.sql import load as sql
@@ -31,6 +32,9 @@ from .pool_state import (
     decode_reported,
     decode_state,
 )
+
+UNAVAILABLE = (sqlstates.UNDEFINED_TABLE, sqlstates.INVALID_SCHEMA_NAME, sqlstates.INSUFFICIENT_PRIVILEGE)
+"""The schema's owner has not run this version's migration, or this role may not use the table."""
 
 Liveness = Literal["lock", "heartbeat"]
 Condition = Literal["alive", "late", "dead", "unknown"]
