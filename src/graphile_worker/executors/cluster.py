@@ -36,7 +36,7 @@ from .messages import (
     StartedNote,
     log_again,
 )
-from .run_call import RemoteHelpers, Tasks, job_of, remote_services, run_call
+from .run_call import RemoteHelpers, job_of, remote_services, run_call
 
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 30.0  # seconds after the cluster could not be reached
 
@@ -162,7 +162,6 @@ Send = Callable[[ClusterNote], None]
 
 MEMORY_INTERVAL = 5.0  # seconds between reports
 
-_tasks = Tasks()
 _running: dict[str, RunningCall] = {}
 _reporting = threading.Lock()
 
@@ -221,7 +220,7 @@ def run_there(data: bytes, key: str, place: str, send: Send) -> bytes:
     if _reporting.acquire(blocking=False):  # once in this process
         threading.Thread(target=_report_memory, name="graphile-worker memory", daemon=True).start()
     try:
-        body = run_call(call, _tasks, helpers, partial(RunningCall.run, running))
+        body = run_call(call, helpers, partial(RunningCall.run, running))
     finally:
         del _running[key]
     return msgspec.json.encode(body)

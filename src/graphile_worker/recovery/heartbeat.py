@@ -24,7 +24,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppres
 from dataclasses import replace
 from datetime import datetime
 from heapq import nsmallest
-from typing import Protocol, TypeVar
+from typing import Protocol
 
 from ..database.connections import sqlstates
 from ..database.connections.bound import give_back, is_gone, throw_away
@@ -75,7 +75,6 @@ LOCK_RETRY = 0.1  # seconds between attempts to take the lock
 END_OLD_SESSION_AFTER = 5  # attempts until our own stale session is terminated
 GIVE_UP_AFTER = 50  # attempts
 MOST_REPORTED = 200  # running jobs in a report
-T = TypeVar("T")
 
 
 class RecoverablePool(HoldingPool, ReportingPool, Protocol):
@@ -104,8 +103,6 @@ class RecoverablePool(HoldingPool, ReportingPool, Protocol):
     def longest_delay(self) -> float | None: ...
 
     def open_batches(self) -> Sequence[OpenBatch]: ...
-
-    async def run_statement(self, statement: Callable[[Connection], Awaitable[T]]) -> T: ...
 
     def before_rerun(self, function: Callable[[Job], Awaitable[None]]) -> None: ...
 
@@ -374,22 +371,13 @@ class PoolGoneError(Exception):
 class RustHeartbeat:
     """One pool's row in the Rust port's table of workers."""
 
-    def __init__(
-        self,
-        schema: SchemaName,
-        pool_id: str,
-        pid: int,
-        *,
-        interval: float,
-        timeout: float,
-        has_table: bool = False,
-    ) -> None:
-        """`interval`: that of the pool's own heartbeats. `has_table`: whether the table is known to exist."""
+    def __init__(self, registration: Registration, schema: SchemaName, *, has_table: bool) -> None:
+        """`has_table`: whether the table is known to exist."""
         self._schema = schema
-        self._pool_id = pool_id
-        self._pid = pid
-        self._interval = min(interval, HEARTBEAT_INTERVAL)
-        self._timeout = timeout
+        self._pool_id = registration.id
+        self._pid = registration.pid
+        self._interval = min(registration.heartbeat_interval, HEARTBEAT_INTERVAL)
+        self._timeout = registration.grace / 3
         self._has_table = has_table
         self._next_heartbeat = 0.0
         self._is_registered = False

@@ -108,14 +108,7 @@ class Recovery:
         self._description = description
         self._get_places = get_places
         self._registration = _registration(pool, options, tasks)
-        self._rust_heartbeat = RustHeartbeat(
-            self._schema,
-            pool.id,
-            self._registration.pid,
-            interval=options.recovery.heartbeat_interval,
-            timeout=self._registration.grace / 3,
-            has_table=has_rust_register,
-        )
+        self._rust_heartbeat = RustHeartbeat(self._registration, self._schema, has_table=has_rust_register)
         self._started_at: datetime | None = None
         self._heartbeat: Heartbeat | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -137,16 +130,9 @@ class Recovery:
         pool, options, clock = self._pool, self._options, self._clock
         if options.recovery.enabled and self._has_tables:
             sweeper = Sweeper(
-                pool.run_statement,
-                options,
-                self._hooks,
-                clock,
-                pool_id=pool.id,
-                is_alive=lambda: pool.lease.is_open,
-                handlers=handlers,
-                retention_policy=retention_policy,
+                pool, options, self._hooks, clock, handlers=handlers, retention_policy=retention_policy
             )
-            unknown = UnknownTasks(pool.run_statement, options, clock, pool_id=pool.id, tasks=tasks)
+            unknown = UnknownTasks(pool, options, clock, tasks)
             self._loops += [sweeper.loop, unknown.loop]
         if self._maintenance_tasks:
             shared = self._make_maintenance(pool.run_statement, is_alive=lambda: pool.lease.is_open)
@@ -179,9 +165,7 @@ class Recovery:
             self._warn_off(f"max_pool_size is {size}; it needs {SMALLEST_POOL_FOR_RECOVERY}")
             return
         sent_at = uptime()
-        guard = HoldGuard(
-            self._pool, self._pool.run_statement, self._schema, interval=self._options.recovery.sweep_interval
-        )
+        guard = HoldGuard(self._pool, self._schema, interval=self._options.recovery.sweep_interval)
         try:
             async with self._own_session() as connection:
                 self._started_at = await register_worker(

@@ -35,9 +35,10 @@ from ..values.outcome import FailureHandler
 from ..values.retention import RetentionPolicy
 from ..values.schema_name import SchemaName
 from ..values.text import did_you_mean, similar_names
+from .heartbeat import RecoverablePool
 from .orphaned_jobs import purge_recoveries
 from .registry.workers import RunningTasks, delete_old_rust_workers, running_tasks
-from .sweep import StatementRunner, Sweep
+from .sweep import Sweep
 
 STOP_TIMEOUT = 2.0  # seconds for a call in progress
 
@@ -115,28 +116,22 @@ PURGE_EVERY = 100  # sweeps
 class Sweeper:
     def __init__(
         self,
-        run: StatementRunner,
+        pool: RecoverablePool,
         options: WorkerOptions,
         hooks: Hooks,
         clock: Clock,
         *,
-        pool_id: str,
-        is_alive: Callable[[], bool],
-        handlers: Mapping[str, FailureHandler] | None = None,
-        retention_policy: RetentionPolicy | None = None,
-        share: Callable[[], float] = random.random,
+        handlers: Mapping[str, FailureHandler] | None,
+        retention_policy: RetentionPolicy | None,
     ) -> None:
-        """`is_alive`: whether this worker's own heartbeats arrive."""
-        self._run = run
+        self._pool = pool
         self._options = options
-        self._is_alive = is_alive
-        self._share = share
         self._count = 0
         self._sweep = Sweep(
-            run,
+            pool.run_statement,
             options.schema_name,
             hooks,
-            own_id=pool_id,
+            own_id=pool.id,
             delay=options.recovery.delay,
             max_recoveries=options.recovery.max_recoveries,
             resilient_flag=options.recovery.resilient_flag,
@@ -148,20 +143,22 @@ class Sweeper:
 
     async def _run_sweep(self) -> float:
         delay = self._delay()
-        if not self._is_alive():  # a worker that is unreachable itself does not judge others
+        if not self._pool.lease.is_open:  # a worker that is unreachable itself does not judge others
             return delay
         report = await self._sweep()
         self._count += 1
         if self._count % PURGE_EVERY == 0:
-            await self._run(lambda connection: purge_recoveries(connection, self._options.schema_name))
+            await self._pool.run_statement(
+                lambda connection: purge_recoveries(connection, self._options.schema_name)
+            )
         return min([delay, *(dead_in + MARGIN for dead_in in report.lost.values())])
 
     def _delay(self) -> float:
-        return _jittered(self._options.recovery.sweep_interval, self._share)
+        return _jittered(self._options.recovery.sweep_interval)
 
 
-def _jittered(seconds: float, share: Callable[[], float]) -> float:
-    return seconds * (1 - JITTER + 2 * JITTER * share())
+def _jittered(seconds: float) -> float:
+    return seconds * (1 - JITTER + 2 * JITTER * random.random())  # noqa: S311
 
 
 FIRST_WITHIN = 60.0  # seconds after the start
@@ -174,49 +171,43 @@ class StaleLocks(Periodic):
     def __init__(
         self,
         pool: Pool,
-        schema: SchemaName,
+        options: WorkerOptions,
         events: Events,
         clock: Clock,
         *,
         pool_id: str,
-        min_interval: float,
-        max_interval: float,
-        use_local_time: bool = False,
-        prepared_statements: bool = True,
         share: Callable[[], float] = random.random,
     ) -> None:
         super().__init__(
             "stale locks",
             self._reset,
             clock,
-            first_after=share() * min(FIRST_WITHIN, max_interval),
+            first_after=share() * min(FIRST_WITHIN, options.node.max_reset_locked_interval),
             stop_timeout=None,
         )
         self._pool = pool
-        self._schema = schema
+        self._options = options
         self._events = events
         self._pool_id = pool_id
-        self._min_interval = min_interval
-        self._max_interval = max_interval
-        self._use_local_time = use_local_time
-        self._prepared_statements = prepared_statements
         self._share = share
 
     async def _reset(self) -> float:
-        delay = self._min_interval + self._share() * (self._max_interval - self._min_interval)
+        options = self._options
+        shortest, longest = options.node.min_reset_locked_interval, options.node.max_reset_locked_interval
+        delay = shortest + self._share() * (longest - shortest)
         self._events.emit(ResetLockedStarted(pool_id=self._pool_id))
-        now = self._clock.now() if self._use_local_time else None
+        now = self._clock.now() if options.use_local_time else None
         failure: Exception | None = None
         try:
             # The timeout of `acquire` also limits the release, which would wait for a silent server.
             async with (
                 asyncio.timeout(TIMEOUT),
                 own_session(
-                    self._pool, prepared_statements=self._prepared_statements, timeout=TIMEOUT
+                    self._pool, prepared_statements=options.prepared_statements, timeout=TIMEOUT
                 ) as connection,
             ):
-                await reset_locked(connection, self._schema, now)
-                await delete_old_rust_workers(connection, self._schema)
+                await reset_locked(connection, options.schema_name, now)
+                await delete_old_rust_workers(connection, options.schema_name)
         except Exception as error:
             failure = error
         shown = None if self._stop_requested.is_set() else delay
@@ -252,24 +243,15 @@ class UnknownTasks:
     """The search for jobs that wait for a task which no running worker has, of one worker."""
 
     def __init__(
-        self,
-        run: StatementRunner,
-        options: WorkerOptions,
-        clock: Clock,
-        *,
-        pool_id: str,
-        tasks: Collection[str],
-        share: Callable[[], float] = random.random,
+        self, pool: RecoverablePool, options: WorkerOptions, clock: Clock, tasks: Collection[str]
     ) -> None:
-        self._run = run
+        self._pool = pool
         self._options = options
         self._clock = clock
-        self._pool_id = pool_id
         self._tasks = frozenset(tasks)
-        self._share = share
         self._delay = FIRST_DELAY
         self._warned_at: dict[str, float] = {}
-        first_after = _jittered(FIRST_DELAY, share)
+        first_after = _jittered(FIRST_DELAY)
         self.loop = Periodic("search for unknown tasks", self._look, clock, first_after=first_after)
 
     async def _look(self) -> float:
@@ -278,21 +260,21 @@ class UnknownTasks:
         except Exception as error:  # other parts of the worker report a server that is away
             worker_logger.debug("could not search for unknown tasks: %s", error)
         self._delay = min(2 * self._delay, LONGEST_DELAY)
-        return _jittered(self._delay, self._share)
+        return _jittered(self._delay)
 
     async def _search(self) -> None:
-        schema = self._options.schema_name
+        schema, run = self._options.schema_name, self._pool.run_statement
         now = self._clock.now() if self._options.use_local_time else None
-        ready = await self._run(lambda connection: ready_tasks(connection, schema, now=now))
+        ready = await run(lambda connection: ready_tasks(connection, schema, now=now))
         unknown = [
             task
             for task in ready
             if task.task_identifier not in self._tasks and task.age >= SHORTEST_WAIT and self._may_warn(task)
         ]
         if unknown:
-            running = await self._run(lambda connection: running_tasks(connection, schema))
+            running = await run(lambda connection: running_tasks(connection, schema))
             if self._is_oldest(running):
-                paused = await self._run(lambda connection: pauses_if_readable(connection, schema))
+                paused = await run(lambda connection: pauses_if_readable(connection, schema))
                 if any(pause.name is None for pause in paused):  # everything
                     return
                 known = running.tasks.union(pause.task_identifier or "" for pause in paused)
@@ -305,8 +287,8 @@ class UnknownTasks:
     def _is_oldest(self, running: RunningTasks) -> bool:
         """Whether this is the oldest pool on its host; they are listed by age."""
         hosts = {pool.id: pool.host for pool in running.pools}
-        host = hosts.get(self._pool_id)
-        return host is not None and next(id_ for id_, of in hosts.items() if of == host) == self._pool_id
+        host = hosts.get(self._pool.id)
+        return host is not None and next(id_ for id_, of in hosts.items() if of == host) == self._pool.id
 
     def _warn(self, unknown: list[ReadyTask], running: RunningTasks) -> None:
         import shlex  # most workers never need it
