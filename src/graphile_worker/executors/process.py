@@ -76,6 +76,7 @@ class ProcessExecutor:
             self._pool.resize(processes)
 
     async def run(self, call: TaskCall) -> Any:
+        """Run one job; see `TaskExecutor`."""
         pool = self._pool
         if pool is None:
             raise RuntimeError("the executor is not started")
@@ -93,6 +94,7 @@ class ProcessExecutor:
         return work.value()
 
     async def close(self) -> None:
+        """End all processes."""
         if self._unfollow is not None:
             self._unfollow()
             self._unfollow = None
