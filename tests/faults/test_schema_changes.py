@@ -81,7 +81,7 @@ async def test_a_schema_that_is_replaced_at_one_stroke_does_not_mix_up_tasks_or_
     monkeypatch.setattr("graphile_worker.worker.fetch.plan.SLOW", SELDOM)  # else another fetch comes later
     monkeypatch.setattr("graphile_worker.worker.control.watch.IDLE_INTERVAL", SELDOM)
     monkeypatch.setattr("graphile_worker.recovery.service.MAINTENANCE_AFTER", SELDOM)
-    monkeypatch.setattr("graphile_worker.recovery.maintenance.unknown_tasks.FIRST_DELAY", SELDOM)
+    monkeypatch.setattr("graphile_worker.recovery.sweeper.FIRST_DELAY", SELDOM)
     monkeypatch.setattr("graphile_worker.recovery.heartbeat.HEARTBEAT_INTERVAL", SELDOM)
     monkeypatch.setattr("graphile_worker.recovery.sweeper.StaleLocks.start", lambda self: None)
     gate = Gate()
@@ -112,7 +112,7 @@ async def test_a_fetch_that_waits_for_a_new_schema_does_not_mix_up_jobs(
     """It locks a job with the id of the one that runs, before anybody has heard of the change."""
     monkeypatch.setattr("graphile_worker.worker.control.watch.IDLE_INTERVAL", SELDOM)
     monkeypatch.setattr("graphile_worker.recovery.service.MAINTENANCE_AFTER", SELDOM)
-    monkeypatch.setattr("graphile_worker.recovery.maintenance.unknown_tasks.FIRST_DELAY", SELDOM)
+    monkeypatch.setattr("graphile_worker.recovery.sweeper.FIRST_DELAY", SELDOM)
     monkeypatch.setattr("graphile_worker.recovery.heartbeat.HEARTBEAT_INTERVAL", SELDOM)
     monkeypatch.setattr("graphile_worker.recovery.sweeper.StaleLocks.start", lambda self: None)
     gate = Gate()

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import asyncpg
 import pytest
 
 from graphile_worker import task
-from graphile_worker.history.upkeep import MoveFailed, drop_expired, history_maintenance
+from graphile_worker.history.upkeep import drop_expired, history_maintenance, move_failed
 from graphile_worker.hooks import Hooks
 from graphile_worker.hooks.events import JobFailed
 from graphile_worker.options import WorkerOptions
@@ -304,14 +305,14 @@ async def test_failed_jobs_move_to_the_history_after_a_while(jobs: Jobs, workers
         f"update {SCHEMA}._private_jobs set attempts = 1, locked_at = now(), locked_by = 'a' where id = $1",
         running,
     )
-    young = MoveFailed(SchemaName(), after=3600.0, retention=86_400.0)
-    assert not await young.run(jobs.connection)
+    move = partial(move_failed, jobs.connection, SchemaName(), after=3600.0, retention=86_400.0)
+    assert not await move()
     assert await jobs.count() == 4
     await jobs.connection.execute(
         f"update {SCHEMA}._private_jobs set run_at = run_at - interval '2 hours', "
         "updated_at = updated_at - interval '2 hours', created_at = created_at - interval '2 hours'"
     )
-    await young.run(jobs.connection)
+    await move()
     assert await jobs.count() == 2
     ends = await history(jobs)
     assert [(end["job_id"], end["state"]) for end in ends] == [(known, "failed"), (foreign, "failed")]

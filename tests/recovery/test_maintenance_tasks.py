@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import asyncpg
 import pytest
 
-from graphile_worker.recovery.maintenance.tasks import LATE, LONGEST_WAIT, MOST_STEPS, OFF_FOR, Maintenance
+from graphile_worker.recovery.maintenance import LATE, LONGEST_WAIT, MOST_STEPS, OFF_FOR, Maintenance
 from graphile_worker.values.clock import SystemClock
 from graphile_worker.values.schema_name import SchemaName
 from support.working import SCHEMA

@@ -9,10 +9,10 @@ import pytest
 
 from graphile_worker.hooks import Events
 from graphile_worker.hooks.events import ResetLockedFailure, ResetLockedStarted, ResetLockedSuccess
+from graphile_worker.options import NodeOptions, WorkerOptions
 from graphile_worker.recovery.sweeper import StaleLocks
 from graphile_worker.testing.fake_clock import FakeClock
 from graphile_worker.testing.results import EventRecorder
-from graphile_worker.values.schema_name import SchemaName
 from support.working import PATIENCE, SCHEMA, Jobs, Workers
 
 EVERY_MILLISECOND = {"min_reset_locked_interval": 0.001, "max_reset_locked_interval": 0.001}
@@ -61,12 +61,10 @@ async def test_the_first_run_comes_within_a_minute_and_the_next_between_the_boun
     async with asyncpg.create_pool(database_url, min_size=0, max_size=1) as pool:
         unlock = StaleLocks(
             pool,
-            SchemaName(),
+            WorkerOptions(node=NodeOptions(min_reset_locked_interval=480, max_reset_locked_interval=600)),
             recorder.events,
             clock,
             pool_id="pool-1",
-            min_interval=480,
-            max_interval=600,
             share=lambda: 0.5,
         )
         unlock.start()

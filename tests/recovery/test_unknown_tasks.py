@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from graphile_worker import Runner, make_worker_utils
-from graphile_worker.recovery.maintenance import unknown_tasks
+from graphile_worker.recovery import sweeper
 from recovery.dead import QUICK, Graveyard
 from support.working import SELDOM, Gate, Jobs, Workers, until
 
@@ -19,9 +19,9 @@ OPTIONS = QUICK | {"sweep_interval": SELDOM}
 @pytest.fixture(autouse=True)
 def log(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> Iterator[Any]:
     """Searches every few milliseconds, and what is logged."""
-    monkeypatch.setattr(unknown_tasks, "FIRST_DELAY", 0.02)
-    monkeypatch.setattr(unknown_tasks, "LONGEST_DELAY", 0.02)
-    monkeypatch.setattr(unknown_tasks, "SHORTEST_WAIT", 0.0)
+    monkeypatch.setattr(sweeper, "FIRST_DELAY", 0.02)
+    monkeypatch.setattr(sweeper, "LONGEST_DELAY", 0.02)
+    monkeypatch.setattr(sweeper, "SHORTEST_WAIT", 0.0)
     with caplog.at_level(logging.WARNING, logger="graphile_worker"):
         yield caplog
 
@@ -30,14 +30,14 @@ def log(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> It
 def searches(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """One entry for each search that has ended."""
     ended: list[float] = []
-    look = unknown_tasks.UnknownTasks._look
+    look = sweeper.UnknownTasks._look
 
-    async def counted(self: unknown_tasks.UnknownTasks) -> float:
+    async def counted(self: sweeper.UnknownTasks) -> float:
         delay = await look(self)
         ended.append(delay)
         return delay
 
-    monkeypatch.setattr(unknown_tasks.UnknownTasks, "_look", counted)
+    monkeypatch.setattr(sweeper.UnknownTasks, "_look", counted)
     return ended
 
 
@@ -64,7 +64,7 @@ async def test_a_task_that_no_worker_has_is_named_once_with_the_one_that_may_be_
 async def test_it_is_named_again_after_an_hour(
     workers: Workers, jobs: Jobs, log: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(unknown_tasks, "WARN_AGAIN_AFTER", 0.0)
+    monkeypatch.setattr(sweeper, "WARN_AGAIN_AFTER", 0.0)
     await jobs.add("other")
     await workers.start({"work": Gate()}, **OPTIONS)
     await until(lambda: log.text.count("1 job waits for the task 'other', which no running worker has.") > 1)
@@ -131,7 +131,7 @@ async def test_nor_is_it_sure_in_a_table_that_is_not_scanned(
 async def test_jobs_that_became_ready_just_now_may_have_a_worker_soon(
     workers: Workers, jobs: Jobs, log: Any, searches: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(unknown_tasks, "SHORTEST_WAIT", SELDOM)
+    monkeypatch.setattr(sweeper, "SHORTEST_WAIT", SELDOM)
     await jobs.add("other")
     await workers.start({"work": Gate()}, **OPTIONS)
     await searched_again(searches)
@@ -141,8 +141,8 @@ async def test_jobs_that_became_ready_just_now_may_have_a_worker_soon(
 async def test_searches_become_rare(
     workers: Workers, searches: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(unknown_tasks, "JITTER", 0.0)
-    monkeypatch.setattr(unknown_tasks, "LONGEST_DELAY", 0.1)
+    monkeypatch.setattr(sweeper, "JITTER", 0.0)
+    monkeypatch.setattr(sweeper, "LONGEST_DELAY", 0.1)
     await workers.start({"work": Gate()}, **OPTIONS)
     await until(lambda: len(searches) >= 4)
     assert searches[:4] == [0.04, 0.08, 0.1, 0.1]

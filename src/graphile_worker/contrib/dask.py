@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -17,11 +17,9 @@ from typing import Any
 import msgspec
 
 from ..errors import ConfigError, ProcessDiedError
-from ..executors.call import TaskCall
+from ..executors.call import TaskCall, value_after_end
 from ..executors.child_handle import ANSWER_WITHIN
-from ..executors.cluster import ClusterCalls, Connecting
-from ..executors.cluster_side import run_there, running_call
-from ..executors.ending import follow_worker, value_after_end
+from ..executors.cluster import Cluster, run_there, running_call
 from ..executors.location import where_is
 from ..executors.messages import Body, ClusterNote
 from ..executors.run_call import value_of
@@ -68,40 +66,33 @@ class DaskExecutor:
         if isinstance(address, Client) and not address.asynchronous:
             raise ConfigError("DaskExecutor: the client must be made with asynchronous=True")
         self._address = address if isinstance(address, str) else None
-        self._connecting = Connecting[Any](self._connect, _is_open)
+        self._cluster = Cluster[Any](self._connect, _is_open, self._abort_all)
         if self._address is None:
-            self._connecting.current = address
+            self._cluster.current = address
         self._resources = dict(resources) if resources else None
         self._priority = priority
         self._package = upload_package
         self._topic = f"graphile-worker-{secrets.token_hex(6)}"
-        self._calls = ClusterCalls()
-        self._keys: set[str] = set()
-        self._unfollow: Callable[[], None] | None = None
         self._asking: set[asyncio.Future[Any]] = set()
 
     async def start(self, tasks: Sequence[AnyTask]) -> None:
-        """Connect to the scheduler."""
         for task in tasks:
             where_is(task, "dask")
-        client = await self._connecting.get()
+        client = await self._cluster.get()
         if self._address is None:
             client.subscribe_topic(self._topic, self._noted)
         await _warn(client)
 
     async def run(self, call: TaskCall) -> Any:
-        """Run one job; see `TaskExecutor`."""
-        client = await self._connecting.get()
-        if self._unfollow is None:
-            self._unfollow = follow_worker(call, self._abort_all)
-        with self._calls.added(call) as number:
-            key = f"{self._topic}-{number}-job-{call.job.id}-attempt-{call.job.attempts}"
-            self._keys.add(key)
+        client = await self._cluster.get()
+        with self._cluster.added(call) as number:
+            key = self._key(number, call)
             call.ask_stack = partial(self._stack, client, key, call)
-            try:
-                return await self._run(client, call, number, key)
-            finally:
-                self._keys.discard(key)
+            return await self._run(client, call, number, key)
+
+    def _key(self, number: int, call: TaskCall) -> str:
+        """What the cluster calls it."""
+        return f"{self._topic}-{number}-job-{call.job.id}-attempt-{call.job.attempts}"
 
     async def _run(self, client: Any, call: TaskCall, number: int, key: str) -> Any:
         future: Any = None
@@ -135,18 +126,14 @@ class DaskExecutor:
 
     async def close(self) -> None:
         """Close the connection, unless the client was passed."""
-        if self._unfollow is not None:
-            self._unfollow()
-            self._unfollow = None
-        self._connecting.stop()
-        client, self._connecting.current = self._connecting.current, None
+        client = self._cluster.release()
         if client is not None and self._address is not None:
             with suppress(Exception):
                 await asyncio.wait_for(client.close(), CONNECT_WITHIN)
 
     def places(self, name: str) -> list[ExecutorPlace]:
         """Which machine of the cluster runs which job. May be called from any thread."""
-        return self._calls.places(name)
+        return self._cluster.places(name)
 
     async def _stack(self, client: Any, key: str, call: TaskCall) -> TaskStack | None:
         if call.place is None:
@@ -158,10 +145,8 @@ class DaskExecutor:
             return None
         return None if found is None else TaskStack(*found)
 
-    def _abort_all(self, reason: str) -> None:
-        """Ask all tasks to end. They are cancelled later."""
-        if self._keys and self._connecting.current is not None:
-            self._ask(self._connecting.current, list(self._keys), reason, cancels=False)
+    def _abort_all(self, client: Any, reason: str) -> None:
+        self._ask(client, [self._key(*each) for each in self._cluster.calls.items()], reason, cancels=False)
 
     def _ask(self, client: Any, keys: list[str], reason: str, *, cancels: bool) -> None:
         asking = asyncio.ensure_future(client.run(abort_on_worker, keys, reason, cancels, on_error="ignore"))
@@ -205,8 +190,7 @@ class DaskExecutor:
         return client
 
     def _noted(self, event: tuple[float, Any]) -> None:
-        """A note of a task has arrived."""
-        self._calls.noted(_note_decoder.decode(event[1]))
+        self._cluster.noted(_note_decoder.decode(event[1]))
 
 
 def _is_open(client: Any) -> bool:

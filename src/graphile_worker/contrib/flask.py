@@ -13,7 +13,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +24,7 @@ except ImportError as error:  # pragma: no cover
 from ..client.sync_api import make_sync_worker_utils
 from ..client.sync_worker_utils import SyncWorkerUtils
 from ..hooks import Hooks
-from .web_settings import as_environment, client_arguments, options_in, worker_command
+from .web_settings import client_arguments, options_in, worker_command
 
 if TYPE_CHECKING:
     from flask import Flask
@@ -53,20 +52,9 @@ class GraphileWorker:
     def init_app(self, app: Flask) -> None:
         """Register with an application: its client, and the command group."""
         options = {**options_in(app.config), **self._options}
-        app.extensions[EXTENSION] = _Registered(options, self._hooks)
-        app.cli.add_command(worker_command(lambda: os.environ.update(as_environment(options))))
-
-
-class _Registered:
-    """What one application has. The client opens nothing before its first call, also after a fork."""
-
-    def __init__(self, options: dict[str, Any], hooks: Hooks | None) -> None:
-        self._options = client_arguments(options)
-        self._hooks = hooks
-        self.utils = make_sync_worker_utils(**self._options, hooks=hooks)
-
-    def bound(self, session: Any) -> SyncWorkerUtils:
-        return SyncWorkerUtils.bound(session, schema=self.utils.schema.name, hooks=self.utils.hooks)
+        # The client opens nothing before its first call, also after a fork.
+        app.extensions[EXTENSION] = make_sync_worker_utils(**client_arguments(options), hooks=self._hooks)
+        app.cli.add_command(worker_command(options))
 
 
 class AppContext:
@@ -79,8 +67,6 @@ class AppContext:
         self._app = app
 
     def install(self, hooks: Hooks) -> None:
-        """Called when the worker starts."""
-
         @hooks.around_run
         async def in_context(job: Job, call_next: Callable[[], Awaitable[Outcome]]) -> Outcome:
             with self._app.app_context():
@@ -92,8 +78,9 @@ def current_jobs(session: Any = None) -> SyncWorkerUtils:
 
     `current_jobs(db.session)` works with Flask-SQLAlchemy.
     """
-    registered = current_app.extensions.get(EXTENSION)
-    if registered is None:
+    utils: SyncWorkerUtils | None = current_app.extensions.get(EXTENSION)
+    if utils is None:
         raise RuntimeError("GraphileWorker is not registered with this application; call init_app(app)")
-    utils: SyncWorkerUtils = registered.utils if session is None else registered.bound(session)
-    return utils
+    if session is None:
+        return utils
+    return SyncWorkerUtils.bound(session, schema=utils.schema.name, hooks=utils.hooks)

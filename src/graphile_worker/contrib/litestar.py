@@ -38,7 +38,6 @@ class GraphileWorkerPlugin(InitPlugin):
         self._dependency_key = dependency_key
 
     def on_app_init(self, app_config: AppConfig) -> AppConfig:
-        """Called by Litestar."""
         app_config.lifespan = [*(app_config.lifespan or ()), self.app.lifespan]
         app_config.dependencies = {
             **(app_config.dependencies or {}),

@@ -33,7 +33,6 @@ class LoguruPlugin:
             _intercept(intercept)
 
     def install(self, hooks: Hooks) -> None:
-        """Add the hook."""
         hooks.around_run(self._contextualize)
 
     async def _contextualize(self, _: Job, call_next: CallNext) -> Outcome:

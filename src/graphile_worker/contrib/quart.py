@@ -11,7 +11,6 @@ Views reach the client by `current_jobs`:
 
 from __future__ import annotations
 
-import os
 from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +21,7 @@ except ImportError as error:  # pragma: no cover
 
 from ..client import WorkerUtils
 from .starlette import GraphileWorkerApp
-from .web_settings import as_environment, options_in, worker_command
+from .web_settings import options_in, worker_command
 
 if TYPE_CHECKING:
     from quart import Quart
@@ -52,7 +51,7 @@ class GraphileWorker:
             async with jobs.lifespan():
                 yield
 
-        app.cli.add_command(worker_command(lambda: os.environ.update(as_environment(options))))
+        app.cli.add_command(worker_command(options))
 
 
 def current_jobs(session: Any = None) -> WorkerUtils:

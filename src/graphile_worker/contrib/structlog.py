@@ -33,7 +33,6 @@ class StructlogPlugin:
         self._names = checked_names(names)
 
     def install(self, hooks: Hooks) -> None:
-        """Add the hook."""
         hooks.around_run(self._bind)
 
     async def _bind(self, _: Job, call_next: CallNext) -> Outcome:

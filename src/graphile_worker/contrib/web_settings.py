@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import os
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -31,19 +32,14 @@ def client_arguments(options: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in options.items() if name in (*CLIENT_OPTIONS, "plugins")}
 
 
-def as_environment(options: Mapping[str, Any]) -> dict[str, str]:
-    """The options as environment variables, which the command and its child processes read."""
-    return {f"{PREFIX}{name.upper()}": _as_text(value) for name, value in options.items()}
-
-
 def _as_text(value: Any) -> str:
     if isinstance(value, list | tuple):
         return ",".join(map(str, value))
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
-def worker_command(prepare: Callable[[], object]) -> click.Command:
-    """The command `graphile-worker` as a sub-command; `prepare` is called before it runs."""
+def worker_command(options: Mapping[str, Any]) -> click.Command:
+    """The command `graphile-worker` as a sub-command, with these options of the application."""
     import click
 
     @click.command(
@@ -59,7 +55,8 @@ def worker_command(prepare: Callable[[], object]) -> click.Command:
     def command(arguments: tuple[str, ...]) -> None:
         from ..cli.main import run_main
 
-        prepare()
+        # As environment variables, which child processes read too.
+        os.environ.update({f"{PREFIX}{name.upper()}": _as_text(value) for name, value in options.items()})
         raise SystemExit(run_main(list(arguments)))
 
     return command

@@ -65,21 +65,21 @@ def read_crontab(
                 items.append(item)
             if known is not None:
                 problems += reader.unknown_task(known)
-    problems += _duplicates(items)
+    for item, other in _repeated(items):
+        message = f"the identifier {item.identifier!r} is already used in line {other.line}; add ?id="
+        problems.append(
+            CrontabProblem(source=item.source, line=item.line, column=item.column, message=message)
+        )
     return items, sorted(problems, key=lambda problem: (problem.line or 0, problem.column or 0))
 
 
-def _duplicates(items: Iterable[ParsedCronItem]) -> list[CrontabProblem]:
+def _repeated(items: Iterable[ParsedCronItem]) -> Iterator[tuple[ParsedCronItem, ParsedCronItem]]:
+    """Items whose identifier an earlier one has, and that one."""
     first: dict[str, ParsedCronItem] = {}
-    problems = []
     for item in items:
         other = first.setdefault(item.identifier, item)
         if other is not item:
-            message = f"the identifier {item.identifier!r} is already used in line {other.line}; add ?id="
-            problems.append(
-                CrontabProblem(source=item.source, line=item.line, column=item.column, message=message)
-            )
-    return problems
+            yield item, other
 
 
 class _LineReader:
@@ -274,14 +274,14 @@ def _option_faults() -> Iterator[None]:
 
 def check_identifiers(items: Iterable[ParsedCronItem]) -> None:
     """Reject two items with the same identifier: they would share their last_execution."""
-    first: dict[str, ParsedCronItem] = {}
-    problems = []
-    for item in items:
-        other = first.setdefault(item.identifier, item)
-        if other is not item:
-            message = f"the identifier {item.identifier!r} is already used in {other.place}; change one"
-            source = item.source or "cron item"
-            problems.append(CrontabProblem(source=source, line=item.line, message=message))
+    problems = [
+        CrontabProblem(
+            source=item.source or "cron item",
+            line=item.line,
+            message=f"the identifier {item.identifier!r} is already used in {other.place}; change one",
+        )
+        for item, other in _repeated(items)
+    ]
     if problems:
         raise CrontabError("\n".join(map(str, problems)), problems=problems)
 

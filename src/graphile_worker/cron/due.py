@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from itertools import groupby
+from itertools import groupby, repeat
 from operator import itemgetter
 from typing import NamedTuple
 
@@ -113,15 +113,11 @@ def _merged(
     items: Sequence[ParsedCronItem], starts: Sequence[datetime], end: datetime
 ) -> Iterator[DueMinute]:
     streams = (
-        _numbered(index, item.match.minutes_between(start, end))
+        zip(item.match.minutes_between(start, end), repeat(index))
         for index, (item, start) in enumerate(zip(items, starts, strict=True))
     )
     for minute, group in groupby(heapq.merge(*streams), key=itemgetter(0)):
         yield minute, [items[index] for _, index in group]
-
-
-def _numbered(index: int, minutes: Iterable[datetime]) -> Iterator[tuple[datetime, int]]:
-    return ((minute, index) for minute in minutes)
 
 
 def first_tick(start: datetime, owed: datetime | None) -> datetime:

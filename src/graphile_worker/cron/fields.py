@@ -21,12 +21,12 @@ MACROS: Mapping[str, str] = {
 }
 
 # fmt: off
-_MONTHS = (
+MONTHS = (
     "january", "february", "march", "april", "may", "june", "july", "august", "september", "october",
     "november", "december",
 )
 # fmt: on
-_WEEKDAYS = ("sunday", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday")
+WEEKDAYS = ("sunday", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday")
 
 _EVERY = re.compile(r"\*(?:/([0-9]+))?")
 _RANGE = re.compile(r"([0-9]+|[A-Za-z]+)(?:-([0-9]+|[A-Za-z]+)(?:/([0-9]+))?)?")
@@ -69,8 +69,8 @@ def _words(names: Sequence[str], first: int) -> dict[str, int]:
 MINUTE = FieldKind("minute", 0, 59, {})
 HOUR = FieldKind("hour", 0, 23, {})
 DATE = FieldKind("day of month", 1, 31, {})
-MONTH = FieldKind("month", 1, 12, _words(_MONTHS, 1))
-WEEKDAY = FieldKind("weekday", 0, 6, _words(_WEEKDAYS, 0))
+MONTH = FieldKind("month", 1, 12, _words(MONTHS, 1))
+WEEKDAY = FieldKind("weekday", 0, 6, _words(WEEKDAYS, 0))
 KINDS = (MINUTE, HOUR, DATE, MONTH, WEEKDAY)
 
 

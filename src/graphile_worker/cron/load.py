@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import logging
 from collections.abc import Iterable, Mapping, Sequence
@@ -81,7 +82,7 @@ def read_crontab_file(path: str | PathLike[str], *, must_exist: bool = False) ->
     return parse_crontab(text, source=str(path))
 
 
-_KEYS = ("task", "match", "options", "payload", "identifier")
+_KEYS = tuple(field.name for field in dataclasses.fields(CronItem))
 
 
 def parse_cron_items(items: Iterable[CronItem | Mapping[str, Any]]) -> list[ParsedCronItem]:

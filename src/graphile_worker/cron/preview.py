@@ -12,11 +12,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from functools import lru_cache
-from itertools import islice
+from itertools import islice, repeat
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
-from .fields import CronFields, FieldError, parse_pattern
+from .fields import MONTHS, WEEKDAYS, CronFields, FieldError, parse_pattern
 from .item import ParsedCronItem
 from .matcher import PatternMatcher, TimestampDigest, each_minute, skipped_minutes, steady_offset
 
@@ -40,14 +40,14 @@ class UpcomingRun:
 def upcoming_runs(items: Sequence[ParsedCronItem], start: datetime, count: int) -> list[UpcomingRun]:
     """The next `count` runs from `start` on, by time and then by the order of the items."""
     start = min(max(start, _FIRST), _LAST)
-    streams = (_runs(item, number, start) for number, item in enumerate(items))
+    streams = (zip(_runs(item, start), repeat(number)) for number, item in enumerate(items))
     return [UpcomingRun(at, items[number]) for at, number in islice(heapq.merge(*streams), count)]
 
 
-def _runs(item: ParsedCronItem, number: int, start: datetime) -> Iterator[tuple[datetime, int]]:
+def _runs(item: ParsedCronItem, start: datetime) -> Iterator[datetime]:
     horizon = _FUNCTION_HORIZON if item.pattern is None else _HORIZON
     end = _LAST if _LAST - start <= horizon else start + horizon
-    return ((at, number) for at in item.match.minutes_between(start, end))
+    return item.match.minutes_between(start, end)
 
 
 DAYS_AHEAD = 366
@@ -108,13 +108,6 @@ def _days_of_change(zone: ZoneInfo, today: date) -> tuple[date, ...]:
     return tuple(day for day in days if steady_offset(zone, day) is None)
 
 
-_WEEKDAYS = ("Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday")
-# fmt: off
-_MONTHS = (
-    "January", "February", "March", "April", "May", "June", "July", "August", "September", "October",
-    "November", "December",
-)
-# fmt: on
 _MOST_TIMES = 4  # times of a day that are written out
 _MOST_VALUES = 6
 
@@ -122,13 +115,9 @@ _MOST_VALUES = 6
 def describe_pattern(pattern: str) -> str:
     """What a pattern means; the pattern itself if it cannot be read."""
     try:
-        return describe_fields(parse_pattern(pattern))
+        fields = parse_pattern(pattern)
     except FieldError:
         return pattern
-
-
-def describe_fields(fields: CronFields) -> str:
-    """When the five fields are due, in words."""
     days = _days(fields)
     times = _times(fields)
     if not days:
@@ -172,7 +161,7 @@ def _days(fields: CronFields) -> str:
     days = " and on ".join(parts) if len(parts) == 2 else "".join(parts)
     if len(fields.months) == 12:
         return days
-    months = _listed([_MONTHS[month - 1] for month in fields.months])
+    months = _listed([MONTHS[month - 1].capitalize() for month in fields.months])
     if not days:
         return f"every day in {months}"
     return f"{days.removesuffix(' of each month')} in {months}"
@@ -193,7 +182,7 @@ def _weekdays(weekdays: Sequence[int]) -> str:
     if found == {0, 6}:
         return "weekends"
     ordered = sorted(found, key=lambda day: (day + 6) % 7)  # the week begins on Monday
-    return _listed([f"{_WEEKDAYS[day]}s" for day in ordered])
+    return _listed([f"{WEEKDAYS[day].capitalize()}s" for day in ordered])
 
 
 def _values(values: Sequence[int]) -> str:

@@ -6,18 +6,24 @@ cancel it, and the executor sees to it that the work ends.
 `bind_tasks` binds tasks to the executors that run them. A bound task is a copy whose call is a coroutine that
 waits for the executor. The rest of the worker treats it like any other coroutine, so jobs of other tasks pay
 nothing.
+
+`end_call` ends a call that runs elsewhere, step by step: it is asked, then interrupted, then killed.
+`follow_worker` passes the worker's request to end on to tasks that run elsewhere.
 """
 
 from __future__ import annotations
 
+import asyncio
 import copy
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Protocol
 
 import msgspec
 
-from ..errors import TaskLoadError
+from ..errors import ConfigError, JobInterruptedError, TaskLoadError
 from ..hooks.hooks import Carrier
+from ..tasks.executables.process_group import SHUTDOWN_LIMIT
 from ..tasks.helpers import JobHelpers
 from ..tasks.signature import load_error
 from ..tasks.stacks import TaskStack as TaskStack
@@ -156,3 +162,74 @@ def _check(task: AnyTask, executor: str) -> None:
                 path=task.path,
                 line=task.line,
             )
+
+
+KILL_LIMIT = 5.0  # seconds to wait after the last step
+
+
+def checked_seconds(name: str, value: float) -> float:
+    """The setting, if it is a number of seconds."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1e9:
+        raise ConfigError(f"{name}: expected a number of seconds, got {value!r}")
+    return float(value)
+
+
+async def end_call(
+    call: TaskCall,
+    ended: asyncio.Future[Any],
+    kill_after: float,
+    *,
+    ask: Callable[[str], object],
+    interrupt: Callable[[], object],
+    kill: Callable[[], object],
+) -> None:
+    """Returns if the call has answered; raises CancelledError if it had to be killed.
+
+    `ended` is done when the call has answered, or cannot any more. `kill_after`: seconds between the first
+    and the last step, fewer if the cause of the end allows only that. `ask` gets the reason.
+    """
+    signal = call.helpers.abort_signal
+    limit = min(kill_after, SHUTDOWN_LIMIT if signal._grace is None else signal._grace)
+    try:
+        ask(signal.reason or "the worker is stopping")
+        await asyncio.wait((ended,), timeout=limit / 2)
+        if not ended.done():
+            interrupt()
+            await asyncio.wait((ended,), timeout=limit / 2)
+    finally:  # also when it is cancelled once more
+        if not ended.done():
+            kill()
+            await _wait_uninterrupted(ended)
+            raise asyncio.CancelledError
+
+
+def value_after_end(value: Callable[[], Any]) -> Any:
+    """What a call returned or raised although it was asked to end; CancelledError if it was interrupted."""
+    try:
+        return value()
+    except JobInterruptedError:
+        raise asyncio.CancelledError from None
+
+
+async def _wait_uninterrupted(future: asyncio.Future[Any]) -> None:
+    """Wait for the end of what was killed; cancelling this does not end the wait."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + KILL_LIMIT
+    while not future.done() and (left := deadline - loop.time()) > 0:
+        with suppress(asyncio.CancelledError):
+            await asyncio.wait((future,), timeout=left)
+
+
+def follow_worker(call: TaskCall, abort: Callable[[str], object]) -> Callable[[], None]:
+    """When the worker of this call asks its tasks to end, call `abort` in this event loop, with the reason.
+
+    Returns a function that ends this.
+    """
+    worker = call.helpers._services.abort_signal
+    loop = asyncio.get_running_loop()
+
+    def pass_on() -> None:
+        with suppress(RuntimeError):  # the loop is closed
+            loop.call_soon_threadsafe(abort, worker.reason)
+
+    return worker.on_set(pass_on)

@@ -39,7 +39,7 @@ from .messages import (
     StartFailure,
     apply_levels,
 )
-from .run_call import RemoteHelpers, Tasks, job_of, remote_services, run_call
+from .run_call import RemoteHelpers, find_function, find_task, job_of, remote_services, run_call
 from .worker_connection import WorkerConnection, die_with, end_company, end_now, one_line
 
 
@@ -50,7 +50,6 @@ class Child:
         self._worker = worker
         self._send = worker.send
         self._counters = counters
-        self._tasks = Tasks()
         self._services: WorkerServices = remote_services(progress=self._send_progress, logger=job_logger)
         self._max_memory: int | None = None
         self._runner: asyncio.Runner | None = None
@@ -60,7 +59,6 @@ class Child:
         self._coroutine: asyncio.Task[Any] | None = None
 
     def serve(self) -> None:
-        """Run calls until the worker closes the connection."""
         setup = self._worker.setup(Setup)
         if setup is None:
             return
@@ -89,10 +87,10 @@ class Child:
         )
         self._max_memory = setup.max_memory
         if setup.initializer is not None:
-            self._tasks.function(setup.initializer)()
+            find_function(setup.initializer)()
         for where, identifier in setup.tasks:
             try:
-                self._tasks.find(where, identifier)
+                find_task(where, identifier)
             except Exception:
                 logging.getLogger("graphile_worker.tasks").debug("cannot be loaded yet", exc_info=True)
 
@@ -106,7 +104,7 @@ class Child:
         started = time.perf_counter()
         helpers = self._helpers = RemoteHelpers(job_of(call), self._services, call.worker_id)
         try:
-            body = run_call(call, self._tasks, helpers, self._await)
+            body = run_call(call, helpers, self._await)
         finally:
             self._helpers = None
             self._is_cancelled = False
@@ -170,7 +168,6 @@ class Child:
 
 
 def main() -> None:
-    """Run the process with the descriptors in `sys.argv`."""
     work, control, counters = (int(argument) for argument in sys.argv[1:4])
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)

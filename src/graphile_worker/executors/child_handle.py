@@ -23,7 +23,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -115,7 +115,6 @@ class ChildHandle:
 
     @property
     def pid(self) -> int:
-        """The process id."""
         return self._connection.pid
 
     @property
@@ -299,7 +298,6 @@ class ChildConnection(asyncio.Protocol):
         self.write(line(setup))
 
     def write(self, data: bytes) -> None:
-        """Send messages."""
         if self._transport is not None and not self._transport.is_closing():
             self._transport.write(data)
 
@@ -326,12 +324,9 @@ class ChildConnection(asyncio.Protocol):
     # -- what the process says -----------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """The connection is open."""
-        assert isinstance(transport, asyncio.Transport) or hasattr(transport, "write")  # noqa: S101
-        self._transport = transport  # type: ignore[assignment]
+        self._transport = cast(asyncio.Transport, transport)
 
     def data_received(self, data: bytes) -> None:
-        """Messages have arrived, perhaps many."""
         try:
             messages = self._lines.feed(data)
         except msgspec.DecodeError as error:  # something else writes to its socket
@@ -341,7 +336,6 @@ class ChildConnection(asyncio.Protocol):
         self._on_messages(messages)
 
     def connection_lost(self, error: Exception | None) -> None:
-        """The process has closed its end, or ours is closed."""
         self._eof.set()
 
     # -- the end -------------------------------------------------------------------------------------------
@@ -401,7 +395,6 @@ class SharedCounters:
         return self._numbers[0]
 
     def close(self) -> None:
-        """Release the memory."""
         self._numbers.release()
         self._memory.close()
 
@@ -441,7 +434,6 @@ class StackRequests:
         return answer.result() if done else None
 
     def answered(self, note: StackNote) -> None:
-        """An answer has arrived."""
         answer = self._asked.get(note.number)
         if answer is not None and not answer.done():
             answer.set_result(note.stack)

@@ -124,13 +124,10 @@ def _is_importable(name: str, file: str | None) -> bool:
     if spec is None:
         return False
     if "." not in name:
-        return spec.origin is not None and (file is None or _same(spec.origin, file))
+        origin = spec.origin
+        return origin is not None and (file is None or os.path.realpath(origin) == os.path.realpath(file))
     places = list(spec.submodule_search_locations or ())
     return file is None or any(os.path.abspath(file).startswith(os.path.join(place, "")) for place in places)
-
-
-def _same(one: str, other: str) -> bool:
-    return os.path.realpath(one) == os.path.realpath(other)
 
 
 def _import(place: str) -> ModuleType:

@@ -202,7 +202,6 @@ def error_message(error: BaseException, depth: int = 0) -> ErrorMessage:
 
 
 def error_of(message: ErrorMessage) -> BaseException:
-    """The exception for a message."""
     error = _unpickled(message)
     if error is None:
         error = _remote_type(message)(message.message)
@@ -298,20 +297,16 @@ def levels() -> dict[str, int]:
 
 
 def apply_levels(wanted: Mapping[str, int]) -> None:
-    """Set the levels of loggers in this process."""
     for name, level in wanted.items():
         logging.getLogger(name or None).setLevel(level)
 
 
 class SendingHandler(logging.Handler):
-    """Sends every record."""
-
     def __init__(self, send: Callable[[dict[str, Any]], None]) -> None:
         super().__init__()
         self._send = send
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Send the record."""
         try:
             add_job_fields(record)
             self._send(as_plain(record))

@@ -13,9 +13,8 @@ from ..errors import ConfigError
 from ..recovery.registry.load import memory_of
 from ..recovery.registry.pool_state import ExecutorPlace
 from ..tasks.task import AnyTask
-from .call import TaskCall
+from .call import TaskCall, checked_seconds, end_call, follow_worker, value_after_end
 from .child_handle import Work, search_path
-from .ending import checked_seconds, end_call, follow_worker, value_after_end
 from .location import where_is
 from .messages import Ask, Setup, levels
 from .process_pool import ProcessPool
@@ -84,7 +83,7 @@ class ProcessExecutor:
         if self._unfollow is None:
             self._unfollow = follow_worker(call, pool.abort)
             self._job_logger = call.helpers._services.logger.name
-        work = pool.submit(partial(Work, call), call.identifier)
+        work = pool.submit(call)
         call.ask_stack = partial(pool.stack_of, work)
         try:
             await work.future

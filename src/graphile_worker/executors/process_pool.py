@@ -24,6 +24,7 @@ from ..errors.text import message_of
 from ..hooks.faults import logged
 from ..tasks.stacks import TaskStack
 from ..values.text import duration, signal_name
+from .call import TaskCall
 from .child_handle import ChildHandle, StackRequests, Work, interrupted
 from .messages import (
     RETURNED,
@@ -83,9 +84,9 @@ class ProcessPool:
 
     # -- calls ---------------------------------------------------------------------------------------------
 
-    def submit(self, work_of: Callable[[float], Work], identifier: str) -> Work:
+    def submit(self, call: TaskCall) -> Work:
         """Have a call run as soon as a process is free."""
-        work = work_of(self._pace.expected(identifier))
+        work = Work(call, self._pace.expected(call.identifier))
         self._waiting.append(work)
         self._dispatch_soon()
         return work
@@ -278,7 +279,6 @@ class ProcessPool:
     # -- the end -------------------------------------------------------------------------------------------
 
     async def close(self) -> None:
-        """End all processes."""
         self._is_closed = True
         if self._look is not None:
             self._look.cancel()

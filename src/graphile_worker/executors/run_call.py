@@ -14,6 +14,7 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import ExitStack
 from contextvars import copy_context
+from functools import cache
 from typing import Any, NoReturn, TypeVar, cast
 
 import msgspec
@@ -23,56 +24,36 @@ from ..history.task_reports import ProgressReport
 from ..tasks.call import may_be_batch
 from ..tasks.helpers import JobHelpers, SyncHelpers
 from ..tasks.services import Extensions, ProgressSink, QueueNames, WorkerServices
-from ..tasks.task import AnyTask
 from ..values.job import Job, current_helpers
 from ..values.payload import encode
-from .location import find_function, find_task
+from . import location
 from .messages import Body, CallMessage, ErrorMessage, error_message, error_of
 
 Await = Callable[[Awaitable[Any]], Any]
 """Runs an awaitable to its end."""
 
 
-class Tasks:
-    """The tasks and functions that were found so far."""
-
-    def __init__(self) -> None:
-        self._tasks: dict[tuple[str, str], AnyTask] = {}
-        self._functions: dict[str, Callable[..., Any]] = {}
-
-    def find(self, where: str, identifier: str) -> AnyTask:
-        """The task; TaskLoadError if it cannot be imported."""
-        known = self._tasks.get((where, identifier))
-        if known is None:
-            known = self._tasks[where, identifier] = find_task(where, identifier)
-        return known
-
-    def function(self, where: str) -> Callable[..., Any]:
-        """The function; TaskLoadError if it cannot be imported."""
-        known = self._functions.get(where)
-        if known is None:
-            known = self._functions[where] = find_function(where)
-        return known
+find_task, find_function = cache(location.find_task), cache(location.find_function)
+"""What was found is kept; what could not be imported is looked for again."""
 
 
 def job_of(call: CallMessage) -> Job:
-    """The job of a call."""
     return Job(*call.job)
 
 
-def run_call(call: CallMessage, tasks: Tasks, helpers: RemoteHelpers, run: Await) -> Body | None:
+def run_call(call: CallMessage, helpers: RemoteHelpers, run: Await) -> Body | None:
     """The answer to a call; None if the task returned None. Raises nothing."""
-    return copy_context().run(_answer, call, tasks, helpers, run)
+    return copy_context().run(_answer, call, helpers, run)
 
 
-def _answer(call: CallMessage, tasks: Tasks, helpers: RemoteHelpers, run: Await) -> Body | None:
+def _answer(call: CallMessage, helpers: RemoteHelpers, run: Await) -> Body | None:
     current_helpers.set(helpers)
     try:
         with ExitStack() as stack:
             for restore, text in call.context:
-                stack.enter_context(tasks.function(restore)(text))
+                stack.enter_context(find_function(restore)(text))
             job = helpers.job
-            task = tasks.find(call.where, job.task_identifier)
+            task = find_task(call.where, job.task_identifier)
             result = task._invoke(task._decode(job.raw_payload), helpers)
             if result is None:
                 return None
@@ -187,25 +168,15 @@ class _RemoteSyncHelpers(SyncHelpers):
         return asyncio.run(coroutine)
 
     def progress(self, share: float | None = None, note: str | None = None, *, data: object = None) -> None:
-        """Report how far the task is."""
         helpers = cast(RemoteHelpers, self._helpers)
         helpers._services.progress.report(helpers.job.id, share, note, data)
 
 
 class _Nothing:
-    """In place of the client: every method is missing here."""
+    """In place of the client, and of the names of queues: every method is missing here."""
 
-    async def add_job(self, *args: Any, **options: Any) -> NoReturn:
-        raise _missing("add_job")
-
-    async def add_jobs(self, *args: Any, **options: Any) -> NoReturn:
-        raise _missing("add_jobs")
-
-    async def wait_for(self, *args: Any, **options: Any) -> NoReturn:
-        raise _missing("wait_for")
-
-    async def get(self, queue_id: int) -> NoReturn:
-        raise _missing("get_queue_name")
+    def __getattr__(self, name: str) -> NoReturn:
+        raise _missing("get_queue_name" if name == "get" else name)
 
 
 def _no_connection() -> NoReturn:

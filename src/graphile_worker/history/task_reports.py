@@ -51,9 +51,8 @@ class ProgressReport(msgspec.Struct, frozen=True):
 
 def checked_report(share: float | None, note: str | None, data: object) -> ProgressReport:
     """A report; InvalidArgumentError if it cannot be stored."""
-    if share is not None and (isinstance(share, bool) or not isinstance(share, int | float)):
-        raise InvalidArgumentError("share", f"expected a number from 0 to 1, got {share!r}")
-    if share is not None and not math.isfinite(share):
+    is_number = isinstance(share, int | float) and not isinstance(share, bool) and math.isfinite(share)
+    if share is not None and not is_number:
         raise InvalidArgumentError("share", f"expected a number from 0 to 1, got {share!r}")
     if note is not None and not isinstance(note, str):
         raise InvalidArgumentError("note", f"expected text, got {note!r}")

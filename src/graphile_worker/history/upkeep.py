@@ -1,12 +1,14 @@
 """Upkeep of the history, which one pool does for all.
 
 Partitions are made ahead of need and dropped when their rows have expired, the audit and progress are purged,
-and failed jobs are moved here. Each class is a maintenance task: see `recovery/maintenance/tasks.py`.
+and failed jobs are moved here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Coroutine, Iterable
+from functools import partial
+from typing import Any, NamedTuple
 
 from ..database.connections import sqlstates
 from ..database.connections.connection import Connection
@@ -22,107 +24,52 @@ from .task_reports import purge_progress
 STEP = 1_000  # jobs per statement
 
 
-class AddPartitions:
-    """Makes the partitions of the next days, so that no write has to."""
+class HistoryTask(NamedTuple):
+    """A maintenance task: see `recovery/maintenance.py`."""
 
-    name = "partitions"
-    interval = 3600.0
+    name: str
+    interval: float
+    run: Callable[[Connection], Coroutine[Any, Any, bool]]
 
-    def __init__(self, schema: SchemaName, retention_policy: RetentionPolicy, error_retention: float) -> None:
-        self._schema = schema
-        self._history = {retention.seconds for retention in retention_policy.every()}
-        self._errors = {error_retention} if error_retention > 0 else set()
 
-    async def run(self, connection: Connection) -> bool:
-        """Make what is missing."""
-        await add_partitions(connection, self._schema, history=self._history, errors=self._errors)
+def history_maintenance(options: WorkerOptions, retention_policy: RetentionPolicy) -> list[HistoryTask]:
+    schema, kept, error_retention = options.schema_name, options.history, options.history.error_retention
+    history = {retention.seconds for retention in retention_policy.every()}
+    errors = {error_retention} if error_retention > 0 else set()
+
+    async def add(connection: Connection) -> bool:
+        """Make the partitions of the next days, so that no write has to."""
+        await add_partitions(connection, schema, history=history, errors=errors)
         return False
 
-
-class DropExpired:
-    """Drops partitions whose rows have expired, and forgets old groups of errors."""
-
-    name = "expired history"
-    interval = 900.0
-
-    def __init__(self, schema: SchemaName, error_retention: float) -> None:
-        self._schema = schema
-        self._error_retention = error_retention
-
-    async def run(self, connection: Connection) -> bool:
-        """Drop what has expired; return whether there may be more."""
-        await drop_expired(connection, self._schema)
-        if not self._error_retention:
+    async def drop(connection: Connection) -> bool:
+        await drop_expired(connection, schema)
+        if not error_retention:
             return False
-        purged = await purge_error_groups(
-            connection, self._schema, older_than=self._error_retention, limit=STEP
-        )
+        purged = await purge_error_groups(connection, schema, older_than=error_retention, limit=STEP)
         return purged >= STEP
 
-
-class PurgeAudit:
-    """Deletes rows of the audit after 180 days, and jobs as they were before changes after a day."""
-
-    name = "audit"
-    interval = 1800.0
-
-    def __init__(self, schema: SchemaName) -> None:
-        self._schema = schema
-
-    async def run(self, connection: Connection) -> bool:
-        """Delete some; return whether there may be more."""
-        return await purge_audit(connection, self._schema)
-
-
-class PurgeProgress:
-    """Deletes the progress of jobs whose worker died."""
-
-    name = "progress"
-    interval = 300.0
-
-    def __init__(self, schema: SchemaName) -> None:
-        self._schema = schema
-
-    async def run(self, connection: Connection) -> bool:
-        """Delete what is left over."""
-        await purge_progress(connection, self._schema)
+    async def forget_progress(connection: Connection) -> bool:
+        await purge_progress(connection, schema)
         return False
 
-
-class MoveFailed:
-    """Moves jobs that failed permanently a while ago from the queue to the history."""
-
-    name = "failed jobs"
-    interval = 300.0
-
-    def __init__(self, schema: SchemaName, *, after: float, retention: float) -> None:
-        self._schema = schema
-        self._after = after
-        self._retention = retention
-
-    async def run(self, connection: Connection) -> bool:
-        """Move some; return whether there may be more."""
-        await add_partitions(connection, self._schema, history=[self._retention], errors=[], days_ahead=0)
-        statement = load("history/move_failed", self._schema)
-        moved: int = await connection.fetchval(statement, self._after, self._retention, STEP)
-        return moved >= STEP
-
-
-def history_maintenance(
-    options: WorkerOptions, retention_policy: RetentionPolicy
-) -> list[AddPartitions | DropExpired | PurgeAudit | PurgeProgress | MoveFailed]:
-    """All maintenance tasks of this module."""
-    schema, errors = options.schema_name, options.history.error_retention
-    tasks: list[AddPartitions | DropExpired | PurgeAudit | PurgeProgress | MoveFailed] = [
-        AddPartitions(schema, retention_policy, errors),
-        DropExpired(schema, errors),
-        PurgeProgress(schema),
-        PurgeAudit(schema),
+    tasks = [
+        HistoryTask("partitions", 3600.0, add),
+        HistoryTask("expired history", 900.0, drop),
+        HistoryTask("progress", 300.0, forget_progress),
+        HistoryTask("audit", 1800.0, partial(purge_audit, schema=schema)),
     ]
-    kept = options.history
-    if kept.failed_retention is not None:
-        tasks.append(MoveFailed(schema, after=kept.failed_retention, retention=kept.retention))
+    if (after := kept.failed_retention) is not None:
+        move = partial(move_failed, schema=schema, after=after, retention=kept.retention)
+        tasks.append(HistoryTask("failed jobs", 300.0, move))
     return tasks
+
+
+async def move_failed(connection: Connection, schema: SchemaName, *, after: float, retention: float) -> bool:
+    """Move jobs that failed permanently a while ago to the history; returns whether there may be more."""
+    await add_partitions(connection, schema, history=[retention], errors=[], days_ahead=0)
+    moved: int = await connection.fetchval(load("history/move_failed", schema), after, retention, STEP)
+    return moved >= STEP
 
 
 HISTORY, ERRORS = "_private_py_history", "_private_py_errors"

@@ -1,6 +1,6 @@
 """What one pool does for all: samples of the backlog, folding minutes and hours, deleting what is old.
 
-Each class is a maintenance task: see `recovery/maintenance/tasks.py`.
+Each class is a maintenance task: see `recovery/maintenance.py`.
 """
 
 from __future__ import annotations

@@ -119,7 +119,7 @@ NO_ERROR = "no error was stored"
 
 
 class NotifyFailureHandlers:
-    """A maintenance task of pools whose tasks have handlers: see `maintenance/tasks.py`."""
+    """A maintenance task of pools whose tasks have handlers: see `maintenance`."""
 
     interval = 60.0
 

@@ -24,6 +24,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppres
 from dataclasses import replace
 from datetime import datetime
 from heapq import nsmallest
+from typing import Protocol
 
 from ..database.connections import sqlstates
 from ..database.connections.bound import give_back, is_gone, throw_away
@@ -34,18 +35,14 @@ from ..database.connections.open import connect
 from ..database.connections.retry import Backoff, Delays, is_retryable
 from ..hooks.faults import is_our_end
 from ..values.clock import uptime
+from ..values.job import Job
 from ..values.schema_name import SchemaName
-from .held_batches import BlockedBatches, OpenBatch
+from .held_batches import BlockedBatches, HoldingPool, OpenBatch
+from .lease import Lease
 from .registry.load import LoadMeter
-from .registry.pool_state import (
-    BlockageReporter,
-    Description,
-    GetPlaces,
-    LoopBlockage,
-    StateReporter,
-    describe_worker,
-)
+from .registry.pool_state import Description, GetPlaces, ReportingPool, StateReporter, describe_worker
 from .registry.workers import (
+    UNAVAILABLE,
     JobReport,
     Liveness,
     Registration,
@@ -78,11 +75,38 @@ LOCK_RETRY = 0.1  # seconds between attempts to take the lock
 END_OLD_SESSION_AFTER = 5  # attempts until our own stale session is terminated
 GIVE_UP_AFTER = 50  # attempts
 MOST_REPORTED = 200  # running jobs in a report
-UNAVAILABLE = (
-    sqlstates.UNDEFINED_TABLE,
-    sqlstates.INVALID_SCHEMA_NAME,
-    sqlstates.INSUFFICIENT_PRIVILEGE,
-)
+
+
+class RecoverablePool(HoldingPool, ReportingPool, Protocol):
+    """The part of a worker pool that recovery uses."""
+
+    @property
+    def once(self) -> bool: ...
+
+    @property
+    def concurrency(self) -> int: ...
+
+    @property
+    def slots(self) -> Mapping[str, int]: ...
+
+    @property
+    def lease(self) -> Lease: ...
+
+    @property
+    def locked(self) -> list[int]: ...
+
+    @property
+    def is_settled(self) -> bool: ...
+
+    def running_report(self) -> tuple[int, dict[int, float]]: ...
+
+    def longest_delay(self) -> float | None: ...
+
+    def open_batches(self) -> Sequence[OpenBatch]: ...
+
+    def before_rerun(self, function: Callable[[Job], Awaitable[None]]) -> None: ...
+
+    async def write_outcomes(self) -> None: ...
 
 
 class Heartbeat:
@@ -90,6 +114,7 @@ class Heartbeat:
 
     def __init__(
         self,
+        pool: RecoverablePool,
         registration: Registration,
         schema: SchemaName,
         open_connection: OpenConnection,
@@ -97,36 +122,24 @@ class Heartbeat:
         *,
         started_at: datetime,
         on_heartbeat: Callable[[float, bool], bool],
-        on_unavailable: Callable[[], None],
-        get_report: Callable[[], JobReport],
-        get_slots: Callable[[], Mapping[str, int]],
         write_statistics: Callable[[Connection, bool], Awaitable[None]],
-        get_blockage: Callable[[], LoopBlockage | None] = lambda: None,
-        get_delay: Callable[[], float | None] = lambda: None,
-        is_listening: Callable[[], bool] = lambda: False,
-        get_places: GetPlaces | None = None,
-        get_stalled: Callable[[], float | None] = lambda: None,
-        get_open_batches: Callable[[], Sequence[OpenBatch]] = tuple,
-        description: Description | None = None,
+        description: Description | None,
+        get_places: GetPlaces | None,
     ) -> None:
         """`on_heartbeat` gets the time when a heartbeat was sent and whether the pool had been declared dead;
-        it returns False if the pool's event loop is closed. `get_slots`: the slots of each lane now.
-        `write_statistics` gets whether it is the last call. Callbacks are called in the thread of `run`.
+        it returns False if the pool's event loop is closed. `write_statistics` gets whether it is the last
+        call. The pool and callbacks are called in the thread of `run`.
         """
+        self._pool = pool
         self._registration = registration
         self._schema = schema
         self._open_connection = open_connection
         self._rust_heartbeat = rust_heartbeat
         self._started_at = started_at
         self._on_heartbeat = on_heartbeat
-        self._on_unavailable = on_unavailable
-        self._get_report = get_report
-        self._get_slots = get_slots
-        self._load = LoadMeter(get_delay)
-        self._get_blockage = get_blockage
-        self._blockage = BlockageReporter(schema, registration.id, get_blockage)
-        self._blocked_batches = BlockedBatches(schema, registration.id, get_open_batches)
-        self._state = StateReporter(schema, registration.id, is_listening, get_places, get_stalled)
+        self._load = LoadMeter(pool.longest_delay)
+        self._blocked_batches = BlockedBatches(schema, pool.id, pool.open_batches)
+        self._state = StateReporter(schema, pool, get_places)
         self._description = description
         self._write_statistics = write_statistics
         self._timeout = registration.grace / 3
@@ -142,7 +155,6 @@ class Heartbeat:
 
     @property
     def is_stopping(self) -> bool:
-        """Whether it was asked to end."""
         return self._stop_requested.is_set()
 
     def request_stop(self, *, deregister: bool) -> None:
@@ -183,7 +195,7 @@ class Heartbeat:
         try:
             while not self._stop_requested.is_set() and not is_gone(connection):
                 await self._beat(connection, liveness, pid)
-                if self._get_blockage() is not None:
+                if self._pool.blockage() is not None:
                     await self._blocked_batches.end(connection, timeout=self._timeout)
                 await self._rust_heartbeat.send_if_due(connection)
                 await self._write_statistics(connection, False)
@@ -234,15 +246,13 @@ class Heartbeat:
             logger.info("heartbeat restored")
         if not self._on_heartbeat(sent_at, was_swept):
             raise PoolGoneError
-        await self._blockage.report(connection, timeout=self._timeout)
         await self._state.report(connection, timeout=self._timeout)
 
     async def _register_again(self, connection: Connection, liveness: Liveness, pid: int | None) -> None:
         """A sweep has deleted the row of this pool."""
         self._reported = None
-        self._blockage.forget()
         self._state.forget()
-        schema, slots = self._schema, self._get_slots()
+        schema, slots = self._schema, self._pool.slots
         registration = replace(self._registration, concurrency=sum(slots.values()))
         await register_worker(
             connection,
@@ -282,7 +292,7 @@ class Heartbeat:
 
         if not self._can_report:
             return await send(None)
-        report = self._get_report()
+        report = JobReport(*self._pool.running_report())
         try:
             session_pid = await send(None if report == self._reported else report)
         except Exception as error:
@@ -308,7 +318,7 @@ class Heartbeat:
     def _failed(self, error: BaseException) -> None:
         is_unavailable = sqlstate_of(error) in UNAVAILABLE
         if is_unavailable:
-            self._on_unavailable()
+            self._pool.lease.suspend()
         if not self._is_failing:  # log once until it works again
             self._is_failing = True
             logger.warning(
@@ -323,7 +333,7 @@ class Heartbeat:
     async def _pause(self, connection: Connection) -> None:
         """Wait until the next heartbeat; those for Rust workers are sent in between if that is far off."""
         interval = self._registration.heartbeat_interval
-        if self._get_blockage() is not None:
+        if self._pool.blockage() is not None:
             interval = min(interval, WHILE_BLOCKED)
         until = uptime() + interval
         while True:
@@ -361,22 +371,13 @@ class PoolGoneError(Exception):
 class RustHeartbeat:
     """One pool's row in the Rust port's table of workers."""
 
-    def __init__(
-        self,
-        schema: SchemaName,
-        pool_id: str,
-        pid: int,
-        *,
-        interval: float,
-        timeout: float,
-        has_table: bool = False,
-    ) -> None:
-        """`interval`: that of the pool's own heartbeats. `has_table`: whether the table is known to exist."""
+    def __init__(self, registration: Registration, schema: SchemaName, *, has_table: bool) -> None:
+        """`has_table`: whether the table is known to exist."""
         self._schema = schema
-        self._pool_id = pool_id
-        self._pid = pid
-        self._interval = min(interval, HEARTBEAT_INTERVAL)
-        self._timeout = timeout
+        self._pool_id = registration.id
+        self._pid = registration.pid
+        self._interval = min(registration.heartbeat_interval, HEARTBEAT_INTERVAL)
+        self._timeout = registration.grace / 3
         self._has_table = has_table
         self._next_heartbeat = 0.0
         self._is_registered = False
@@ -426,7 +427,6 @@ class RustHeartbeat:
             logger.warning("cannot send heartbeats to Rust workers: %s; %s", reason, MAY_TAKE)
 
     async def deregister(self, connection: Connection) -> None:
-        """Remove the row of a pool that has ended."""
         if self._is_registered:
             self._is_registered = False
             await deregister_rust_workers(connection, self._schema, [self._pool_id])

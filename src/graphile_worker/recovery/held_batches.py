@@ -24,25 +24,23 @@ import logging
 import math
 import os
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeVar
 
 import msgspec
 
-from ..database.connections import sqlstates
 from ..database.connections.bound import is_gone
 from ..database.connections.connection import Connection
 from ..database.connections.errors import explained, sqlstate_of
 from ..database.sql import load
 from ..values.schema_name import SchemaName
-from .sweep import StatementRunner
+from .registry.workers import UNAVAILABLE
 
 FRESH = 60.0  # seconds after its sweep for which a death counts
 PROVEN_AFTER = 0.5  # seconds: the server has noticed the end of a process, and a new pool has its lock
-UNREADABLE = (sqlstates.UNDEFINED_TABLE, sqlstates.INVALID_SCHEMA_NAME, sqlstates.INSUFFICIENT_PRIVILEGE)
-"""The schema's owner has not run this version's migration, or this role may not read the table."""
 
+T = TypeVar("T")
 logger = logging.getLogger("graphile_worker.recovery")
 
 
@@ -55,6 +53,8 @@ class HoldingPool(Protocol):
     def can_hold(self) -> bool: ...
 
     def allow_held_batches(self, after: float = 0.0) -> None: ...
+
+    async def run_statement(self, statement: Callable[[Connection], Awaitable[T]]) -> T: ...
 
 
 class Deaths(NamedTuple):
@@ -97,12 +97,9 @@ def _runs_here(host: str, process: int) -> bool:
 class HoldGuard:
     """Allows a pool to hold batches, or forbids it."""
 
-    def __init__(
-        self, pool: HoldingPool, run: StatementRunner, schema: SchemaName, *, interval: float
-    ) -> None:
+    def __init__(self, pool: HoldingPool, schema: SchemaName, *, interval: float) -> None:
         """`interval`: seconds between two looks."""
         self._pool = pool
-        self._run = run
         self._schema = schema
         self._interval = interval
 
@@ -125,7 +122,7 @@ class HoldGuard:
         if not self._pool.can_hold:
             return self._interval
         try:
-            deaths = await self._run(self._look)
+            deaths = await self._pool.run_statement(self._look)
         except Exception:
             self._pool.allow_held_batches(math.inf)
             raise
@@ -142,7 +139,7 @@ class HoldGuard:
         try:
             return await look_for_deaths(connection, self._schema, self._pool.id)
         except Exception as error:
-            if sqlstate_of(error) not in UNREADABLE:
+            if sqlstate_of(error) not in UNAVAILABLE:
                 raise
             logger.debug("this worker holds no batches: %s", explained(error))
             return None

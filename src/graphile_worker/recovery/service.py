@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
 from contextvars import copy_context
 from datetime import datetime
-from typing import Protocol, TypeVar
+from typing import Protocol
 
 from ..database.connections.connection import Connection, Pool
 from ..database.connections.dsn import Dsn
@@ -32,16 +32,14 @@ from ..values.job import Job
 from ..values.options import SMALLEST_POOL_FOR_RECOVERY, WorkerOptions
 from ..values.outcome import FailureHandler
 from ..values.retention import RetentionPolicy
-from .heartbeat import UNAVAILABLE, Heartbeat, RustHeartbeat, from_dsn, from_pool
-from .held_batches import PROVEN_AFTER, HoldGuard, OpenBatch
-from .lease import Lease
-from .maintenance.tasks import Maintenance, MaintenanceTask
-from .maintenance.unknown_tasks import UnknownTasks
+from .heartbeat import Heartbeat, RecoverablePool, RustHeartbeat, from_dsn, from_pool
+from .held_batches import PROVEN_AFTER, HoldGuard
+from .maintenance import Maintenance, MaintenanceTask
 from .orphaned_jobs import note_rerun, renew_locks
-from .registry.pool_state import Description, GetPlaces, LoopBlockage, describe_worker
-from .registry.workers import JobReport, Registration, deregister_worker, register_worker
+from .registry.pool_state import Description, GetPlaces, describe_worker
+from .registry.workers import UNAVAILABLE, Registration, deregister_worker, register_worker
 from .sweep import StatementRunner
-from .sweeper import Periodic, Sweeper
+from .sweeper import Periodic, Sweeper, UnknownTasks
 
 LEASE_SHARE = 2 / 3  # of the grace: the lease ends well before other workers may recover the jobs
 MAINTENANCE_AFTER = 3.0  # seconds after the start
@@ -52,57 +50,7 @@ RERUN_TIMEOUT = 2.0  # seconds to record that a job is run again
 STOP_TIMEOUT = 3.0  # seconds to deregister
 BEAT_AGAIN_AFTER = 1.0  # seconds after a crash of the heartbeat
 
-T = TypeVar("T")
 logger = logging.getLogger("graphile_worker.recovery")
-
-
-class RecoverablePool(Protocol):
-    """The part of a worker pool that recovery uses."""
-
-    id: str
-
-    @property
-    def once(self) -> bool: ...
-
-    @property
-    def concurrency(self) -> int: ...
-
-    @property
-    def slots(self) -> Mapping[str, int]: ...
-
-    @property
-    def lease(self) -> Lease: ...
-
-    @property
-    def locked(self) -> list[int]: ...
-
-    @property
-    def is_settled(self) -> bool: ...
-
-    def running_report(self) -> tuple[int, dict[int, float]]: ...
-
-    def blockage(self) -> LoopBlockage | None: ...
-
-    def longest_delay(self) -> float | None: ...
-
-    def open_batches(self) -> Sequence[OpenBatch]: ...
-
-    @property
-    def is_listening(self) -> bool: ...
-
-    @property
-    def stalled_since(self) -> float | None: ...
-
-    async def run_statement(self, statement: Callable[[Connection], Awaitable[T]]) -> T: ...
-
-    def before_rerun(self, function: Callable[[Job], Awaitable[None]]) -> None: ...
-
-    async def write_outcomes(self) -> None: ...
-
-    @property
-    def can_hold(self) -> bool: ...
-
-    def allow_held_batches(self, after: float = 0.0) -> None: ...
 
 
 class PoolStatistics(Protocol):
@@ -159,24 +107,8 @@ class Recovery:
         self._maintenance_tasks = maintenance_tasks
         self._description = description
         self._get_places = get_places
-        self._registration = Registration(
-            id=pool.id,
-            host=socket.gethostname(),
-            pid=os.getpid(),
-            version=__version__,
-            tasks=sorted(tasks),
-            concurrency=pool.concurrency,
-            heartbeat_interval=options.recovery.heartbeat_interval,
-            grace=options.recovery.grace,
-        )
-        self._rust_heartbeat = RustHeartbeat(
-            self._schema,
-            pool.id,
-            self._registration.pid,
-            interval=options.recovery.heartbeat_interval,
-            timeout=self._registration.grace / 3,
-            has_table=has_rust_register,
-        )
+        self._registration = _registration(pool, options, tasks)
+        self._rust_heartbeat = RustHeartbeat(self._registration, self._schema, has_table=has_rust_register)
         self._started_at: datetime | None = None
         self._heartbeat: Heartbeat | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -185,20 +117,24 @@ class Recovery:
         self._heartbeat_ended = asyncio.Event()
         self._beating: Supervised | None = None
         self._loops = [Periodic("lock renewal", self._renew_locks, clock, first_after=RENEW_INTERVAL)]
-        if options.recovery.enabled and has_tables and not pool.once:
+        if not pool.once:
+            self._add_loops(tasks, handlers, retention_policy)
+
+    def _add_loops(
+        self,
+        tasks: Sequence[str],
+        handlers: Mapping[str, FailureHandler] | None,
+        retention_policy: RetentionPolicy | None,
+    ) -> None:
+        """What a worker does regularly, unless it only drains the queue."""
+        pool, options, clock = self._pool, self._options, self._clock
+        if options.recovery.enabled and self._has_tables:
             sweeper = Sweeper(
-                pool.run_statement,
-                options,
-                hooks,
-                clock,
-                pool_id=pool.id,
-                is_alive=lambda: pool.lease.is_open,
-                handlers=handlers,
-                retention_policy=retention_policy,
+                pool, options, self._hooks, clock, handlers=handlers, retention_policy=retention_policy
             )
-            unknown = UnknownTasks(pool.run_statement, options, clock, pool_id=pool.id, tasks=tasks)
+            unknown = UnknownTasks(pool, options, clock, tasks)
             self._loops += [sweeper.loop, unknown.loop]
-        if maintenance_tasks and not pool.once:
+        if self._maintenance_tasks:
             shared = self._make_maintenance(pool.run_statement, is_alive=lambda: pool.lease.is_open)
             self._loops.append(Periodic("maintenance", shared.run_due, clock, first_after=MAINTENANCE_AFTER))
 
@@ -229,9 +165,7 @@ class Recovery:
             self._warn_off(f"max_pool_size is {size}; it needs {SMALLEST_POOL_FOR_RECOVERY}")
             return
         sent_at = uptime()
-        guard = HoldGuard(
-            self._pool, self._pool.run_statement, self._schema, interval=self._options.recovery.sweep_interval
-        )
+        guard = HoldGuard(self._pool, self._schema, interval=self._options.recovery.sweep_interval)
         try:
             async with self._own_session() as connection:
                 self._started_at = await register_worker(
@@ -259,7 +193,6 @@ class Recovery:
                     await self._first_heartbeat.wait()
 
     def start(self) -> None:
-        """Start heartbeats and sweeps."""
         for loop in self._loops:
             loop.start()
         if self._heartbeat is not None:
@@ -271,15 +204,15 @@ class Recovery:
             else:
                 self._start_heartbeat()
         else:
-            first_after = self._options.recovery.heartbeat_interval
-            loop = Periodic("Rust heartbeat", self._send_rust_heartbeat, self._clock, first_after=first_after)
-            self._loops.append(loop)
-            loop.start()
+            interval = self._options.recovery.heartbeat_interval
+            self._start_loop("Rust heartbeat", self._send_rust_heartbeat, interval)
             if self._statistics is not None:
-                interval = self._statistics.interval
-                loop = Periodic("statistics", self._write_due_statistics, self._clock, first_after=interval)
-                self._loops.append(loop)
-                loop.start()
+                self._start_loop("statistics", self._write_due_statistics, self._statistics.interval)
+
+    def _start_loop(self, what: str, function: Callable[[], Awaitable[float]], first_after: float) -> None:
+        loop = Periodic(what, function, self._clock, first_after=first_after)
+        self._loops.append(loop)
+        loop.start()
 
     def _own_session(self) -> AbstractAsyncContextManager[Connection]:
         return own_session(self._database, prepared_statements=self._options.prepared_statements)
@@ -294,23 +227,16 @@ class Recovery:
         prepared = self._options.prepared_statements
         dsn = self._dsn
         self._heartbeat = Heartbeat(
+            self._pool,
             self._registration,
             self._schema,
             from_pool(self._database) if dsn is None else from_dsn(dsn, prepared_statements=prepared),
             self._rust_heartbeat,
             started_at=self._started_at,
             on_heartbeat=self._renew_lease,
-            on_unavailable=self._pool.lease.suspend,
-            get_report=lambda: JobReport(*self._pool.running_report()),
-            get_slots=lambda: self._pool.slots,
-            get_blockage=self._pool.blockage,
-            get_delay=self._pool.longest_delay,
-            is_listening=lambda: self._pool.is_listening,
-            get_places=self._get_places,
-            get_stalled=lambda: self._pool.stalled_since,
-            get_open_batches=self._pool.open_batches,
-            description=self._description,
             write_statistics=self._write_statistics,
+            description=self._description,
+            get_places=self._get_places,
         )
         if dsn is None:
             heartbeat = self._heartbeat
@@ -440,28 +366,33 @@ class Recovery:
             await asyncio.gather(self._deregister_if(is_clean), self._stop_statistics())
 
     async def _deregister_if(self, is_clean: bool) -> None:
+        """Deregister on a connection of the pool, as there is none for heartbeats."""
         if is_clean:
             with suppress(Exception):
-                async with asyncio.timeout(STOP_TIMEOUT):
-                    await self._deregister()
+                async with asyncio.timeout(STOP_TIMEOUT), self._own_session() as connection:
+                    if self._started_at is not None:
+                        await deregister_worker(connection, self._schema, self._pool.id)
+                    await self._rust_heartbeat.deregister(connection)
 
     async def _stop_statistics(self) -> None:
+        """Write the last statistics. If all runs drain the queue and end, they do the maintenance too."""
         statistics = self._statistics
         if statistics is not None and (statistics.is_pending or (self._pool.once and statistics.has_written)):
             with suppress(Exception):
-                async with asyncio.timeout(STOP_TIMEOUT):
-                    await self._finish_statistics(statistics)
+                async with asyncio.timeout(STOP_TIMEOUT), self._own_session() as connection:
+                    await statistics.write(connection, STOP_TIMEOUT)
+                    if self._pool.once:
+                        await self._make_maintenance(lambda work: work(connection)).run_due()
 
-    async def _finish_statistics(self, statistics: PoolStatistics) -> None:
-        """Write the last statistics. If all runs drain the queue and end, they do the maintenance too."""
-        async with self._own_session() as connection:
-            await statistics.write(connection, STOP_TIMEOUT)
-            if self._pool.once:
-                await self._make_maintenance(lambda work: work(connection)).run_due()
 
-    async def _deregister(self) -> None:
-        """Deregister on a connection of the pool, as there is none for heartbeats."""
-        async with self._own_session() as connection:
-            if self._started_at is not None:
-                await deregister_worker(connection, self._schema, self._pool.id)
-            await self._rust_heartbeat.deregister(connection)
+def _registration(pool: RecoverablePool, options: WorkerOptions, tasks: Sequence[str]) -> Registration:
+    return Registration(
+        id=pool.id,
+        host=socket.gethostname(),
+        pid=os.getpid(),
+        version=__version__,
+        tasks=sorted(tasks),
+        concurrency=pool.concurrency,
+        heartbeat_interval=options.recovery.heartbeat_interval,
+        grace=options.recovery.grace,
+    )

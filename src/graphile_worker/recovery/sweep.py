@@ -11,7 +11,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from msgspec.structs import replace
 
@@ -99,6 +99,14 @@ class SweepReport:
     """Whether `recovered` is what would have been done."""
 
 
+class _Decided(NamedTuple):
+    """Orphaned jobs, what is decided about them, and those that stay locked."""
+
+    orphans: Sequence[OrphanedJob]
+    decisions: Sequence[Decision]
+    left: Sequence[Job]
+
+
 class Sweep:
     """Recovers the jobs of dead pools."""
 
@@ -135,7 +143,6 @@ class Sweep:
         self._silent: tuple[SilentSweeper, float] | None = None  # and when it was first seen
 
     async def __call__(self) -> SweepReport:
-        """Sweep once."""
         found = await self._run(self._find)
         if found is None:
             await self._run(self._end_silent)
@@ -149,12 +156,11 @@ class Sweep:
         lost = {pool.id: pool.dead_in for pool in unreachable if pool.dead_in > 0}
         if not dead:
             return SweepReport(lost=lost)
-        decisions, left = await self._decide(orphans)
-        jobs = [orphan.job for orphan in orphans]
-        done = await self._run(lambda connection: self._recover(connection, dead, decisions, left, jobs))
+        decided = await self._decide(orphans)
+        done = await self._run(lambda connection: self._recover(connection, dead, decided))
         if done is None:
             return SweepReport(lost=lost, is_busy=True)
-        return SweepReport(recovered=self._report(done, orphans, decisions, left), lost=lost)
+        return SweepReport(recovered=self._report(*done, decided), lost=lost)
 
     async def _end_silent(self, connection: Connection) -> None:
         """Terminate the session of a worker that was suspended in a sweep and still has the lock."""
@@ -172,28 +178,20 @@ class Sweep:
         if dry_run:
             returned = [orphan.job.id for orphan in orphans]
             return SweepReport(recovered=[RecoveredWorker(id=worker_id, returned=returned)], is_dry_run=True)
-        decisions, left = await self._decide(orphans)
-        jobs = [orphan.job for orphan in orphans]
-        done = await self._run(
-            lambda connection: self._recover_foreign(connection, worker_id, decisions, left, jobs)
-        )
+        decided = await self._decide(orphans)
+        done = await self._run(lambda connection: self._recover_foreign(connection, worker_id, decided))
         if done is None:
             return SweepReport(is_busy=True)
-        return SweepReport(recovered=self._report(({worker_id}, done), orphans, decisions, left))
+        return SweepReport(recovered=self._report({worker_id}, done, decided))
 
     async def _recover_foreign(
-        self,
-        connection: Connection,
-        worker_id: str,
-        decisions: Sequence[Decision],
-        left: Sequence[Job],
-        jobs: Sequence[Job],
+        self, connection: Connection, worker_id: str, decided: _Decided
     ) -> dict[int, Recovered] | None:
         async with _transaction(connection):
             if not await sweep_lock(connection, self._schema, within="5min"):
                 return None
-            recovered = await self._recover_jobs(connection, [worker_id], decisions, left, jobs)
-            if not left and await may_use_rust_workers(connection, self._schema):
+            recovered = await self._recover_jobs(connection, [worker_id], decided)
+            if not decided.left and await may_use_rust_workers(connection, self._schema):
                 await deregister_rust_workers(connection, self._schema, [worker_id])
             return recovered
 
@@ -244,12 +242,7 @@ class Sweep:
         return pools, [each for each in orphans if each.job.locked_by in dead]
 
     async def _recover(
-        self,
-        connection: Connection,
-        dead: Sequence[str],
-        decisions: Sequence[Decision],
-        left: Sequence[Job],
-        jobs: Sequence[Job],
+        self, connection: Connection, dead: Sequence[str], decided: _Decided
     ) -> tuple[set[str], dict[int, Recovered]] | None:
         """Check again and act; return the deleted pools and the recovered jobs."""
         schema = self._schema
@@ -259,27 +252,23 @@ class Sweep:
             unreachable = await mark_unreachable_workers(connection, schema, self._own_id)
             still_dead = {pool.id for pool in unreachable if pool.dead_in <= 0}.intersection(dead)
             # Keep the row of a pool while one of its jobs stays locked, so that later sweeps find the job.
-            keep = still_dead.intersection(job.locked_by or "" for job in left)
+            keep = still_dead.intersection(job.locked_by or "" for job in decided.left)
             deleted = await delete_dead_workers(connection, schema, sorted(still_dead - keep))
             pools = sorted(deleted | keep)
             if not pools:
                 return set(), {}
             await self._end_held_batches(connection, pools)
-            recovered = await self._recover_jobs(connection, pools, decisions, left, jobs)
+            recovered = await self._recover_jobs(connection, pools, decided)
             if deleted and await may_use_rust_workers(connection, schema):
                 await deregister_rust_workers(connection, schema, sorted(deleted))
             return deleted, recovered
 
     async def _recover_jobs(
-        self,
-        connection: Connection,
-        pools: Sequence[str],
-        decisions: Sequence[Decision],
-        left: Sequence[Job],
-        jobs: Sequence[Job],
+        self, connection: Connection, pools: Sequence[str], decided: _Decided
     ) -> dict[int, Recovered]:
-        queues = [job.job_queue_id for job in left if job.job_queue_id is not None]
-        recovered = await self._apply(connection, pools, decisions, queues)
+        jobs = [orphan.job for orphan in decided.orphans]
+        queues = [job.job_queue_id for job in decided.left if job.job_queue_id is not None]
+        recovered = await self._apply(connection, pools, decided.decisions, queues)
         await self._end_cancelled(connection, recovered, jobs)
         await self._keep_failed(connection, recovered, jobs)
         await self._tell_handlers(connection, recovered, jobs)
@@ -378,16 +367,13 @@ class Sweep:
             if not is_refusal(error):
                 raise
             if len(decisions) == 1:
+                about = {"task_identifier": decisions[0].task_identifier, "job_id": decisions[0].job_id}
                 logger.error(
                     "task %s (job %d) is orphaned and stays locked for up to four hours: the database "
                     "refuses the update: %s",
-                    decisions[0].task_identifier,
-                    decisions[0].job_id,
+                    *about.values(),
                     message_of(error),
-                    extra={
-                        "task_identifier": decisions[0].task_identifier,
-                        "job_id": decisions[0].job_id,
-                    },
+                    extra=about,
                 )
                 decisions = ()
             elif not decisions:
@@ -401,8 +387,7 @@ class Sweep:
 
     # -- deciding ------------------------------------------------------------------------------------------
 
-    async def _decide(self, orphans: Sequence[OrphanedJob]) -> tuple[list[Decision], list[Job]]:
-        """The decision about each job, and the jobs that stay locked."""
+    async def _decide(self, orphans: Sequence[OrphanedJob]) -> _Decided:
         decisions: list[Decision] = []
         left: list[Job] = []
         for orphan in orphans:
@@ -411,7 +396,7 @@ class Sweep:
                 left.append(orphan.job)
             else:
                 decisions.append(self._decision(orphan, chosen))
-        return decisions, left
+        return _Decided(orphans, decisions, left)
 
     def _decision(self, orphan: OrphanedJob, chosen: FailJob | None) -> Decision:
         job_id, task = orphan.job.id, orphan.job.task_identifier
@@ -451,17 +436,12 @@ class Sweep:
     # -- reporting -----------------------------------------------------------------------------------------
 
     def _report(
-        self,
-        done: tuple[set[str], dict[int, Recovered]],
-        orphans: Sequence[OrphanedJob],
-        decisions: Sequence[Decision],
-        left: Sequence[Job],
+        self, deleted: set[str], recovered_jobs: dict[int, Recovered], decided: _Decided
     ) -> list[RecoveredWorker]:
-        deleted, recovered_jobs = done
-        by_id = {orphan.job.id: orphan.job for orphan in orphans}
+        by_id = {orphan.job.id: orphan.job for orphan in decided.orphans}
         pools = deleted | {by_id[job_id].locked_by or "" for job_id in recovered_jobs}
         reports = {pool: RecoveredWorker(id=pool) for pool in sorted(pools)}
-        for decision in decisions:
+        for decision in decided.decisions:
             job = by_id[decision.job_id]
             report = reports.get(job.locked_by or "")
             if report is None or job.id not in recovered_jobs:
@@ -481,7 +461,7 @@ class Sweep:
                     is_cancelled=recovered.is_cancelled,
                 )
             )
-        for job in left:
+        for job in decided.left:
             if job.locked_by in reports:
                 reports[job.locked_by].left.append(job.id)
         for report in reports.values():

@@ -1,4 +1,4 @@
-"""Regular work of a worker: sweeps, and clearing stale locks.
+"""Regular work of a worker: sweeps, clearing stale locks, and a search for unknown tasks.
 
 - `Periodic` calls a function on the worker's event loop at intervals.
 - `Sweeper` sweeps every few seconds. Every worker has one; an advisory lock lets only one sweep at a time.
@@ -6,6 +6,9 @@
   is about to be declared dead.
 - `StaleLocks` clears locks older than four hours, whatever runtime holds them (RL1, RL2). Every runtime does
   this. It is the last resort for jobs of workers that send no heartbeats.
+- `UnknownTasks` warns about jobs that wait for a task which no running worker has. Every worker looks from
+  time to time, soon after its start and then ever less often. Of the workers on one host only the oldest
+  warns, and only once an hour about the same task.
 """
 
 from __future__ import annotations
@@ -13,25 +16,29 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from datetime import datetime
 
 from ..database.connections.connection import Connection, Pool
 from ..database.connections.errors import explained
 from ..database.sql import load
 from ..database.statements.cleanup import own_session
+from ..database.statements.inspection import ReadyTask, ready_tasks
+from ..database.statements.pauses import pauses_if_readable
 from ..database.statements.write import delete_retired
 from ..hooks import Events, Hooks
 from ..hooks.events import ResetLockedFailure, ResetLockedStarted, ResetLockedSuccess
 from ..hooks.faults import Supervised, is_our_end
-from ..values.clock import Clock
+from ..values.clock import Clock, uptime
 from ..values.options import WorkerOptions
 from ..values.outcome import FailureHandler
 from ..values.retention import RetentionPolicy
 from ..values.schema_name import SchemaName
+from ..values.text import did_you_mean, similar_names
+from .heartbeat import RecoverablePool
 from .orphaned_jobs import purge_recoveries
-from .registry.workers import delete_old_rust_workers
-from .sweep import StatementRunner, Sweep
+from .registry.workers import RunningTasks, delete_old_rust_workers, running_tasks
+from .sweep import Sweep
 
 STOP_TIMEOUT = 2.0  # seconds for a call in progress
 
@@ -101,38 +108,30 @@ class Periodic:
                 self._is_failing = True
 
 
-JITTER = 0.2  # of the interval, either way
+JITTER = 0.2  # of an interval, either way
 MARGIN = 0.05  # seconds after a worker is due to be declared dead
 PURGE_EVERY = 100  # sweeps
 
 
 class Sweeper:
-    """The sweeps of one worker."""
-
     def __init__(
         self,
-        run: StatementRunner,
+        pool: RecoverablePool,
         options: WorkerOptions,
         hooks: Hooks,
         clock: Clock,
         *,
-        pool_id: str,
-        is_alive: Callable[[], bool],
-        handlers: Mapping[str, FailureHandler] | None = None,
-        retention_policy: RetentionPolicy | None = None,
-        share: Callable[[], float] = random.random,
+        handlers: Mapping[str, FailureHandler] | None,
+        retention_policy: RetentionPolicy | None,
     ) -> None:
-        """`is_alive`: whether this worker's own heartbeats arrive."""
-        self._run = run
+        self._pool = pool
         self._options = options
-        self._is_alive = is_alive
-        self._share = share
         self._count = 0
         self._sweep = Sweep(
-            run,
+            pool.run_statement,
             options.schema_name,
             hooks,
-            own_id=pool_id,
+            own_id=pool.id,
             delay=options.recovery.delay,
             max_recoveries=options.recovery.max_recoveries,
             resilient_flag=options.recovery.resilient_flag,
@@ -144,16 +143,22 @@ class Sweeper:
 
     async def _run_sweep(self) -> float:
         delay = self._delay()
-        if not self._is_alive():  # a worker that is unreachable itself does not judge others
+        if not self._pool.lease.is_open:  # a worker that is unreachable itself does not judge others
             return delay
         report = await self._sweep()
         self._count += 1
         if self._count % PURGE_EVERY == 0:
-            await self._run(lambda connection: purge_recoveries(connection, self._options.schema_name))
+            await self._pool.run_statement(
+                lambda connection: purge_recoveries(connection, self._options.schema_name)
+            )
         return min([delay, *(dead_in + MARGIN for dead_in in report.lost.values())])
 
     def _delay(self) -> float:
-        return self._options.recovery.sweep_interval * (1 - JITTER + 2 * JITTER * self._share())
+        return _jittered(self._options.recovery.sweep_interval)
+
+
+def _jittered(seconds: float) -> float:
+    return seconds * (1 - JITTER + 2 * JITTER * random.random())  # noqa: S311
 
 
 FIRST_WITHIN = 60.0  # seconds after the start
@@ -166,49 +171,43 @@ class StaleLocks(Periodic):
     def __init__(
         self,
         pool: Pool,
-        schema: SchemaName,
+        options: WorkerOptions,
         events: Events,
         clock: Clock,
         *,
         pool_id: str,
-        min_interval: float,
-        max_interval: float,
-        use_local_time: bool = False,
-        prepared_statements: bool = True,
         share: Callable[[], float] = random.random,
     ) -> None:
         super().__init__(
             "stale locks",
             self._reset,
             clock,
-            first_after=share() * min(FIRST_WITHIN, max_interval),
+            first_after=share() * min(FIRST_WITHIN, options.node.max_reset_locked_interval),
             stop_timeout=None,
         )
         self._pool = pool
-        self._schema = schema
+        self._options = options
         self._events = events
         self._pool_id = pool_id
-        self._min_interval = min_interval
-        self._max_interval = max_interval
-        self._use_local_time = use_local_time
-        self._prepared_statements = prepared_statements
         self._share = share
 
     async def _reset(self) -> float:
-        delay = self._min_interval + self._share() * (self._max_interval - self._min_interval)
+        options = self._options
+        shortest, longest = options.node.min_reset_locked_interval, options.node.max_reset_locked_interval
+        delay = shortest + self._share() * (longest - shortest)
         self._events.emit(ResetLockedStarted(pool_id=self._pool_id))
-        now = self._clock.now() if self._use_local_time else None
+        now = self._clock.now() if options.use_local_time else None
         failure: Exception | None = None
         try:
             # The timeout of `acquire` also limits the release, which would wait for a silent server.
             async with (
                 asyncio.timeout(TIMEOUT),
                 own_session(
-                    self._pool, prepared_statements=self._prepared_statements, timeout=TIMEOUT
+                    self._pool, prepared_statements=options.prepared_statements, timeout=TIMEOUT
                 ) as connection,
             ):
-                await reset_locked(connection, self._schema, now)
-                await delete_old_rust_workers(connection, self._schema)
+                await reset_locked(connection, options.schema_name, now)
+                await delete_old_rust_workers(connection, options.schema_name)
         except Exception as error:
             failure = error
         shown = None if self._stop_requested.is_set() else delay
@@ -230,3 +229,79 @@ async def reset_locked(
         if row["retired"]:
             await delete_retired(connection, schema, row["retired"])
     return row["jobs"], row["queues"]
+
+
+FIRST_DELAY = 10.0  # seconds after the start; then twice as long each time
+LONGEST_DELAY = 300.0
+SHORTEST_WAIT = 10.0  # seconds that a job may be ready while its worker is restarted
+WARN_AGAIN_AFTER = 3600.0
+
+worker_logger = logging.getLogger("graphile_worker.worker")
+
+
+class UnknownTasks:
+    """The search for jobs that wait for a task which no running worker has, of one worker."""
+
+    def __init__(
+        self, pool: RecoverablePool, options: WorkerOptions, clock: Clock, tasks: Collection[str]
+    ) -> None:
+        self._pool = pool
+        self._options = options
+        self._clock = clock
+        self._tasks = frozenset(tasks)
+        self._delay = FIRST_DELAY
+        self._warned_at: dict[str, float] = {}
+        first_after = _jittered(FIRST_DELAY)
+        self.loop = Periodic("search for unknown tasks", self._look, clock, first_after=first_after)
+
+    async def _look(self) -> float:
+        try:
+            await self._search()
+        except Exception as error:  # other parts of the worker report a server that is away
+            worker_logger.debug("could not search for unknown tasks: %s", error)
+        self._delay = min(2 * self._delay, LONGEST_DELAY)
+        return _jittered(self._delay)
+
+    async def _search(self) -> None:
+        schema, run = self._options.schema_name, self._pool.run_statement
+        now = self._clock.now() if self._options.use_local_time else None
+        ready = await run(lambda connection: ready_tasks(connection, schema, now=now))
+        unknown = [
+            task
+            for task in ready
+            if task.task_identifier not in self._tasks and task.age >= SHORTEST_WAIT and self._may_warn(task)
+        ]
+        if unknown:
+            running = await run(lambda connection: running_tasks(connection, schema))
+            if self._is_oldest(running):
+                paused = await run(lambda connection: pauses_if_readable(connection, schema))
+                if any(pause.name is None for pause in paused):  # everything
+                    return
+                known = running.tasks.union(pause.task_identifier or "" for pause in paused)
+                self._warn([task for task in unknown if task.task_identifier not in known], running)
+
+    def _may_warn(self, task: ReadyTask) -> bool:
+        warned_at = self._warned_at.get(task.task_identifier)
+        return warned_at is None or uptime() - warned_at >= WARN_AGAIN_AFTER
+
+    def _is_oldest(self, running: RunningTasks) -> bool:
+        """Whether this is the oldest pool on its host; they are listed by age."""
+        hosts = {pool.id: pool.host for pool in running.pools}
+        host = hosts.get(self._pool.id)
+        return host is not None and next(id_ for id_, of in hosts.items() if of == host) == self._pool.id
+
+    def _warn(self, unknown: list[ReadyTask], running: RunningTasks) -> None:
+        import shlex  # most workers never need it
+
+        for task in unknown:
+            name = task.task_identifier
+            self._warned_at[name] = uptime()
+            question = did_you_mean(similar_names(name, running.tasks)) or "."
+            worker_logger.warning(
+                "%s for the task %r, which %s has%s To list them: graphile-worker list --task %s",
+                task.waiting,
+                name,
+                running.no_worker,
+                question,
+                shlex.quote(name),
+            )

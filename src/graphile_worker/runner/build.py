@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from ..cron import CronScheduler, ParsedCronItem
     from ..database.migrations.run import MigrationReport
     from ..database.statements.schedules import ScheduleDefinition
-    from ..recovery.maintenance.tasks import MaintenanceTask
+    from ..recovery.maintenance import MaintenanceTask
     from ..recovery.registry.pool_state import Description
     from ..recovery.service import Recovery
     from ..recovery.sweeper import StaleLocks
@@ -541,18 +541,8 @@ class WorkerBuilder:
     def make_stale_locks(self, pool_id: str) -> StaleLocks:
         from ..recovery.sweeper import StaleLocks
 
-        options = self.options
-        return StaleLocks(
-            self._connection_budget.database,
-            options.schema_name,
-            self.hooks.events,
-            self._clock,
-            pool_id=pool_id,
-            min_interval=options.node.min_reset_locked_interval,
-            max_interval=options.node.max_reset_locked_interval,
-            use_local_time=options.use_local_time,
-            prepared_statements=options.prepared_statements,
-        )
+        database = self._connection_budget.database
+        return StaleLocks(database, self.options, self.hooks.events, self._clock, pool_id=pool_id)
 
     def log_ready(self, pool_id: str) -> None:
         self._log.ready(

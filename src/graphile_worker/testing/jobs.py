@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any, Unpack
 
 import msgspec
@@ -120,28 +121,47 @@ class RunJobs:
         try:
             async with asyncio.timeout(timeout) as limit, _entered(chosen) as whole:
                 tasks = _tasks(whole, task_list, options)
-                more = {
-                    "plugins": (*plugins, observed), "extensions": extensions, "logger": logger,
-                    "forbidden_flags": forbidden_flags, "accepted_flags": accepted_flags,
-                    "flag_allowlist": flag_allowlist, "app": whole,
-                    "dependency_overrides": dependency_overrides,
-                }  # fmt: skip
                 schedule = self._schedule(until, tasks, crontab, parsed_cron_items, whole)
-                pool = await open_pool(options.connection_string or "", max_pool_size=CONNECTIONS)
-                try:
-                    drain = _Drain(pool, options, tasks, self._clock, observed, events, more)
-                    await drain()
-                    if schedule is not None:
-                        await schedule.pass_time(pool, options.schema_name, tuple(tasks), drain)
-                    unknown = await self._unknown(pool, options.schema_name, tasks)
-                finally:
-                    await close_pool(pool, within=CLOSE_WITHIN)
+                run = partial(
+                    run_once,
+                    app=whole,
+                    task_list=tasks,
+                    options=options,
+                    events=events,
+                    plugins=(*plugins, observed),
+                    extensions=extensions,
+                    dependency_overrides=dependency_overrides,
+                    forbidden_flags=forbidden_flags,
+                    accepted_flags=accepted_flags,
+                    flag_allowlist=flag_allowlist,
+                    logger=logger,
+                )
+                unknown = await self._run(run, options, tasks, schedule, observed)
         except TimeoutError:
             if not limit.expired():
                 raise
             running = ", ".join(observed.running) or "no job"
             raise TimeoutError(f"run_jobs took longer than {timeout:g} s; still running: {running}") from None
         return JobsRun(observed.runs, unknown)
+
+    async def _run(
+        self,
+        run: Callable[..., Awaitable[None]],
+        options: WorkerOptions,
+        tasks: TaskRegistry,
+        schedule: ClockSchedule | None,
+        observed: Observed,
+    ) -> list[UnknownTask]:
+        schema = options.schema_name
+        pool = await open_pool(options.connection_string or "", max_pool_size=CONNECTIONS)
+        try:
+            drain = _Drain(partial(run, pg_pool=pool), pool, schema, self._clock, observed)
+            await drain()
+            if schedule is not None:
+                await schedule.pass_time(pool, schema, tuple(tasks), drain)
+            return await self._unknown(pool, schema, tasks)
+        finally:
+            await close_pool(pool, within=CLOSE_WITHIN)
 
     async def _unknown(self, pool: Pool, schema: SchemaName, tasks: TaskRegistry) -> list[UnknownTask]:
         """Ready jobs of tasks that neither this run nor any `@task` of the process has."""
@@ -229,49 +249,36 @@ class _Drain:
 
     def __init__(
         self,
+        run: Callable[..., Awaitable[None]],
         pool: Pool,
-        options: WorkerOptions,
-        tasks: TaskRegistry,
+        schema: SchemaName,
         clock: FakeClock | None,
         observed: Observed,
-        events: Events | None,
-        more: dict[str, Any],
     ) -> None:
+        """`run` runs a worker by the clock that it gets, until no job is ready."""
+        self._run = run
         self._pool = pool
-        self._options = options
-        self._tasks = tasks
+        self._schema = schema
         self._clock = clock
         self._observed = observed
-        self._events = events
-        self._more = more
         self._follows_clock = False
 
     async def __call__(self) -> None:
         if self._clock is None:
-            await self._run(None)
+            await self._run()
             return
         await self._adopt(self._clock)
         before = -1
         # Tasks may have added jobs with code that does not use the clock.
         while len(self._observed.runs) > before:
             before = len(self._observed.runs)
-            await self._run(_WorkerClock(self._clock))
+            await self._run(clock=_WorkerClock(self._clock))
             if not await self._adopt(self._clock):
                 return
 
-    async def _run(self, clock: SystemClock | None) -> None:
-        await run_once(
-            pg_pool=self._pool,
-            task_list=self._tasks,
-            options=self._options,
-            events=self._events,
-            clock=clock,
-            **self._more,
-        )
-
     async def _adopt(self, clock: FakeClock) -> int:
         """Make the database follow the clock; returns how many jobs became ready by that."""
-        schema = self._options.schema_name
+        schema = self._schema
         async with self._pool.acquire() as connection:
             if not self._follows_clock:
                 await connection.execute(load("testing/follow_clock", schema))

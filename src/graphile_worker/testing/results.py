@@ -159,9 +159,9 @@ class Observed:
         hooks.events.on(JobStarted, self._started)
         hooks.events.on(JobFailed, self._failed)
         hooks.events.on(JobCompleted, self._completed)
-        hooks.events.on(JobSnoozed, self._snoozed)
-        hooks.events.on(JobExpired, self._expired)
-        hooks.events.on(JobCancelled, self._cancelled)
+        hooks.events.on(JobSnoozed, self._ended)
+        hooks.events.on(JobExpired, self._ended)
+        hooks.events.on(JobCancelled, self._ended)
         hooks.events.on(JobOutcomeDiscarded, self._discarded)
         hooks.after_run(self._ran)
 
@@ -181,22 +181,20 @@ class Observed:
         if outcome.error is not None:
             self._frames[job.id] = [(each, each.__traceback__) for each in related(outcome.error)]
 
-    def _discarded(self, event: JobOutcomeDiscarded) -> None:
+    def _discarded(self, event: JobOutcomeDiscarded | JobSnoozed | JobExpired | JobCancelled) -> None:
         self._running.pop(event.job.id, None)
         self._frames.pop(event.job.id, None)
 
-    def _snoozed(self, event: JobSnoozed) -> None:
-        self._running.pop(event.job.id, None)
-        self.runs.append(JobRun(event.job, is_snoozed=True))
-
-    def _expired(self, event: JobExpired) -> None:
-        self._running.pop(event.job.id, None)
-        self.runs.append(JobRun(event.job, is_expired=True))
-
-    def _cancelled(self, event: JobCancelled) -> None:
-        self._running.pop(event.job.id, None)
-        self._frames.pop(event.job.id, None)
-        self.runs.append(JobRun(event.job, is_cancelled=True))
+    def _ended(self, event: JobSnoozed | JobExpired | JobCancelled) -> None:
+        self._discarded(event)
+        self.runs.append(
+            JobRun(
+                event.job,
+                is_snoozed=isinstance(event, JobSnoozed),
+                is_expired=isinstance(event, JobExpired),
+                is_cancelled=isinstance(event, JobCancelled),
+            )
+        )
 
     def _completed(self, event: JobCompleted) -> None:
         self._running.pop(event.job.id, None)

@@ -17,7 +17,6 @@ from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.text import Truncator
 
-from ...client.sync_worker_utils import SyncWorkerUtils
 from ...database.connections.bound import run_blocking
 from ...database.connections.foreign import as_blocking_connection
 from ...database.statements.manage_jobs import attempts_made
@@ -50,8 +49,6 @@ class BoundedPaginator(Paginator):
 
 
 class StateFilter(admin.SimpleListFilter):
-    """Jobs of one state."""
-
     title = "state"
     parameter_name = "state"
 
@@ -76,9 +73,11 @@ class TaskFilter(admin.SimpleListFilter):
 
     title = "task"
     parameter_name = "task"
+    newest_first = "-id"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
-        newest = Job.objects.order_by("-id").values_list("task_identifier", flat=True)[:LOOKED_AT]
+        jobs = model_admin.model.objects.order_by(self.newest_first)
+        newest = jobs.values_list("task_identifier", flat=True)[:LOOKED_AT]
         names = {*newest, *filter(None, [self.used_parameters.get(self.parameter_name)])}
         return [(name, name) for name in sorted(names)]
 
@@ -105,8 +104,25 @@ class ReadOnlyAdmin(admin.ModelAdmin):
         return False
 
 
+class JobsAdmin(ReadOnlyAdmin):
+    """What pages of jobs and of finished jobs share."""
+
+    details: tuple[str, ...] = ()
+    """The fields of a job's page; who may see payloads also sees `payload`."""
+
+    def get_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
+        return [*self.details, "payload"] if request.user.has_perm(PAYLOAD) else list(self.details)
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
+        return self.get_fields(request, obj)
+
+    @admin.display(description="task")
+    def task(self, job: Any) -> str:
+        return job.task_identifier
+
+
 @admin.register(Job)
-class JobAdmin(ReadOnlyAdmin):
+class JobAdmin(JobsAdmin):
     """Jobs by descending id, with actions through the client."""
 
     list_display = ("id", "task", "state", "tried", "due", "queue", "error")
@@ -123,19 +139,10 @@ class JobAdmin(ReadOnlyAdmin):
     def get_actions(self, request: HttpRequest) -> dict[str, Any]:
         return super().get_actions(request) if request.user.has_perm(MANAGE) else {}
 
-    def get_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
-        return [*self.details, "payload"] if request.user.has_perm(PAYLOAD) else list(self.details)
-
-    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
-        return self.get_fields(request, obj)
-
     @admin.display(description="payload")
     def payload(self, job: Job) -> str:
-        """The payload as indented JSON."""
         found = utils().jobs.get(job.id)
-        if found is None:
-            return "The job is gone."
-        return _json(found.raw_payload)
+        return "The job is gone." if found is None else _json(found.raw_payload)
 
     @admin.display(description="errors")
     def errors(self, job: Job) -> str:
@@ -144,7 +151,6 @@ class JobAdmin(ReadOnlyAdmin):
 
     @admin.display(description="error")
     def error(self, job: Job) -> str:
-        """The last error, shortened."""
         return _first_line(job.last_error)
 
     @admin.display(description="task", ordering="task_identifier")
@@ -174,35 +180,28 @@ class JobAdmin(ReadOnlyAdmin):
 
     @admin.action(description="Run now")
     def run_now(self, request: HttpRequest, queryset: QuerySet) -> None:
-        self._change(
-            request, queryset, "due now", lambda client, ids: client.reschedule_jobs(ids, run_at=_now())
-        )
+        self._change(request, queryset, "due now", utils().reschedule_jobs, run_at=datetime.now(UTC))
 
     @admin.action(description="Retry, with all attempts")
     def retry(self, request: HttpRequest, queryset: QuerySet) -> None:
-        self._change(
-            request,
-            queryset,
-            "retried",
-            lambda client, ids: client.reschedule_jobs(ids, run_at=_now(), attempts=0),
-        )
+        changes = {"run_at": datetime.now(UTC), "attempts": 0}
+        self._change(request, queryset, "retried", utils().reschedule_jobs, **changes)
 
     @admin.action(description="Give up")
     def give_up(self, request: HttpRequest, queryset: QuerySet) -> None:
         reason = f"given up by {request.user}"
-        self._change(
-            request, queryset, "given up", lambda client, ids: client.permanently_fail_jobs(ids, reason)
-        )
+        self._change(request, queryset, "given up", utils().permanently_fail_jobs, reason=reason)
 
     @admin.action(description="Delete")
     def delete_jobs(self, request: HttpRequest, queryset: QuerySet) -> None:
-        self._change(request, queryset, "deleted", lambda client, ids: client.complete_jobs(ids))
+        self._change(request, queryset, "deleted", utils().complete_jobs)
 
-    def _change(self, request: HttpRequest, queryset: QuerySet, done: str, change: Any) -> None:
+    def _change(
+        self, request: HttpRequest, queryset: QuerySet, done: str, change: Any, **changes: Any
+    ) -> None:
         ids = list(queryset.values_list("pk", flat=True)[:COUNTED])
-        client: SyncWorkerUtils = utils()
         try:
-            changed = len(change(client, ids))
+            changed = len(change(ids, **changes))
         except GraphileWorkerError as error:
             self.message_user(request, str(error), messages.ERROR)
             return
@@ -226,16 +225,10 @@ class EndFilter(admin.SimpleListFilter):
         return queryset if state is None else queryset.filter(state=state)
 
 
-class FinishedTaskFilter(admin.SimpleListFilter):
+class FinishedTaskFilter(TaskFilter):
     """Finished jobs of one task; those of the latest ones are listed."""
 
-    title = "task"
-    parameter_name = "task"
-
-    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
-        latest = FinishedJob.objects.order_by("-finished_at").values_list("task_identifier", flat=True)
-        names = {*latest[:LOOKED_AT], self.used_parameters.get(self.parameter_name)} - {None}
-        return [(name, name) for name in sorted(names)]
+    newest_first = "-finished_at"
 
     def queryset(self, request: HttpRequest, queryset: QuerySet) -> QuerySet:
         task = self.value()
@@ -243,7 +236,7 @@ class FinishedTaskFilter(admin.SimpleListFilter):
 
 
 @admin.register(FinishedJob)
-class FinishedJobAdmin(ReadOnlyAdmin):
+class FinishedJobAdmin(JobsAdmin):
     """Jobs that have ended and are kept, the latest first, with their results and errors."""
 
     list_display = ("job_id", "task", "state", "shown_result", "shown_error", "tried", "finished", "took")
@@ -256,12 +249,6 @@ class FinishedJobAdmin(ReadOnlyAdmin):
         "run_at", "started_at", "finished_at", "took", "pool_id",
     )  # fmt: skip
 
-    def get_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
-        return [*self.details, "payload"] if request.user.has_perm(PAYLOAD) else list(self.details)
-
-    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
-        return self.get_fields(request, obj)
-
     def get_object(self, request: HttpRequest, object_id: str, from_field: Any = None) -> FinishedJob | None:
         """The latest end of the job: one that was retried may have several."""
         if not object_id.isdecimal() or int(object_id) > LARGEST_ID:
@@ -271,23 +258,16 @@ class FinishedJobAdmin(ReadOnlyAdmin):
         )
         return found
 
-    @admin.display(description="task")
-    def task(self, job: FinishedJob) -> str:
-        return job.task_identifier
-
     @admin.display(description="result")
     def shown_result(self, job: FinishedJob) -> str:
-        """The result, shortened."""
         return Truncator(job.raw_result or "-").chars(SHOWN)
 
     @admin.display(description="error")
     def shown_error(self, job: FinishedJob) -> str:
-        """The error that ended it, shortened."""
         return _first_line(job.error)
 
     @admin.display(description="result")
     def result(self, job: FinishedJob) -> str:
-        """The result as indented JSON."""
         return _json(job.raw_result) or "-"
 
     @admin.display(description="errors")
@@ -316,8 +296,6 @@ class FinishedJobAdmin(ReadOnlyAdmin):
 
 @admin.register(Worker)
 class WorkerAdmin(ReadOnlyAdmin):
-    """Workers."""
-
     list_display = ("id", "host", "pid", "version", "concurrency", "started_at", "last_seen_at")
     ordering = ("-started_at",)
 
@@ -330,10 +308,6 @@ def _note_attempts(jobs: Iterable[Any]) -> None:
     made = run_blocking(attempts_made(connection, utils().schema, failed))
     for job in found:
         job.attempts_made = made.get(job.id)
-
-
-def _now() -> datetime:
-    return datetime.now(UTC)
 
 
 def _local(instant: datetime) -> str:

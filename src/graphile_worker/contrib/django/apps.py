@@ -15,7 +15,7 @@ class GraphileWorkerConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        from . import checks, recurring_checks, schema  # checks register themselves
+        from . import checks, schema  # checks register themselves
 
-        _ = checks, recurring_checks
+        _ = checks
         post_migrate.connect(schema.upgrade, sender=self)

@@ -14,10 +14,11 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
+from django.apps import apps
 from django.conf import settings
-from django.core.checks import CheckMessage
+from django.core.checks import CheckMessage, Error, Warning
 from django.core.exceptions import ImproperlyConfigured
-from django.db import connections
+from django.db import connections, router
 from django.utils import timezone
 
 from ... import errors as own_errors
@@ -30,7 +31,7 @@ from ...values.schema_name import SchemaName
 from ...values.spec import MAX_IDENTIFIER_LENGTH
 from ...values.text import closest
 from .client import utils
-from .conf import worker_settings
+from .conf import check_alias, worker_settings
 from .tasks import (
     OWN_FIELDS,
     BaseTaskBackend,
@@ -45,11 +46,13 @@ from .tasks import (
     normalize_json,
     remember,
     task_enqueued,
+    unfinished,
 )
 
 OPTIONS = ("DATABASE", "MAX_ATTEMPTS", "RESULTS", "RESULT_DAYS", "SERIAL_QUEUES")
 RESULTS = ("all", "failed", "none")
 LARGEST_ID = 2**63 - 1
+APP = "graphile_worker.contrib.django"
 
 
 class GraphileWorkerBackend(BaseTaskBackend):
@@ -108,7 +111,6 @@ class GraphileWorkerBackend(BaseTaskBackend):
         remember(task)
 
     def enqueue(self, task: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        """Add a job for the task."""
         self.validate_task(task)
         args, kwargs = normalize_json(list(args)), normalize_json(dict(kwargs))
         is_kept = self.supports_get_result
@@ -123,20 +125,7 @@ class GraphileWorkerBackend(BaseTaskBackend):
             keep=self._keep if is_kept else None,
             keep_payload=True if is_kept else None,
         )
-        result = TaskResult(
-            task=task,
-            id=str(job.id),
-            status=TaskResultStatus.READY,
-            enqueued_at=job.created_at if _uses_zones() else timezone.make_naive(job.created_at),
-            started_at=None,
-            last_attempted_at=None,
-            finished_at=None,
-            args=args,
-            kwargs=kwargs,
-            backend=self.alias,
-            errors=[],
-            worker_ids=[],
-        )
+        result = unfinished(task, job, TaskResultStatus.READY, args, kwargs, backend=self.alias)
         task_enqueued.send(type(self), task_result=result)
         return result
 
@@ -157,17 +146,43 @@ class GraphileWorkerBackend(BaseTaskBackend):
         return found
 
     def check(self, **kwargs: Any) -> Iterable[CheckMessage]:
-        """Called by Django's system checks."""
-        from .checks import check_backend
-
         yield from super().check(**kwargs)
         yield from check_backend(self)
 
 
-def _uses_zones() -> bool:
-    from django.conf import settings
+def check_backend(backend: Any) -> Iterable[CheckMessage]:
+    """E001, E002, W001 and W002: one backend of TASKS."""
+    if not apps.is_installed(APP):
+        yield Error(
+            f"TASKS[{backend.alias!r}] needs {APP!r} in INSTALLED_APPS",
+            hint="Its migrations install the schema.",
+            id="graphile_worker.E001",
+        )
+    try:
+        problems = check_alias(backend.database)
+    except ImproperlyConfigured:
+        return  # E003
+    yield from problems or _check_routers(backend)
+    if not backend.queues:
+        yield Warning(
+            f"TASKS[{backend.alias!r}]['QUEUES'] is empty: a worker cannot know the queues",
+            hint="Name them here, or with `manage.py graphile_worker --queue NAME`.",
+            id="graphile_worker.W001",
+        )
 
-    return bool(settings.USE_TZ)
+
+def _check_routers(backend: Any) -> Iterable[CheckMessage]:
+    if not settings.DATABASE_ROUTERS:
+        return
+    models = [model for model in apps.get_models() if model._meta.app_label != "graphile_worker"]
+    written = sorted({router.db_for_write(model) for model in models})
+    if written and backend.database not in written:
+        yield Warning(
+            f"TASKS[{backend.alias!r}] enqueues in the database {backend.database!r}, where no model is "
+            "written: tasks that are enqueued in a transaction are not part of it",
+            hint=f"Set DATABASE to an alias that your routers write to: {', '.join(map(repr, written))}.",
+            id="graphile_worker.W002",
+        )
 
 
 def _aware(instant: datetime | None) -> datetime | None:

@@ -1,21 +1,17 @@
-"""System checks: `manage.py check`. `recurring_checks` has those of recurring tasks."""
+"""System checks: `manage.py check`. The backend has those of TASKS."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from django.apps import apps
-from django.conf import settings
 from django.core.checks import CheckMessage, Error, Tags, Warning, register
 from django.core.exceptions import ImproperlyConfigured
-from django.db import connections, router
 
-from .conf import worker_settings
+from ...errors import ConfigError, CrontabError, CrontabProblem
+from .conf import DjangoSettings, check_alias, worker_settings
 from .schema import shortcoming
-
-APP = "graphile_worker.contrib.django"
 
 
 @register
@@ -25,50 +21,7 @@ def check_settings(app_configs: Any = None, **kwargs: Any) -> list[CheckMessage]
         chosen = worker_settings()
     except ImproperlyConfigured as error:
         return [Error(str(error), id="graphile_worker.E003")]
-    return _check_alias(chosen.database)
-
-
-def check_backend(backend: Any) -> Iterable[CheckMessage]:
-    """E001, E002, W001 and W002: one backend of TASKS."""
-    if not apps.is_installed(APP):
-        yield Error(
-            f"TASKS[{backend.alias!r}] needs {APP!r} in INSTALLED_APPS",
-            hint="Its migrations install the schema.",
-            id="graphile_worker.E001",
-        )
-    try:
-        problems = _check_alias(backend.database)
-    except ImproperlyConfigured:
-        return  # E003
-    yield from problems or _check_routers(backend)
-    if not backend.queues:
-        yield Warning(
-            f"TASKS[{backend.alias!r}]['QUEUES'] is empty: a worker cannot know the queues",
-            hint="Name them here, or with `manage.py graphile_worker --queue NAME`.",
-            id="graphile_worker.W001",
-        )
-
-
-def _check_alias(alias: str) -> list[CheckMessage]:
-    if alias not in connections:
-        return [Error(f"there is no database {alias!r} in DATABASES", id="graphile_worker.E002")]
-    if connections[alias].vendor != "postgresql":
-        return [Error(f"the database {alias!r} is not PostgreSQL", id="graphile_worker.E002")]
-    return []
-
-
-def _check_routers(backend: Any) -> Iterable[CheckMessage]:
-    if not settings.DATABASE_ROUTERS:
-        return
-    models = [model for model in apps.get_models() if model._meta.app_label != "graphile_worker"]
-    written = sorted({router.db_for_write(model) for model in models})
-    if written and backend.database not in written:
-        yield Warning(
-            f"TASKS[{backend.alias!r}] enqueues in the database {backend.database!r}, where no model is "
-            "written: tasks that are enqueued in a transaction are not part of it",
-            hint=f"Set DATABASE to an alias that your routers write to: {', '.join(map(repr, written))}.",
-            id="graphile_worker.W002",
-        )
+    return check_alias(chosen.database)
 
 
 @register(Tags.database)
@@ -80,7 +33,7 @@ def check_schema(
         chosen = worker_settings()
     except ImproperlyConfigured:
         return []  # E003
-    if chosen.database not in (databases or ()) or _check_alias(chosen.database):
+    if chosen.database not in (databases or ()) or check_alias(chosen.database):
         return []
     if sys.argv[1:2] == ["migrate"]:  # which does it next
         return []
@@ -95,3 +48,43 @@ def check_schema(
             id="graphile_worker.W003",
         )
     ]
+
+
+@register
+def check_recurring(app_configs: Any = None, **kwargs: Any) -> list[CheckMessage]:
+    """E003, E004 and W004. Nothing is imported for a project without recurring tasks."""
+    try:
+        chosen = worker_settings()
+    except ImproperlyConfigured:
+        return []  # E003
+    return list(_problems(chosen)) if chosen.crontab or chosen.cron_items else []
+
+
+def _problems(chosen: DjangoSettings) -> Iterator[CheckMessage]:
+    from .recurring import misfits, recurring_jobs, tasks_named, unknown_tasks
+    from .worker import django_tasks, has_framework, own_tasks
+
+    try:
+        items = recurring_jobs(chosen)
+    except CrontabError as error:
+        yield from (Error(_line(problem), id="graphile_worker.E003") for problem in error.problems)
+        return
+    except ConfigError as error:
+        yield Error(str(error), id="graphile_worker.E003")
+        return
+    own = {task.identifier: task for task in own_tasks(chosen)}
+    of_django = tasks_named(items) if has_framework() else {}
+    for problem in misfits(items, own, of_django):
+        yield Error(_line(problem), id="graphile_worker.E004")
+    known = {*own, *of_django, *(task.identifier for task in django_tasks())}
+    for problem in unknown_tasks(items, known):
+        yield Warning(
+            _line(problem),
+            hint="Tasks are named by their identifiers, those of Django by the path of the function.",
+            id="graphile_worker.W004",
+        )
+
+
+def _line(problem: CrontabProblem) -> str:
+    """Without the line of the crontab that a terminal shows below."""
+    return f"{problem.place}: {problem.message}"

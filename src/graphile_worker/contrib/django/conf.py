@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
 from django.conf import settings
+from django.core.checks import CheckMessage, Error
 from django.core.exceptions import ImproperlyConfigured
 from django.db import connections
 
@@ -181,6 +182,15 @@ def connection_string() -> str:
     """Where workers connect: the setting, or what the alias says, which is the test database in tests."""
     chosen = worker_settings()
     return chosen.connection_string or connection_string_of(chosen.database)
+
+
+def check_alias(alias: str) -> list[CheckMessage]:
+    """E002: whether the alias is that of a PostgreSQL database."""
+    if alias not in connections:
+        return [Error(f"there is no database {alias!r} in DATABASES", id="graphile_worker.E002")]
+    if connections[alias].vendor != "postgresql":
+        return [Error(f"the database {alias!r} is not PostgreSQL", id="graphile_worker.E002")]
+    return []
 
 
 def connection_string_of(alias: str) -> str:

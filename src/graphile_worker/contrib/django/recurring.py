@@ -1,6 +1,6 @@
 """Recurring tasks: what CRONTAB and CRON_ITEMS say, and whether it fits the tasks of the project.
 
-The worker calls `recurring_jobs`; `recurring_checks` calls the rest.
+The worker calls `recurring_jobs`; `checks` calls the rest.
 """
 
 from __future__ import annotations

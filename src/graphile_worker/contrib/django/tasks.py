@@ -24,10 +24,13 @@ from typing import (
 )  # fmt: skip
 
 from django.apps import apps
+from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
+from django.utils import timezone
 from django.utils.module_loading import import_string
 
 from ...errors import JobError
+from ...values.job import Job
 from ...values.job_options import BY_NAME, options_on
 from ...values.spec import JobKeyMode, SharedJobOptions
 
@@ -218,6 +221,34 @@ def arguments_of(payload: Any) -> tuple[list[Any], dict[str, Any]]:
         if isinstance(args, list) and isinstance(kwargs, dict):
             return args, kwargs
     raise JobError(ARGUMENTS)
+
+
+def unfinished(
+    task: Any,
+    job: Job,
+    status: Any,
+    args: Any,
+    kwargs: Any,
+    *,
+    backend: str,
+    started_at: datetime | None = None,
+    worker_ids: Iterable[str] = (),
+) -> Any:
+    """The TaskResult of a job that was enqueued, and perhaps started."""
+    return TaskResult(
+        task=task,
+        id=str(job.id),
+        status=status,
+        enqueued_at=job.created_at if settings.USE_TZ else timezone.make_naive(job.created_at),
+        started_at=started_at,
+        last_attempted_at=started_at,
+        finished_at=None,
+        args=args,
+        kwargs=kwargs,
+        backend=backend,
+        errors=[],
+        worker_ids=list(worker_ids),
+    )
 
 
 def find_task(identifier: str) -> Any:

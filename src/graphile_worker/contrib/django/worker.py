@@ -25,7 +25,6 @@ from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any, cast
 
 from asgiref.sync import SyncToAsync, ThreadSensitiveContext, sync_to_async
-from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 from django.db import close_old_connections, connections, reset_queries
 from django.utils import timezone
@@ -48,7 +47,6 @@ from .conf import DjangoSettings, worker_settings
 from .tasks import (
     TaskContext,
     TaskError,
-    TaskResult,
     TaskResultStatus,
     arguments_of,
     backend_of,
@@ -57,6 +55,7 @@ from .tasks import (
     normalize_json,
     task_finished,
     task_started,
+    unfinished,
 )
 
 if TYPE_CHECKING:
@@ -136,19 +135,15 @@ def _tell_of_failure(sender: Any, result: Any) -> None:
 def _prepared(task: Any, payload: Any, helpers: JobHelpers) -> tuple[Any, list[Any], dict[str, Any]]:
     """The result as the task and the receivers of signals see it, and the arguments."""
     args, kwargs = arguments_of(payload)
-    job, now = helpers.job, timezone.now()
-    result = TaskResult(
-        task=task,
-        id=str(job.id),
-        status=TaskResultStatus.RUNNING,
-        enqueued_at=job.created_at if settings.USE_TZ else timezone.make_naive(job.created_at),
-        started_at=now,
-        last_attempted_at=now,
-        finished_at=None,
-        args=args,
-        kwargs=kwargs,
+    job = helpers.job
+    result = unfinished(
+        task,
+        job,
+        TaskResultStatus.RUNNING,
+        args,
+        kwargs,
         backend=task.backend,
-        errors=[],
+        started_at=timezone.now(),
         worker_ids=[job.locked_by or ""] * job.attempts,
     )
     context = [TaskContext(task_result=result)] if task.takes_context else []
@@ -210,7 +205,6 @@ class LaterTasks:
             self._loop.start()
 
     async def stop(self) -> None:
-        """End the search."""
         if self._loop is not None:
             await self._loop.stop()
 

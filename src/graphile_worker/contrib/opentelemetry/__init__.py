@@ -16,8 +16,7 @@ except ImportError as error:  # pragma: no cover
     ) from error
 
 from .carried import context_as_text, context_from_text, context_of, inject
-from .plugin import OpenTelemetryPlugin
-from .spans import Relation
+from .plugin import OpenTelemetryPlugin, Relation
 
 __all__ = [
     "OpenTelemetryPlugin",

@@ -128,8 +128,6 @@ _NOT_SET = {"NoOpMeterProvider", "_ProxyMeterProvider"}
 
 
 class Instruments:
-    """The instruments of one meter."""
-
     def __init__(self, provider: MeterProvider) -> None:
         meter = provider.get_meter("graphile_worker", __version__)
         # Counted here and read at each export, because the SDK takes far longer to count.
@@ -145,12 +143,10 @@ class Instruments:
         self._process_duration = _histogram(meter, PROCESS_DURATION)
 
     def sent(self, task: str | None, count: int, seconds: float, error: str | None) -> None:
-        """Count one add."""
         self._sent[task, error] += count
         self._send_duration.record(seconds, _labels("send", task, error))
 
     def processed(self, task: str, seconds: float, error: str | None) -> None:
-        """Count one run."""
         self._consumed[task, error] += 1
         self._process_duration.record(seconds, _labels("process", task, error))
 

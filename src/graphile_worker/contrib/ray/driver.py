@@ -28,7 +28,7 @@ from ...executors.messages import (
 from ...executors.run_call import job_of
 from ...executors.worker_connection import WorkerConnection, die_with, end_now, one_line
 from ...values.lines import line
-from .driver_handle import DriverSetup
+from .executor import DriverSetup
 
 MAILBOX_WITHIN = 60.0  # seconds for the actor to start
 MOST_CALLS = 100_000
@@ -192,7 +192,6 @@ def why_lost(error: BaseException) -> str:
 
 
 def main() -> None:
-    """Run the driver with the descriptors in `sys.argv`."""
     work, control = (int(argument) for argument in sys.argv[1:3])
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 import ray
 
-from ...executors.cluster_side import run_there, running_call
+from ...executors.cluster import run_there, running_call
 from ...executors.messages import Ask, ClusterNote, StackNote
 
 

@@ -26,7 +26,6 @@ ORIGIN = "auto.queue.graphile_worker"
 
 
 def is_streaming() -> bool:
-    """Whether the client streams spans."""
     is_enabled = getattr(tracing_utils, "has_span_streaming_enabled", None)
     return is_enabled is not None and bool(is_enabled(sentry_sdk.get_client().options))
 
@@ -112,7 +111,6 @@ def mark_failed(span: Any) -> None:
 
 
 def end_span(span: Any) -> None:
-    """End a detached span."""
     if hasattr(span, "end"):
         span.end()
     else:

@@ -35,7 +35,6 @@ class Monitors:
         self._items: dict[str, Any] = {}
 
     def learn(self, event: CronStarting) -> None:
-        """Note the items."""
         items = [item for item in event.items if item.identifier not in self._excluded]
         counts = Counter(item.task_identifier for item in event.items)
         self._items = {item.task_identifier: item for item in items if counts[item.task_identifier] == 1}
@@ -54,7 +53,6 @@ class Monitors:
             _check_in(job, item, "in_progress")
 
     def succeeded(self, event: JobSucceeded) -> None:
-        """The job has completed."""
         item = self._item_of(event.job)
         if item is not None:
             _check_in(event.job, item, "ok")

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Mapping
 from contextvars import Context, copy_context
+from functools import partial
 from typing import Any, Literal
 
 import msgspec
@@ -32,10 +33,9 @@ from ...hooks.events import (
 )
 from ...values.job import Job
 from ...values.outcome import Failed, Outcome
-from .adding import AddSpans
 from .modes import guarded, trace_context_of
 from .monitors import Monitors
-from .scopes import JobScope
+from .spans import AddSpans, JobScope
 
 FLUSH_WITHIN = 2.0  # seconds for what is not sent yet when the worker stops
 
@@ -74,7 +74,6 @@ class SentryPlugin:
         self._monitors = Monitors(frozenset(exclude_cron)) if monitor_cron else None
 
     def install(self, hooks: Hooks) -> None:
-        """Add the hooks."""
         if self._init is not None and not sentry_sdk.is_initialized():
             sentry_sdk.init(**self._init)
         silence_own_lines()
@@ -83,8 +82,7 @@ class SentryPlugin:
         sentry_sdk.get_isolation_scope()
         sentry_sdk.get_current_scope()
         hooks.watch_adds(AddSpans(propagate=self._propagate))
-        around = _AroundRun(self, hooks)
-        hooks.around_run(around)
+        hooks.around_run(partial(self._run, hooks))
         hooks.events.on(JobErrored, self._failures.written)
         hooks.events.on(JobOutcomeDiscarded, self._failures.discarded)
         if self._monitors is not None:
@@ -101,27 +99,18 @@ class SentryPlugin:
         if sentry_sdk.is_initialized():
             await asyncio.to_thread(sentry_sdk.flush, FLUSH_WITHIN)
 
-
-class _AroundRun:
-    """The interceptor of one worker."""
-
-    def __init__(self, plugin: SentryPlugin, hooks: Hooks) -> None:
-        self._plugin = plugin
-        self._hooks = hooks
-
-    async def __call__(self, job: Job, call_next: CallNext) -> Outcome:
+    async def _run(self, hooks: Hooks, job: Job, call_next: CallNext) -> Outcome:
         if not sentry_sdk.is_initialized():
             return await call_next()
-        plugin = self._plugin
-        with JobScope(job, self._hooks, propagate=plugin._propagate, payloads=plugin._payloads) as scope:
-            if plugin._monitors is not None:
+        with JobScope(job, hooks, propagate=self._propagate, payloads=self._payloads) as scope:
+            if self._monitors is not None:
                 with guarded():
-                    plugin._monitors.started(job)
+                    self._monitors.started(job)
             outcome = await call_next()
             if isinstance(outcome, Failed):
                 with guarded():
                     scope.failed()
-                    plugin._failures.keep(job, outcome, scope)
+                    self._failures.keep(job, outcome, scope)
         return outcome
 
 

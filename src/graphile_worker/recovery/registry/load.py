@@ -32,8 +32,6 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LoadMeter:
-    """Measures the load of this process."""
-
     def __init__(self, get_delay: Callable[[], float | None] = lambda: None) -> None:
         """`get_delay`: how late the event loop was at most since the last call."""
         self._get_delay = get_delay
@@ -47,9 +45,12 @@ class LoadMeter:
             self._cpu = round((used - self._used) / (now - self._measured_at), 3)
             self._measured_at, self._used = now, used
         delay = self._get_delay()
+        child_memory: int | None = None
+        with suppress(OSError, ValueError):
+            child_memory = sum(memory_of(pid) or 0 for pid in _children())
         return Load(
             memory=memory_of(None),
-            child_memory=_memory_of_children(),
+            child_memory=child_memory,
             cpu=self._cpu,
             loop_delay=None if delay is None else round(delay, 3),
         )
@@ -71,13 +72,6 @@ def memory_of(pid: int | None) -> int | None:
 
     most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return most if sys.platform == "darwin" else most * 1024
-
-
-def _memory_of_children() -> int | None:
-    try:
-        return sum(memory_of(pid) or 0 for pid in _children())
-    except (OSError, ValueError):
-        return None
 
 
 def _children() -> Iterator[int]:

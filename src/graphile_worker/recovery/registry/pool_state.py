@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 import msgspec
 
@@ -63,64 +63,88 @@ class PoolState(msgspec.Struct, frozen=True, kw_only=True):
     """Of its process; sent with each heartbeat."""
 
 
+class LoopBlockage(NamedTuple):
+    """What blocks the event loop of this process."""
+
+    task_identifier: str | None
+    job_id: int | None
+    since: float
+    """By `time.monotonic`."""
+
+    @property
+    def culprit(self) -> str:
+        """What blocks the loop, for people."""
+        return _culprit(self.task_identifier, self.job_id)
+
+
+class ReportingPool(Protocol):
+    """The part of a worker pool that `StateReporter` looks at, from the thread of heartbeats."""
+
+    id: str
+
+    @property
+    def is_listening(self) -> bool: ...
+
+    @property
+    def stalled_since(self) -> float | None: ...
+
+    def blockage(self) -> LoopBlockage | None: ...
+
+
 class StateReporter:
-    """Reports how a pool stands when that has changed; otherwise does nothing."""
+    """Reports how a pool stands, and what blocks its event loop, when that has changed."""
 
-    def __init__(
-        self,
-        schema: SchemaName,
-        pool_id: str,
-        is_listening: Callable[[], bool],
-        get_places: GetPlaces | None = None,
-        get_stalled: Callable[[], float | None] = lambda: None,
-    ) -> None:
-        """`get_places`: what runs tasks elsewhere; None if nothing does.
-
-        `get_stalled`: since when the pool fetches nothing although it should, by `time.monotonic`.
-        """
-        self._get_stalled = get_stalled
-        self._get_places = get_places
+    def __init__(self, schema: SchemaName, pool: ReportingPool, get_places: GetPlaces | None) -> None:
+        """`get_places`: what runs tasks elsewhere; None if nothing does."""
         self._schema = schema
-        self._pool_id = pool_id
-        self._is_listening = is_listening
-        self._reported: PoolState | None = None
-        self._can_report = True
+        self._pool = pool
+        self._get_places = get_places
+        self._blockage: LoopBlockage | None = None
+        self._state: PoolState | None = None
+        self._refused: set[str] = set()
         self._ahead: float | None = None
 
     def forget(self) -> None:
         """The row of the pool is new."""
-        self._reported = None
+        self._blockage = self._state = None
 
     def heard(self, sent_at: float, server_time: float) -> None:
         """A heartbeat that was sent at this time has come back with the server's time."""
         self._ahead = (sent_at + time.time()) / 2 - server_time
 
     async def report(self, connection: Connection, *, timeout: float) -> None:
-        """Report a change."""
-        stalled = self._get_stalled()
-        state = PoolState(is_listening=self._is_listening(), clock=self._ahead, stalled_since=stalled)
-        if self._get_places is not None:
-            state = msgspec.structs.replace(state, executors=self._get_places())
-        if not self._can_report or not self._differs(state):
+        """Report what has changed."""
+        blockage = self._pool.blockage()
+        if blockage != self._blockage:
+            task, job, since = blockage or (None, None, None)
+            seconds = None if since is None else time.monotonic() - since
+            await self._write(connection, "report_blockage", task, job, seconds, timeout=timeout)
+            self._blockage = blockage
+        stalled = self._pool.stalled_since
+        places = None if self._get_places is None else self._get_places()
+        state = PoolState(
+            is_listening=self._pool.is_listening, clock=self._ahead, stalled_since=stalled, executors=places
+        )
+        if self._differs(state):
+            executors = None if places is None else msgspec.json.encode(places).decode()
+            seconds = None if stalled is None else time.monotonic() - stalled
+            values = (state.is_listening, state.clock, executors, seconds)
+            await self._write(connection, "report_state", *values, timeout=timeout)
+            self._state = state
+
+    async def _write(self, connection: Connection, name: str, *values: object, timeout: float) -> None:
+        if name in self._refused:
             return
+        statement = load(f"recovery/{name}", self._schema)
         try:
-            await connection.execute(
-                load("recovery/report_state", self._schema),
-                self._pool_id,
-                state.is_listening,
-                state.clock,
-                None if state.executors is None else msgspec.json.encode(state.executors).decode(),
-                None if stalled is None else time.monotonic() - stalled,
-                timeout=timeout,
-            )
+            await connection.execute(statement, self._pool.id, *values, timeout=timeout)
         except Exception as error:
             if sqlstate_of(error) not in (sqlstates.UNDEFINED_COLUMN, sqlstates.INSUFFICIENT_PRIVILEGE):
                 raise
-            self._can_report = False  # the schema's owner has not run this version's migration
-        self._reported = state
+            self._refused.add(name)  # the schema's owner has not run this version's migration
 
     def _differs(self, state: PoolState) -> bool:
-        last = self._reported
+        last = self._state
         if last is None or last.is_listening != state.is_listening or last.executors != state.executors:
             return True
         if last.stalled_since != state.stalled_since:
@@ -222,20 +246,6 @@ async def describe_worker(
         logger.debug("this worker cannot say more about itself: %s", explained(error))
 
 
-class LoopBlockage(NamedTuple):
-    """What blocks the event loop of this process."""
-
-    task_identifier: str | None
-    job_id: int | None
-    since: float
-    """By `time.monotonic`."""
-
-    @property
-    def culprit(self) -> str:
-        """What blocks the loop, for people."""
-        return _culprit(self.task_identifier, self.job_id)
-
-
 @dataclass(frozen=True, slots=True)
 class BlockedLoop:
     """What blocks the event loop of a worker pool; no task if it is other code."""
@@ -256,43 +266,6 @@ def _culprit(task_identifier: str | None, job_id: int | None) -> str:
     if task_identifier is None:
         return "something other than a task"
     return f"task {task_identifier} (job {job_id})"
-
-
-class BlockageReporter:
-    """Reports when the loop of a pool is blocked, and when it runs again; otherwise does nothing."""
-
-    def __init__(
-        self, schema: SchemaName, pool_id: str, get_blockage: Callable[[], LoopBlockage | None]
-    ) -> None:
-        self._schema = schema
-        self._pool_id = pool_id
-        self._get_blockage = get_blockage
-        self._reported: LoopBlockage | None = None
-        self._can_report = True
-
-    def forget(self) -> None:
-        """The row of the pool is new."""
-        self._reported = None
-
-    async def report(self, connection: Connection, *, timeout: float) -> None:
-        """Report a change."""
-        blockage = self._get_blockage()
-        if blockage == self._reported or not self._can_report:
-            return
-        try:
-            await connection.execute(
-                load("recovery/report_blockage", self._schema),
-                self._pool_id,
-                None if blockage is None else blockage.task_identifier,
-                None if blockage is None else blockage.job_id,
-                None if blockage is None else time.monotonic() - blockage.since,
-                timeout=timeout,
-            )
-        except Exception as error:
-            if sqlstate_of(error) not in (sqlstates.UNDEFINED_COLUMN, sqlstates.INSUFFICIENT_PRIVILEGE):
-                raise
-            self._can_report = False  # the schema's owner has not run this version's migration
-        self._reported = blockage
 
 
 class _Reported(msgspec.Struct):

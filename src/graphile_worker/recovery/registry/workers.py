@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 import msgspec
 
+from ...database.connections import sqlstates
 from ...database.connections.connection import Connection, Row
 from ...database.connections.encoding import teach_arrays
 from ...database.sql import load as sql
@@ -31,6 +32,9 @@ from .pool_state import (
     decode_reported,
     decode_state,
 )
+
+UNAVAILABLE = (sqlstates.UNDEFINED_TABLE, sqlstates.INVALID_SCHEMA_NAME, sqlstates.INSUFFICIENT_PRIVILEGE)
+"""The schema's owner has not run this version's migration, or this role may not use the table."""
 
 Liveness = Literal["lock", "heartbeat"]
 Condition = Literal["alive", "late", "dead", "unknown"]
@@ -254,7 +258,6 @@ async def lock_worker(connection: Connection, schema: SchemaName, pool_id: str, 
 
 
 async def unlock_worker(connection: Connection, schema: SchemaName, pool_id: str, *, timeout: float) -> None:
-    """Release the pool's lock."""
     await connection.fetchval(sql("recovery/unlock_worker", schema), schema.name, pool_id, timeout=timeout)
 
 
@@ -336,8 +339,8 @@ def _summary(row: Row, is_scanned: bool) -> WorkerSummary:
         stalled_for=None if state.stalled_since is None else max(0.0, row["now"] - state.stalled_since),
         blocked=decode_blockage(row["blocked"], row["now"]),
         app_version=row["app_version"],
-        lanes=_lanes(row["lanes"]),
-        flag_rules=_flag_rules(row["flag_rules"]),
+        lanes=decode_list(row["lanes"], LaneDescription),
+        flag_rules=decode_reported(row["flag_rules"], FlagDescription),
         is_listening=state.is_listening,
         clock=state.clock,
         executors=state.executors,
@@ -408,14 +411,6 @@ def _running(reported: str | None) -> list[RunningJob] | None:
     return None if pairs is None else [RunningJob(job_id, instant(started)) for job_id, started in pairs]
 
 
-def _lanes(described: str | None) -> list[LaneDescription] | None:
-    return decode_list(described, LaneDescription)
-
-
-def _flag_rules(described: str | None) -> FlagDescription | None:
-    return decode_reported(described, FlagDescription)
-
-
 def _instant(seconds: float | None) -> datetime | None:
     return None if seconds is None else instant(seconds)
 
@@ -443,7 +438,6 @@ async def has_rust_workers(connection: Connection, schema: SchemaName) -> bool:
 async def send_rust_heartbeat(
     connection: Connection, schema: SchemaName, pool_id: str, pid: int, *, timeout: float
 ) -> None:
-    """Write a heartbeat into the Rust port's table."""
     await connection.execute(sql("recovery/rust_heartbeat", schema), pool_id, pid, timeout=timeout)
 
 

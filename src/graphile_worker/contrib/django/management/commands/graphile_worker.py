@@ -67,7 +67,6 @@ class Command(BaseCommand):
     requires_migrations_checks = False
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Called by Django."""
         add = parser.add_argument
         add(
             "--queue",
@@ -91,7 +90,6 @@ class Command(BaseCommand):
         add("words", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Called by Django."""
         flags = {option: options.get(name) for name, option in FLAGS.items()}
         try:
             if words := options.get("words"):
@@ -101,7 +99,7 @@ class Command(BaseCommand):
         except (GraphileWorkerError, ImproperlyConfigured) as error:
             raise CommandError(str(error)) from error
         connections.close_all()  # they must not be shared with processes that are forked
-        if options.get("once") and not self._is_command_line():
+        if options.get("once") and not getattr(self, "_called_from_command_line", False):
             from graphile_worker.runner import run_once
 
             asyncio.run(run_once(app=app, options=chosen.worker))
@@ -133,9 +131,6 @@ class Command(BaseCommand):
                 flag = f"--{name.replace('_', '-')}"
                 raise CommandError(f"{flag} is for running a worker and has no effect on {words[0]!r}")
         sys.exit(run_main(words, host(flags)))
-
-    def _is_command_line(self) -> bool:
-        return bool(getattr(self, "_called_from_command_line", False))
 
     @staticmethod
     def _reloads(options: dict[str, Any]) -> bool:

@@ -11,15 +11,15 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from ...database.connections import sqlstates
-from ...database.connections.connection import Connection
-from ...database.connections.encoding import teach_arrays
-from ...database.connections.errors import explained, sqlstate_of
-from ...database.connections.retry import is_retryable
-from ...database.sql import load
-from ...values.clock import Clock
-from ...values.schema_name import SchemaName
-from ..sweep import StatementRunner
+from ..database.connections.connection import Connection
+from ..database.connections.encoding import teach_arrays
+from ..database.connections.errors import explained, sqlstate_of
+from ..database.connections.retry import is_retryable
+from ..database.sql import load
+from ..values.clock import Clock
+from ..values.schema_name import SchemaName
+from .registry.workers import UNAVAILABLE
+from .sweep import StatementRunner
 
 LATE = 30.0  # seconds after which other pools take over
 LONGEST_WAIT = 10.0  # seconds for a pool with its own tasks, whose intervals may become shorter
@@ -27,11 +27,6 @@ MOST_STEPS = 20  # of one maintenance task in a row
 SHORTEST_WAIT = 0.5  # seconds between two claims
 RETRY = 10.0  # seconds after a claim that failed
 OFF_FOR = 3600.0  # seconds, if the table is missing or must not be used
-UNAVAILABLE = (
-    sqlstates.UNDEFINED_TABLE,
-    sqlstates.INVALID_SCHEMA_NAME,
-    sqlstates.INSUFFICIENT_PRIVILEGE,
-)
 
 logger = logging.getLogger("graphile_worker.recovery")
 
