@@ -15,7 +15,6 @@ from graphile_worker import executors, hooks, logging, options, results, testing
 from graphile_worker.client.api import ClientArguments, SyncClientArguments
 from graphile_worker.values.options import ClientOptionValues
 
-from ..blocking_client import MEMBERS
 from .members import alias, cell, default_of, field_texts, field_types, first_paragraph, text
 
 
@@ -26,6 +25,8 @@ def _interceptor_types() -> str:
     return " ".join(each["interceptor"].annotation for each in signatures if "interceptor" in each)
 
 
+MEMBERS = ("jobs", "queues", "workers", "limits", "schedules", "history", "statistics")
+"""The members of the client, such as `utils.jobs`."""
 HOMES: tuple[Any, ...] = (graphile_worker, options, results, hooks, logging, executors, testing)
 """The modules with public names."""
 PAGES = {
@@ -145,8 +146,7 @@ def _member_class(name: str) -> type | None:
     member = name.removeprefix("Sync").removesuffix("Client").lower()
     if member not in MEMBERS or not name.endswith("Client"):
         return None
-    package = "sync_members" if name.startswith("Sync") else "members"
-    module = importlib.import_module(f"graphile_worker.client.{package}.{member}")
+    module = importlib.import_module(f"graphile_worker.client.members.{member}")
     return cast("type", getattr(module, name))
 
 
@@ -174,7 +174,17 @@ def _class(cls: type) -> Iterator[str]:
     for name, member in _members(cls):
         function = member.__func__ if isinstance(member, classmethod | staticmethod) else member
         if inspect.isfunction(function):
-            yield from (f"### `{cls.__name__}.{name}`", "", *_function(name, function))
+            lines = (f"### `{cls.__name__}.{name}`", "", *_function(name, function))
+            yield from (_of_client(cls, line) for line in lines)
+
+
+def _of_client(cls: type, line: str) -> str:
+    """The blocking client's methods have the docstrings of the others, and connections of its own type."""
+    if not cls.__name__.startswith("Sync"):
+        return line.replace("ConnectionT", "UserConnection")
+    return re.sub(
+        r"(?<=`)WorkerUtils\b", "SyncWorkerUtils", line.replace("ConnectionT", "BlockingConnection")
+    )
 
 
 def _rows(cls: type) -> Iterator[str]:
@@ -187,7 +197,8 @@ def _rows(cls: type) -> Iterator[str]:
     for name, member in _members(cls):
         if isinstance(member, property | cached_property):
             getter: Any = member.fget if isinstance(member, property) else member.func
-            yield _row(name, inspect.get_annotations(getter)["return"], "", first_paragraph(getter))
+            annotation = inspect.get_annotations(getter)["return"].removesuffix("[ConnectionT]")
+            yield _row(name, annotation, "", first_paragraph(getter))
 
 
 def _row(name: str, annotation: str, default: str, meaning: str) -> str:
@@ -236,7 +247,7 @@ def signature(name: str, function: Any) -> str:
         if is_keyword and (before is None or before.kind not in (before.KEYWORD_ONLY, before.VAR_POSITIONAL)):
             parts.append("*")
         parts += _parameter(parameter, function)
-    is_async = inspect.iscoroutinefunction(inspect.unwrap(function))
+    is_async = inspect.iscoroutinefunction(function)
     # The class has a method `list`, so its annotations name the module of the other one.
     result = str(found.return_annotation).replace("builtins.", "")
     start, end = f"{'await ' if is_async else ''}{name}(", f") -> {result}"

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from .client import make_worker_utils as make_worker_utils
     from .client import run_migrations as run_migrations
     from .client.handle import JobHandle as JobHandle
-    from .client.sync_api import make_sync_worker_utils as make_sync_worker_utils
-    from .client.sync_handle import SyncJobHandle as SyncJobHandle
+    from .client.handle import SyncJobHandle as SyncJobHandle
     from .client.sync_worker_utils import SyncWorkerUtils as SyncWorkerUtils
+    from .client.sync_worker_utils import make_sync_worker_utils as make_sync_worker_utils
     from .cron import CronItem as CronItem
     from .cron import parse_cron_items as parse_cron_items
     from .cron import parse_crontab as parse_crontab
@@ -55,10 +55,8 @@ export_lazily(
     {
         "app": "App",
         "client": "WorkerUtils add_job_adhoc make_worker_utils run_migrations",
-        "client.handle": "JobHandle",
-        "client.sync_api": "make_sync_worker_utils",
-        "client.sync_handle": "SyncJobHandle",
-        "client.sync_worker_utils": "SyncWorkerUtils",
+        "client.handle": "JobHandle SyncJobHandle",
+        "client.sync_worker_utils": "SyncWorkerUtils make_sync_worker_utils",
         "cron": "CronItem parse_cron_items parse_crontab",
         "errors": "GraphileWorkerError",
         "process.serve": "serve",

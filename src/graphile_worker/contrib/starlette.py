@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from ..app.application import as_app
 from ..client import WorkerUtils, make_worker_utils
 from ..client.api import OBJECTS as CLIENT_OBJECTS
-from ..client.sync_api import make_sync_worker_utils
-from ..client.sync_worker_utils import SyncWorkerUtils
+from ..client.sync_worker_utils import SyncWorkerUtils, make_sync_worker_utils
 from ..config.calls import call_options, check_names
 from ..database.connections.errors import explained
 from ..database.connections.foreign import is_blocking

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import builtins
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from ...database.connections.connection import UserConnection
+from ...database.connections.connection import BlockingConnection
 from ...errors import InvalidArgumentError
 from ...values.job import Job
-from ..connections import ClientConnections
+from ..blocking import SyncMember, blocking
+from ..connections import ClientConnections, ConnectionT, Member
 
 if TYPE_CHECKING:
     from ...database.statements.schedules import Schedule
@@ -20,10 +21,10 @@ if TYPE_CHECKING:
 class AddJob(Protocol):
     """Adds one job."""
 
-    async def __call__(self, spec: JobSpec, /, *, connection: UserConnection | None = None) -> Job: ...
+    async def __call__(self, spec: JobSpec, /, *, connection: Any = None) -> Job: ...
 
 
-class SchedulesClient:
+class SchedulesClient(Member[ConnectionT]):
     """Recurring jobs, by their identifiers.
 
     Running Python workers tell what each of them is. Of those that only other runtimes have, the database
@@ -31,7 +32,7 @@ class SchedulesClient:
     """
 
     def __init__(self, connections: ClientConnections, add_job: AddJob) -> None:
-        self._connections = connections
+        super().__init__(connections)
         self._add_job = add_job
 
     async def list(
@@ -40,7 +41,7 @@ class SchedulesClient:
         *,
         after: str | None = None,
         limit: int = 500,
-        connection: UserConnection | None = None,
+        connection: ConnectionT | None = None,
     ) -> builtins.list[Schedule]:
         """Recurring jobs by identifier, those after `after`; or one of them, if there is one."""
         from ...database.statements import schedules
@@ -56,7 +57,7 @@ class SchedulesClient:
         *,
         until: datetime | timedelta | None = None,
         reason: str | None = None,
-        connection: UserConnection | None = None,
+        connection: ConnectionT | None = None,
     ) -> Pause:
         """Add no more jobs of a recurring job, until a time, for a period, or until `resume`.
 
@@ -69,7 +70,7 @@ class SchedulesClient:
             connection, lambda session: schedules.pause_schedule(session, schema, identifier, until, reason)
         )
 
-    async def resume(self, identifier: str, *, connection: UserConnection | None = None) -> bool:
+    async def resume(self, identifier: str, *, connection: ConnectionT | None = None) -> bool:
         """End the pause of a recurring job; returns whether it was paused."""
         from ...database.statements import schedules
 
@@ -78,7 +79,7 @@ class SchedulesClient:
             connection, lambda session: schedules.resume_schedule(session, schema, identifier)
         )
 
-    async def run_now(self, identifier: str, *, connection: UserConnection | None = None) -> Job:
+    async def run_now(self, identifier: str, *, connection: ConnectionT | None = None) -> Job:
         """Add the job of a recurring job now, also while it is paused; the next regular run is not affected.
 
         A running Python worker must have it. `_cron` in the payload has `manual: true`. The job key is the
@@ -96,3 +97,14 @@ class SchedulesClient:
         async with connections.borrow(connection) as session:
             await note_run(session, connections.schema, identifier, job.id)
         return job
+
+
+class SyncSchedulesClient(SyncMember):
+    """`SchedulesClient` of the blocking client."""
+
+    _member = "schedules"
+
+    list = blocking(SchedulesClient[BlockingConnection].list)
+    pause = blocking(SchedulesClient[BlockingConnection].pause)
+    resume = blocking(SchedulesClient[BlockingConnection].resume)
+    run_now = blocking(SchedulesClient[BlockingConnection].run_now)
