@@ -174,17 +174,14 @@ def _class(cls: type) -> Iterator[str]:
     for name, member in _members(cls):
         function = member.__func__ if isinstance(member, classmethod | staticmethod) else member
         if inspect.isfunction(function):
-            lines = (f"### `{cls.__name__}.{name}`", "", *_function(name, function))
-            yield from (_of_client(cls, line) for line in lines)
+            lines = [f"### `{cls.__name__}.{name}`", "", *_function(name, function)]
+            if _is_blocking_form(function):  # it has the docstring of the asynchronous one
+                lines = [re.sub(r"(?<=`)WorkerUtils\b", "SyncWorkerUtils", line) for line in lines]
+            yield from lines
 
 
-def _of_client(cls: type, line: str) -> str:
-    """The blocking client's methods have the docstrings of the others, and connections of its own type."""
-    if not cls.__name__.startswith("Sync"):
-        return line.replace("ConnectionT", "UserConnection")
-    return re.sub(
-        r"(?<=`)WorkerUtils\b", "SyncWorkerUtils", line.replace("ConnectionT", "BlockingConnection")
-    )
+def _is_blocking_form(function: Any) -> bool:
+    return inspect.iscoroutinefunction(inspect.unwrap(function)) and not inspect.iscoroutinefunction(function)
 
 
 def _rows(cls: type) -> Iterator[str]:
@@ -264,7 +261,8 @@ def _parameter(parameter: inspect.Parameter, function: Any) -> list[str]:
     annotation = parameter.annotation
     if annotation == "Any":  # only the overloads know better
         annotation = " | ".join(dict.fromkeys(_overloaded(function, parameter.name))) or "Any"
-    shown = f"{prefix}{parameter.name}: {annotation}"
+    kind = "BlockingConnection" if _is_blocking_form(function) else "UserConnection"
+    shown = f"{prefix}{parameter.name}: {re.sub('ConnectionT|UserConnection', kind, annotation)}"
     return [shown if parameter.default is parameter.empty else f"{shown} = {parameter.default!r}"]
 
 

@@ -93,7 +93,7 @@ class HistoryClient(Member[ConnectionT]):
 
 
 class SyncHistoryClient(SyncMember):
-    """`HistoryClient` of the blocking client."""
+    """The blocking form of `HistoryClient`."""
 
     _member = "history"
 

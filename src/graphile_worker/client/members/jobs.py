@@ -203,7 +203,7 @@ class JobsClient(Member[ConnectionT]):
 
 
 class SyncJobsClient(SyncMember):
-    """`JobsClient` of the blocking client."""
+    """The blocking form of `JobsClient`."""
 
     _member = "jobs"
 

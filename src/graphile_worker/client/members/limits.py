@@ -57,7 +57,7 @@ class LimitsClient(Member[ConnectionT]):
 
 
 class SyncLimitsClient(SyncMember):
-    """`LimitsClient` of the blocking client."""
+    """The blocking form of `LimitsClient`."""
 
     _member = "limits"
 

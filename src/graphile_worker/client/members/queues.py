@@ -85,7 +85,7 @@ class QueuesClient(Member[ConnectionT]):
 
 
 class SyncQueuesClient(SyncMember):
-    """`QueuesClient` of the blocking client."""
+    """The blocking form of `QueuesClient`."""
 
     _member = "queues"
 

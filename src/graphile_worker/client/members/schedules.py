@@ -100,7 +100,7 @@ class SchedulesClient(Member[ConnectionT]):
 
 
 class SyncSchedulesClient(SyncMember):
-    """`SchedulesClient` of the blocking client."""
+    """The blocking form of `SchedulesClient`."""
 
     _member = "schedules"
 

@@ -74,7 +74,7 @@ class StatisticsClient(Member[ConnectionT]):
 
 
 class SyncStatisticsClient(SyncMember):
-    """`StatisticsClient` of the blocking client."""
+    """The blocking form of `StatisticsClient`."""
 
     _member = "statistics"
 

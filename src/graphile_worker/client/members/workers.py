@@ -170,7 +170,7 @@ class WorkersClient(Member[ConnectionT]):
 
 
 class SyncWorkersClient(SyncMember):
-    """`WorkersClient` of the blocking client."""
+    """The blocking form of `WorkersClient`."""
 
     _member = "workers"
 
