@@ -12,7 +12,12 @@ from typing import Any, cast
 
 import graphile_worker
 from graphile_worker import executors, hooks, logging, options, results, testing
-from graphile_worker.client.api import ClientArguments, SyncClientArguments
+from graphile_worker.client.api import (
+    ClientArguments,
+    DatabaseArguments,
+    SharedArguments,
+    SyncClientArguments,
+)
 from graphile_worker.values.options import ClientOptionValues
 
 from .members import alias, cell, default_of, field_texts, field_types, first_paragraph, text
@@ -281,9 +286,12 @@ def _keywords(parameter: inspect.Parameter) -> list[str]:
     kind = parameter.annotation.removeprefix("Unpack[").removesuffix("]")
     if kind in OPTIONS_PAGE:
         return [f"**{parameter.name}"]
+    if kind == "AdhocArguments":
+        own = (f"{name}: {annotation} = ..." for name, annotation in field_types(DatabaseArguments).items())
+        return ["*", *own, f"**{parameter.name}: JobOptions"]
     if kind not in CALLS:
         return [f"**{parameter.name}: {kind}"]
-    types = field_types(ClientOptionValues) | field_types(CALLS[kind])
+    types = field_types(ClientOptionValues) | field_types(SharedArguments) | field_types(CALLS[kind])
     return ["*", *(f"{name}: {annotation} = ..." for name, annotation in types.items())]
 
 

@@ -135,15 +135,10 @@ async def pause(
     reason: str | None,
 ) -> Pause:
     """Start no more jobs of one of them."""
-    schema = connections.schema
     if queue_name is None or task is not None or all:
         name = _task_name(queue_name, task, all)
-        return await connections.manage(
-            connection, lambda session: pauses.pause_task(session, schema, name, until, reason)
-        )
-    return await connections.manage(
-        connection, lambda session: pauses.pause_queue(session, schema, queue_name, until, reason)
-    )
+        return await connections.change(connection, pauses.pause_task, name, until, reason)
+    return await connections.change(connection, pauses.pause_queue, queue_name, until, reason)
 
 
 async def resume(
@@ -155,13 +150,10 @@ async def resume(
     all: bool = False,
 ) -> bool:
     """End the pause of one of them; returns whether it was paused."""
-    schema = connections.schema
     if queue_name is None or task is not None or all:
         name = _task_name(queue_name, task, all)
-        return await connections.manage(connection, lambda session: pauses.resume_task(session, schema, name))
-    return await connections.manage(
-        connection, lambda session: pauses.resume_queue(session, schema, queue_name)
-    )
+        return await connections.change(connection, pauses.resume_task, name)
+    return await connections.change(connection, pauses.resume_queue, queue_name)
 
 
 def _task_name(queue_name: str | None, task: str | TaskLike[Any, Any] | None, all: bool) -> str:

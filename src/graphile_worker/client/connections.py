@@ -18,7 +18,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import datetime, timedelta
 from functools import cached_property, lru_cache
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar
 
 from ..database.connections.bound import BoundConnection, no_connection_to_lend
 from ..database.connections.connection import Connection, Pool, UserConnection
@@ -46,6 +46,7 @@ else:
     ConnectionT = TypeVar("ConnectionT")
 
 T = TypeVar("T")
+Arguments = ParamSpec("Arguments")
 
 DEFAULT_RETENTION = 7 * 86_400.0  # seconds, as the option `history_retention`
 
@@ -111,6 +112,27 @@ class ClientConnections:
         await idle.spare()
         async with lend(self.pool) as connection:
             yield connection
+
+    async def call(
+        self,
+        given: object,
+        statement: Callable[Concatenate[Connection, SchemaName, Arguments], Awaitable[T]],
+        *args: Arguments.args,
+        **keywords: Arguments.kwargs,
+    ) -> T:
+        """What a statement returns that gets the connection, the schema and these arguments."""
+        async with self.borrow(given) as session:
+            return await statement(session, self.schema, *args, **keywords)
+
+    async def change(
+        self,
+        given: object,
+        statement: Callable[Concatenate[Connection, SchemaName, Arguments], Awaitable[T]],
+        *args: Arguments.args,
+        **keywords: Arguments.kwargs,
+    ) -> T:
+        """The same in a transaction; see `manage`."""
+        return await self.manage(given, lambda session: statement(session, self.schema, *args, **keywords))
 
     async def manage(self, given: object, work: Callable[[Connection], Awaitable[T]]) -> T:
         """Run one transaction; on a connection of ours, retry it after a conflict with another one."""

@@ -205,9 +205,7 @@ class ManagingClient(AddingClient, Generic[ConnectionT]):
         from .connections import rereadable
 
         worker_ids = rereadable(worker_ids)
-        await self._connections.manage(
-            connection, lambda session: cleanup.force_unlock_workers(session, self.schema, worker_ids)
-        )
+        await self._connections.change(connection, cleanup.force_unlock_workers, worker_ids)
 
     async def cleanup(
         self,
@@ -224,10 +222,9 @@ class ManagingClient(AddingClient, Generic[ConnectionT]):
         """
         from ..database.statements import cleanup
 
-        async with self._borrow(connection) as session:
-            return await cleanup.cleanup(
-                session, self.schema, tasks, task_identifiers_to_keep=task_identifiers_to_keep
-            )
+        return await self._connections.call(
+            connection, cleanup.cleanup, tasks, task_identifiers_to_keep=task_identifiers_to_keep
+        )
 
 
 class WorkerUtils(ManagingClient[UserConnection]):

@@ -28,10 +28,9 @@ class HistoryClient(Member[ConnectionT]):
         """One page of the finished jobs that were kept, the latest first."""
         from ...history.records import HistoryFilter, list_finished_jobs
 
-        async with self._connections.borrow(connection) as session:
-            return await list_finished_jobs(
-                session, self._connections.schema, filter if filter is not None else HistoryFilter()
-            )
+        return await self._connections.call(
+            connection, list_finished_jobs, filter if filter is not None else HistoryFilter()
+        )
 
     async def of_job(self, job: Job | int, *, connection: ConnectionT | None = None) -> list[FinishedJob]:
         """What the history has of a job, the latest first; a job that was retried by hand was finished
@@ -40,8 +39,7 @@ class HistoryClient(Member[ConnectionT]):
         from ...history.records import history_of_job
         from ..job_status import id_of
 
-        async with self._connections.borrow(connection) as session:
-            return await history_of_job(session, self._connections.schema, id_of(job))
+        return await self._connections.call(connection, history_of_job, id_of(job))
 
     async def errors_of_job(
         self, job: Job | int, *, connection: ConnectionT | None = None
@@ -50,8 +48,7 @@ class HistoryClient(Member[ConnectionT]):
         from ...history.records import errors_of_job
         from ..job_status import id_of
 
-        async with self._connections.borrow(connection) as session:
-            return await errors_of_job(session, self._connections.schema, id_of(job))
+        return await self._connections.call(connection, errors_of_job, id_of(job))
 
     async def list_errors(
         self,
@@ -65,15 +62,9 @@ class HistoryClient(Member[ConnectionT]):
         """The latest errors of all jobs, or of those with one fingerprint."""
         from ...history import records
 
-        async with self._connections.borrow(connection) as session:
-            return await records.list_errors(
-                session,
-                self._connections.schema,
-                fingerprint=fingerprint,
-                since=since,
-                before=before,
-                limit=limit,
-            )
+        return await self._connections.call(
+            connection, records.list_errors, fingerprint=fingerprint, since=since, before=before, limit=limit
+        )
 
     async def list_error_groups(
         self,
@@ -86,10 +77,13 @@ class HistoryClient(Member[ConnectionT]):
         """Kinds of errors, the one that occurred last first: how often, since when, in which job last."""
         from ...history import error_groups
 
-        async with self._connections.borrow(connection) as session:
-            return await error_groups.list_error_groups(
-                session, self._connections.schema, since=since, task_identifier=task_identifier, limit=limit
-            )
+        return await self._connections.call(
+            connection,
+            error_groups.list_error_groups,
+            since=since,
+            task_identifier=task_identifier,
+            limit=limit,
+        )
 
 
 class SyncHistoryClient(SyncMember):

@@ -43,8 +43,7 @@ class JobsClient(Member[ConnectionT]):
         """One job with its state and its queue's name, or None."""
         from ...database.statements import inspection
 
-        async with self._connections.borrow(connection) as session:
-            return await inspection.get_job(session, self._connections.schema, job_id)
+        return await self._connections.call(connection, inspection.get_job, job_id)
 
     async def list(
         self, filter: JobFilter | None = None, *, connection: ConnectionT | None = None
@@ -53,17 +52,15 @@ class JobsClient(Member[ConnectionT]):
         from ...database.statements import inspection
         from ...database.statements.inspection import JobFilter
 
-        async with self._connections.borrow(connection) as session:
-            return await inspection.list_jobs(
-                session, self._connections.schema, filter if filter is not None else JobFilter()
-            )
+        return await self._connections.call(
+            connection, inspection.list_jobs, filter if filter is not None else JobFilter()
+        )
 
     async def get_status(self, job: Job | int, *, connection: ConnectionT | None = None) -> JobStatus:
         """How a job stands: its state, its last error, its progress."""
         from ..job_status import id_of, read_status
 
-        async with self._connections.borrow(connection) as session:
-            return await read_status(session, self._connections.schema, id_of(job))
+        return await self._connections.call(connection, read_status, id_of(job))
 
     async def get_record(self, job: Job | int, *, connection: ConnectionT | None = None) -> JobRecord:
         """All that is known of a job: its row, what the history has, the errors of its attempts, its
@@ -71,8 +68,7 @@ class JobsClient(Member[ConnectionT]):
         """
         from ..job_status import id_of, read_record
 
-        async with self._connections.borrow(connection) as session:
-            return await read_record(session, self._connections.schema, id_of(job))
+        return await self._connections.call(connection, read_record, id_of(job))
 
     async def get_stack(self, job: Job | int, *, timeout: float | timedelta = 6.0) -> JobStack:
         """Where a running job is now: the calls it is in, as its worker sees them.

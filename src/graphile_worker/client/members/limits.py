@@ -24,8 +24,7 @@ class LimitsClient(Member[ConnectionT]):
         """Every limit: its bounds, which of them are set by hand, and how much of it is in use."""
         from ...database.statements import limits
 
-        async with self._connections.borrow(connection) as session:
-            return await limits.list_limits(session, self._connections.schema)
+        return await self._connections.call(connection, limits.list_limits)
 
     async def set(
         self,
@@ -43,17 +42,15 @@ class LimitsClient(Member[ConnectionT]):
         """
         from ...database.statements.limits import change_limit
 
-        async with self._connections.borrow(connection) as session:
-            return await change_limit(
-                session, self._connections.schema, name, concurrency=concurrency, rate=rate, burst=burst
-            )
+        return await self._connections.call(
+            connection, change_limit, name, concurrency=concurrency, rate=rate, burst=burst
+        )
 
     async def reset(self, name: str, *, connection: ConnectionT | None = None) -> LimitSummary:
         """Remove what `set` has set: the bounds in the code hold again."""
         from ...database.statements.limits import restore_limit
 
-        async with self._connections.borrow(connection) as session:
-            return await restore_limit(session, self._connections.schema, name)
+        return await self._connections.call(connection, restore_limit, name)
 
 
 class SyncLimitsClient(SyncMember):

@@ -32,8 +32,7 @@ class QueuesClient(Member[ConnectionT]):
         """
         from ...database.statements import inspection
 
-        async with self._connections.borrow(connection) as session:
-            return await inspection.list_queues(session, self._connections.schema, limit=limit, exact=exact)
+        return await self._connections.call(connection, inspection.list_queues, limit=limit, exact=exact)
 
     async def pause(
         self,
@@ -65,8 +64,7 @@ class QueuesClient(Member[ConnectionT]):
         """What is paused: everything first, then tasks, queues and recurring jobs, by name."""
         from ...database.statements import pauses
 
-        async with self._connections.borrow(connection) as session:
-            return await pauses.list_pauses(session, self._connections.schema)
+        return await self._connections.call(connection, pauses.list_pauses)
 
     async def set_concurrency(
         self, queue_name: str, concurrency: int | None, *, connection: ConnectionT | None = None
@@ -78,10 +76,7 @@ class QueuesClient(Member[ConnectionT]):
         """
         from ...database.statements.limits import set_queue_concurrency
 
-        schema = self._connections.schema
-        await self._connections.manage(
-            connection, lambda session: set_queue_concurrency(session, schema, queue_name, concurrency)
-        )
+        await self._connections.change(connection, set_queue_concurrency, queue_name, concurrency)
 
 
 class SyncQueuesClient(SyncMember):

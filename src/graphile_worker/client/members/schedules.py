@@ -46,10 +46,9 @@ class SchedulesClient(Member[ConnectionT]):
         """Recurring jobs by identifier, those after `after`; or one of them, if there is one."""
         from ...database.statements import schedules
 
-        async with self._connections.borrow(connection) as session:
-            return await schedules.list_schedules(
-                session, self._connections.schema, identifier=identifier, after=after, limit=limit
-            )
+        return await self._connections.call(
+            connection, schedules.list_schedules, identifier=identifier, after=after, limit=limit
+        )
 
     async def pause(
         self,
@@ -65,19 +64,13 @@ class SchedulesClient(Member[ConnectionT]):
         """
         from ...database.statements import schedules
 
-        schema = self._connections.schema
-        return await self._connections.manage(
-            connection, lambda session: schedules.pause_schedule(session, schema, identifier, until, reason)
-        )
+        return await self._connections.change(connection, schedules.pause_schedule, identifier, until, reason)
 
     async def resume(self, identifier: str, *, connection: ConnectionT | None = None) -> bool:
         """End the pause of a recurring job; returns whether it was paused."""
         from ...database.statements import schedules
 
-        schema = self._connections.schema
-        return await self._connections.manage(
-            connection, lambda session: schedules.resume_schedule(session, schema, identifier)
-        )
+        return await self._connections.change(connection, schedules.resume_schedule, identifier)
 
     async def run_now(self, identifier: str, *, connection: ConnectionT | None = None) -> Job:
         """Add the job of a recurring job now, also while it is paused; the next regular run is not affected.

@@ -25,8 +25,7 @@ class StatisticsClient(Member[ConnectionT]):
         """The number of jobs by state and by task; estimated for a large table, unless `exact`."""
         from ...database.statements import inspection
 
-        async with self._connections.borrow(connection) as session:
-            return await inspection.statistics(session, self._connections.schema, exact=exact)
+        return await self._connections.call(connection, inspection.statistics, exact=exact)
 
     async def tasks(
         self,
@@ -47,16 +46,15 @@ class StatisticsClient(Member[ConnectionT]):
 
         now = self._connections.clock.now()
         begin = beginning(since, until, now)
-        async with self._connections.borrow(connection) as session:
-            return await statistics.read_statistics(
-                session,
-                self._connections.schema,
-                since=begin,
-                until=until,
-                now=now,
-                task_identifier=task_identifier,
-                by=by,
-            )
+        return await self._connections.call(
+            connection,
+            statistics.read_statistics,
+            since=begin,
+            until=until,
+            now=now,
+            task_identifier=task_identifier,
+            by=by,
+        )
 
     async def samples(
         self,
@@ -69,8 +67,7 @@ class StatisticsClient(Member[ConnectionT]):
         from ...history import statistics
 
         begin = beginning(since, until, self._connections.clock.now())
-        async with self._connections.borrow(connection) as session:
-            return await statistics.read_samples(session, self._connections.schema, since=begin, until=until)
+        return await self._connections.call(connection, statistics.read_samples, since=begin, until=until)
 
 
 class SyncStatisticsClient(SyncMember):

@@ -37,8 +37,7 @@ class WorkersClient(Member[ConnectionT]):
         """
         from ...recovery.registry import workers
 
-        async with self._connections.borrow(connection) as session:
-            return await workers.list_workers(session, self._connections.schema, scan=all)
+        return await self._connections.call(connection, workers.list_workers, scan=all)
 
     async def pause(
         self, worker_id: str, *, reason: str | None = None, connection: ConnectionT | None = None
@@ -53,10 +52,7 @@ class WorkersClient(Member[ConnectionT]):
         """Let a paused worker fetch jobs again; returns whether it was paused."""
         from ...database.statements.control import resume_worker
 
-        schema = self._connections.schema
-        return await self._connections.manage(
-            connection, lambda session: resume_worker(session, schema, worker_id)
-        )
+        return await self._connections.change(connection, resume_worker, worker_id)
 
     async def stop(
         self, worker_id: str, *, reason: str | None = None, connection: ConnectionT | None = None
@@ -95,10 +91,7 @@ class WorkersClient(Member[ConnectionT]):
     async def _ask(self, worker_id: str, kind: RequestKind, reason: str | None, connection: object) -> None:
         from ...database.statements.control import ask_worker
 
-        schema = self._connections.schema
-        await self._connections.manage(
-            connection, lambda session: ask_worker(session, schema, worker_id, kind, reason=reason)
-        )
+        await self._connections.change(connection, ask_worker, worker_id, kind, reason=reason)
 
     async def sweep(
         self,
@@ -131,8 +124,7 @@ class WorkersClient(Member[ConnectionT]):
         """
         from ...recovery.registry.workers import check_recoverable
 
-        async with self._connections.borrow() as session:
-            await check_recoverable(session, self._connections.schema, worker_id, force=force)
+        await self._connections.call(None, check_recoverable, worker_id, force=force)
         return await self._sweep(recovery_delay, None).recover(worker_id, dry_run=dry_run)
 
     def _sweep(self, recovery_delay: float | timedelta, max_recoveries: int | None) -> Sweep:
@@ -165,8 +157,7 @@ class WorkersClient(Member[ConnectionT]):
         from ...database.statements.control import list_deploys
 
         begin = beginning(since, None, self._connections.clock.now())
-        async with self._connections.borrow(connection) as session:
-            return await list_deploys(session, self._connections.schema, begin)
+        return await self._connections.call(connection, list_deploys, begin)
 
 
 class SyncWorkersClient(SyncMember):
