@@ -13,7 +13,6 @@ from .values import __version__ as __version__
 from .values.imports import export_lazily
 
 if TYPE_CHECKING:
-    from .app import App as App
     from .client import WorkerUtils as WorkerUtils
     from .client import add_job_adhoc as add_job_adhoc
     from .client import make_worker_utils as make_worker_utils
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     from .process.serve import serve as serve
     from .runner import run as run
     from .runner import run_once as run_once
+    from .runner.application import App as App
     from .runner.runner import Runner as Runner
     from .tasks import AbortSignal as AbortSignal
     from .tasks import Depends as Depends
@@ -53,7 +53,6 @@ if TYPE_CHECKING:
 export_lazily(
     __name__,
     {
-        "app": "App",
         "client": "WorkerUtils add_job_adhoc make_worker_utils run_migrations",
         "client.handle": "JobHandle SyncJobHandle",
         "client.sync_worker_utils": "SyncWorkerUtils make_sync_worker_utils",
@@ -61,6 +60,7 @@ export_lazily(
         "errors": "GraphileWorkerError",
         "process.serve": "serve",
         "runner": "run run_once",
+        "runner.application": "App",
         "runner.runner": "Runner",
         "tasks": "AbortSignal Depends Extensions JobHelpers SyncHelpers Task get_current_helpers "
         "get_current_job task",

@@ -21,7 +21,7 @@ from ...values.options import WorkerOptions
 from ...values.schema_name import SchemaName
 
 if TYPE_CHECKING:
-    from ...app import App
+    from ...runner.application import App
 
 
 @dataclass
@@ -116,7 +116,7 @@ def load_local_tasks(
         with redirect_stdout(sys.stderr):  # what task files print must not mix with the command's output
             if app is None:
                 return LocalTasks(load_tasks(source))
-            from ...app.application import tasks_of
+            from ...runner.application import tasks_of
 
             return LocalTasks(tasks_of(app, options, is_named=is_named))
     except TaskLoadError as error:
