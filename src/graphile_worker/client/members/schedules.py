@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import builtins
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING
 
 from ...database.connections.connection import BlockingConnection
 from ...errors import InvalidArgumentError
@@ -15,13 +16,6 @@ from ..connections import ClientConnections, ConnectionT, Member
 if TYPE_CHECKING:
     from ...database.statements.schedules import Schedule
     from ...values.job import Pause
-    from ...values.spec import JobSpec
-
-
-class AddJob(Protocol):
-    """Adds one job."""
-
-    async def __call__(self, spec: JobSpec, /, *, connection: Any = None) -> Job: ...
 
 
 class SchedulesClient(Member[ConnectionT]):
@@ -31,7 +25,7 @@ class SchedulesClient(Member[ConnectionT]):
     knows no more than when a job was last added.
     """
 
-    def __init__(self, connections: ClientConnections, add_job: AddJob) -> None:
+    def __init__(self, connections: ClientConnections, add_job: Callable[..., Awaitable[Job]]) -> None:
         super().__init__(connections)
         self._add_job = add_job
 
