@@ -108,9 +108,8 @@ SCALE_JOBS ?= 1000000
 scale: $(STAMP)
 	SCALE_JOBS=$(SCALE_JOBS) $(BIN)/pytest --timeout=3600 tests/plans/test_pages.py tests/plans/test_careful_retry.py $(PYTEST_ARGS)
 
-# The blocking client, which is written from the asynchronous one, and the reference pages.
+# The reference pages.
 reference: $(STAMP)
-	$(BIN)/python -m scripts.blocking_client
 	$(BIN)/python -m scripts.reference
 
 docs: $(STAMP)

@@ -12,10 +12,14 @@ from typing import Any, cast
 
 import graphile_worker
 from graphile_worker import executors, hooks, logging, options, results, testing
-from graphile_worker.client.api import ClientArguments, SyncClientArguments
+from graphile_worker.client.api import (
+    ClientArguments,
+    DatabaseArguments,
+    SharedArguments,
+    SyncClientArguments,
+)
 from graphile_worker.values.options import ClientOptionValues
 
-from ..blocking_client import MEMBERS
 from .members import alias, cell, default_of, field_texts, field_types, first_paragraph, text
 
 
@@ -26,6 +30,8 @@ def _interceptor_types() -> str:
     return " ".join(each["interceptor"].annotation for each in signatures if "interceptor" in each)
 
 
+MEMBERS = ("jobs", "queues", "workers", "limits", "schedules", "history", "statistics")
+"""The members of the client, such as `utils.jobs`."""
 HOMES: tuple[Any, ...] = (graphile_worker, options, results, hooks, logging, executors, testing)
 """The modules with public names."""
 PAGES = {
@@ -145,8 +151,7 @@ def _member_class(name: str) -> type | None:
     member = name.removeprefix("Sync").removesuffix("Client").lower()
     if member not in MEMBERS or not name.endswith("Client"):
         return None
-    package = "sync_members" if name.startswith("Sync") else "members"
-    module = importlib.import_module(f"graphile_worker.client.{package}.{member}")
+    module = importlib.import_module(f"graphile_worker.client.members.{member}")
     return cast("type", getattr(module, name))
 
 
@@ -174,7 +179,14 @@ def _class(cls: type) -> Iterator[str]:
     for name, member in _members(cls):
         function = member.__func__ if isinstance(member, classmethod | staticmethod) else member
         if inspect.isfunction(function):
-            yield from (f"### `{cls.__name__}.{name}`", "", *_function(name, function))
+            lines = [f"### `{cls.__name__}.{name}`", "", *_function(name, function)]
+            if _is_blocking_form(function):  # it has the docstring of the asynchronous one
+                lines = [re.sub(r"(?<=`)WorkerUtils\b", "SyncWorkerUtils", line) for line in lines]
+            yield from lines
+
+
+def _is_blocking_form(function: Any) -> bool:
+    return inspect.iscoroutinefunction(inspect.unwrap(function)) and not inspect.iscoroutinefunction(function)
 
 
 def _rows(cls: type) -> Iterator[str]:
@@ -187,7 +199,8 @@ def _rows(cls: type) -> Iterator[str]:
     for name, member in _members(cls):
         if isinstance(member, property | cached_property):
             getter: Any = member.fget if isinstance(member, property) else member.func
-            yield _row(name, inspect.get_annotations(getter)["return"], "", first_paragraph(getter))
+            annotation = inspect.get_annotations(getter)["return"].removesuffix("[ConnectionT]")
+            yield _row(name, annotation, "", first_paragraph(getter))
 
 
 def _row(name: str, annotation: str, default: str, meaning: str) -> str:
@@ -236,7 +249,7 @@ def signature(name: str, function: Any) -> str:
         if is_keyword and (before is None or before.kind not in (before.KEYWORD_ONLY, before.VAR_POSITIONAL)):
             parts.append("*")
         parts += _parameter(parameter, function)
-    is_async = inspect.iscoroutinefunction(inspect.unwrap(function))
+    is_async = inspect.iscoroutinefunction(function)
     # The class has a method `list`, so its annotations name the module of the other one.
     result = str(found.return_annotation).replace("builtins.", "")
     start, end = f"{'await ' if is_async else ''}{name}(", f") -> {result}"
@@ -253,7 +266,8 @@ def _parameter(parameter: inspect.Parameter, function: Any) -> list[str]:
     annotation = parameter.annotation
     if annotation == "Any":  # only the overloads know better
         annotation = " | ".join(dict.fromkeys(_overloaded(function, parameter.name))) or "Any"
-    shown = f"{prefix}{parameter.name}: {annotation}"
+    kind = "BlockingConnection" if _is_blocking_form(function) else "UserConnection"
+    shown = f"{prefix}{parameter.name}: {re.sub('ConnectionT|UserConnection', kind, annotation)}"
     return [shown if parameter.default is parameter.empty else f"{shown} = {parameter.default!r}"]
 
 
@@ -272,9 +286,12 @@ def _keywords(parameter: inspect.Parameter) -> list[str]:
     kind = parameter.annotation.removeprefix("Unpack[").removesuffix("]")
     if kind in OPTIONS_PAGE:
         return [f"**{parameter.name}"]
+    if kind == "AdhocArguments":
+        own = (f"{name}: {annotation} = ..." for name, annotation in field_types(DatabaseArguments).items())
+        return ["*", *own, f"**{parameter.name}: JobOptions"]
     if kind not in CALLS:
         return [f"**{parameter.name}: {kind}"]
-    types = field_types(ClientOptionValues) | field_types(CALLS[kind])
+    types = field_types(ClientOptionValues) | field_types(SharedArguments) | field_types(CALLS[kind])
     return ["*", *(f"{name}: {annotation} = ..." for name, annotation in types.items())]
 
 

@@ -13,15 +13,14 @@ from .values import __version__ as __version__
 from .values.imports import export_lazily
 
 if TYPE_CHECKING:
-    from .app import App as App
     from .client import WorkerUtils as WorkerUtils
     from .client import add_job_adhoc as add_job_adhoc
     from .client import make_worker_utils as make_worker_utils
     from .client import run_migrations as run_migrations
     from .client.handle import JobHandle as JobHandle
-    from .client.sync_api import make_sync_worker_utils as make_sync_worker_utils
-    from .client.sync_handle import SyncJobHandle as SyncJobHandle
+    from .client.handle import SyncJobHandle as SyncJobHandle
     from .client.sync_worker_utils import SyncWorkerUtils as SyncWorkerUtils
+    from .client.sync_worker_utils import make_sync_worker_utils as make_sync_worker_utils
     from .cron import CronItem as CronItem
     from .cron import parse_cron_items as parse_cron_items
     from .cron import parse_crontab as parse_crontab
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     from .process.serve import serve as serve
     from .runner import run as run
     from .runner import run_once as run_once
+    from .runner.application import App as App
     from .runner.runner import Runner as Runner
     from .tasks import AbortSignal as AbortSignal
     from .tasks import Depends as Depends
@@ -53,16 +53,14 @@ if TYPE_CHECKING:
 export_lazily(
     __name__,
     {
-        "app": "App",
         "client": "WorkerUtils add_job_adhoc make_worker_utils run_migrations",
-        "client.handle": "JobHandle",
-        "client.sync_api": "make_sync_worker_utils",
-        "client.sync_handle": "SyncJobHandle",
-        "client.sync_worker_utils": "SyncWorkerUtils",
+        "client.handle": "JobHandle SyncJobHandle",
+        "client.sync_worker_utils": "SyncWorkerUtils make_sync_worker_utils",
         "cron": "CronItem parse_cron_items parse_crontab",
         "errors": "GraphileWorkerError",
         "process.serve": "serve",
         "runner": "run run_once",
+        "runner.application": "App",
         "runner.runner": "Runner",
         "tasks": "AbortSignal Depends Extensions JobHelpers SyncHelpers Task get_current_helpers "
         "get_current_job task",

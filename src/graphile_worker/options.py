@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 from .values.imports import export_lazily
 
 if TYPE_CHECKING:
-    from .app.application import Lifespan as Lifespan
     from .cron import CronItemOptions as CronItemOptions
     from .database.statements.bulk_changes import BulkOptions as BulkOptions
     from .database.statements.cleanup import CleanupTask as CleanupTask
     from .database.statements.inspection import JobFilter as JobFilter
     from .database.statements.inspection import JobOrder as JobOrder
     from .history.records import HistoryFilter as HistoryFilter
+    from .runner.application import Lifespan as Lifespan
     from .tasks.registry import TaskList as TaskList
     from .tasks.task import TaskOptions as TaskOptions
     from .values.clock import Clock as Clock
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
 export_lazily(
     __name__,
     {
-        "app.application": "Lifespan",
         "cron": "CronItemOptions",
         "database.statements.bulk_changes": "BulkOptions",
         "database.statements.cleanup": "CleanupTask",
         "database.statements.inspection": "JobFilter JobOrder",
         "history.records": "HistoryFilter",
+        "runner.application": "Lifespan",
         "tasks.registry": "TaskList",
         "tasks.task": "TaskOptions",
         "values.clock": "Clock",

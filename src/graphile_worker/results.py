@@ -10,11 +10,11 @@ from .values.imports import export_lazily
 if TYPE_CHECKING:
     from .client.background import SyncConnection as SyncConnection
     from .client.handle import JobReference as JobReference
+    from .client.handle import SyncJobReference as SyncJobReference
     from .client.job_status import ConcurrencyChange as ConcurrencyChange
     from .client.job_status import JobRecord as JobRecord
     from .client.job_status import JobStack as JobStack
     from .client.job_status import JobStatus as JobStatus
-    from .client.sync_handle import SyncJobReference as SyncJobReference
     from .config.calls import AwaitableContext as AwaitableContext
     from .cron import ParsedCronItem as ParsedCronItem
     from .cron.item import ParsedCronOptions as ParsedCronOptions
@@ -57,9 +57,8 @@ export_lazily(
     __name__,
     {
         "client.background": "SyncConnection",
-        "client.handle": "JobReference",
+        "client.handle": "JobReference SyncJobReference",
         "client.job_status": "ConcurrencyChange JobRecord JobStack JobStatus",
-        "client.sync_handle": "SyncJobReference",
         "config.calls": "AwaitableContext",
         "cron": "ParsedCronItem",
         "cron.item": "ParsedCronOptions",

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from graphile_worker import App, CronItem, Task, parse_crontab, task
-from graphile_worker.app.application import Lifespan
 from graphile_worker.errors import ConfigError, CrontabError, TaskLoadError
 from graphile_worker.hooks import Events, Hooks
+from graphile_worker.runner.application import Lifespan
 from graphile_worker.tasks.services import Extensions
 from support.cases import looped
 

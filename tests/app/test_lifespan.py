@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 import pytest
 
 from graphile_worker import App, JobHelpers, run, run_once
-from graphile_worker.app import lifespan as lifespan_module
-from graphile_worker.app.lifespan import entered
 from graphile_worker.errors import ConfigError, ExtensionMissingError, LifespanError
+from graphile_worker.runner import lifespan as lifespan_module
+from graphile_worker.runner.lifespan import entered
 from support.cases import looped
 from support.trap import FAULTS
 from support.working import PATIENCE, Gate, Jobs, until

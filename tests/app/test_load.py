@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from graphile_worker import App, run
-from graphile_worker.app import as_app, load_app
 from graphile_worker.errors import AppLoadError
+from graphile_worker.runner.application import as_app, load_app
 from support.cases import looped
 
 WORKER = """

@@ -1,7 +1,7 @@
 """Tests of the asynchronous client, run with the blocking one in its place.
 
-Its methods are written by a script and call the other client, so one test for each kind of argument and
-result is enough. Those on connections of asyncpg are skipped; `tests/foreign` has them for others.
+Its methods are made of those of the other client, so one test for each kind of argument and result is
+enough. Those on connections of asyncpg are skipped; `tests/foreign` has them for others.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from inspect import signature
 from typing import Any
 
 import pytest
-from scripts.blocking_client import MEMBERS
+from scripts.reference.api_page import MEMBERS
 
 from client.conftest import selection  # noqa: F401
 from client.test_add_job import (  # noqa: F401

@@ -10,7 +10,7 @@ from importlib import import_module
 from types import FunctionType
 
 import pytest
-from scripts.blocking_client import MEMBERS
+from scripts.reference.api_page import MEMBERS
 
 from docs.blocks import ROOT
 from graphile_worker import App, JobHelpers, Runner, SyncWorkerUtils, WorkerUtils
@@ -47,8 +47,7 @@ def methods_of(cls: type) -> set[str]:
 
 
 def member_class(name: str, *, is_sync: bool = False) -> type:
-    package = "sync_members" if is_sync else "members"
-    module = import_module(f"graphile_worker.client.{package}.{name}")
+    module = import_module(f"graphile_worker.client.members.{name}")
     found: type = getattr(module, f"{'Sync' if is_sync else ''}{name.capitalize()}Client")
     return found
 

@@ -9,7 +9,6 @@ import pytest
 
 from graphile_worker.errors import PluginError
 from graphile_worker.hooks import Hooks, WorkerContext
-from graphile_worker.hooks.hooks import Plugins
 from graphile_worker.values.job import Job
 from graphile_worker.values.options import WorkerOptions
 from support.cases import looped
@@ -162,15 +161,18 @@ async def test_sys_exit_in_a_stop_is_raised_after_the_others_have_stopped() -> N
     assert steps[-2:] == ["stop exits", "stop first"]
 
 
-async def test_a_stop_that_hangs_is_given_up(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_stop_that_hangs_is_given_up(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     class Hangs(OnlyInstall):
         async def stop(self) -> None:
             await asyncio.Event().wait()
 
-    first, plugins = OnlyStop(), Plugins()
-    plugins.add(first, Hangs())
-    await plugins.start(context(Hooks()))
-    await plugins.stop(within=0)
+    monkeypatch.setattr("graphile_worker.hooks.hooks.STOP_WITHIN", 0.0)
+    first = OnlyStop()
+    hooks = Hooks(plugins=[first, Hangs()])
+    await hooks.start_plugins(context(hooks))
+    await hooks.stop_plugins()
     assert first.is_stopped
     assert "plugin Hangs failed to stop" in caplog.text
 

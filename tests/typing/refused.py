@@ -211,6 +211,11 @@ def from_blocking_code(
     utils.add_job(send, Letter("a"), max_attempt=3)  # wrong
     utils.add_job("a", connection=session)  # wrong
     utils.add_job("a", connection=engine)  # wrong
+    utils.migrate(connection=session)  # wrong
+    utils.pause(queue="a")  # wrong
+    utils.queues.list(connection=session)  # wrong
+    utils.queues.list(limit="three")  # wrong
+    utils.workers.stop()  # wrong
     SyncWorkerUtils.bound(of_psycopg)  # wrong
     make_sync_worker_utils(pg_pool=None)  # wrong
     make_sync_worker_utils(call_timeout="5")  # wrong

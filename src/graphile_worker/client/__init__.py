@@ -1,8 +1,8 @@
 """Adding and managing jobs from Python: `make_worker_utils`, `add_job_adhoc`, `run_migrations`.
 
-The SQL is in `database/statements/`. The blocking client is written from the asynchronous one by
-`make reference`. Workers use a client, too: `diagnostics`, `metrics` and what is above them may import this
-package. Start in `worker_utils`, then `members/`, which has what is behind `utils.jobs` and the others.
+The SQL is in `database/statements/`. `blocking` makes the blocking client of the asynchronous one. Workers
+use a client, too: `diagnostics`, `metrics` and what is above them may import this package. Start in
+`worker_utils`, then `members/`, which has what is behind `utils.jobs` and the others.
 """
 
 from __future__ import annotations

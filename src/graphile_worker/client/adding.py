@@ -16,12 +16,11 @@ from ..hooks.watchers import WatchedAdd, WatchedAdds
 from ..values.job import Job
 from ..values.spec import JobOptions, JobSpec, TaskLike, refuse_unknown_options
 from .connections import ClientConnections
-from .handle import JobHandle
+from .handle import AddedTask, JobHandle
 from .task_name_check import TaskNameCheck, checked_names
 
 if TYPE_CHECKING:
     from .members.jobs import JobsClient
-    from .task_arguments import AddedTask
 
 R = TypeVar("R")
 Arguments = ParamSpec("Arguments")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from datetime import timedelta
-from typing import Any, TypeVar, Unpack, overload
+from typing import Any, TypedDict, TypeVar, Unpack, overload
 from weakref import WeakSet
 
 from ..config.calls import AwaitableContext, call_hooks, call_options
@@ -111,82 +111,44 @@ def with_plugins(
     return hooks
 
 
-@overload
-async def add_job_adhoc(
-    task: str,
-    payload: object = None,
-    *,
-    connection_string: str | None = None,
-    pg_pool: AnyPool | None = None,
-    schema: str | None = None,
-    prepared_statements: bool | None = None,
-    use_local_time: bool | None = None,
-    **options: Unpack[JobOptions],
-) -> Job: ...
+class DatabaseArguments(TypedDict, total=False):
+    """Where `add_job_adhoc` adds a job, and how."""
+
+    connection_string: str | None
+    pg_pool: AnyPool | None
+    schema: str | None
+    prepared_statements: bool | None
+    use_local_time: bool | None
+
+
+class AdhocArguments(DatabaseArguments, JobOptions, total=False):
+    """The arguments of `add_job_adhoc` after the payload."""
 
 
 @overload
-async def add_job_adhoc(
-    spec: JobSpec,
-    /,
-    *,
-    connection_string: str | None = None,
-    pg_pool: AnyPool | None = None,
-    schema: str | None = None,
-    prepared_statements: bool | None = None,
-    use_local_time: bool | None = None,
-) -> Job: ...
+async def add_job_adhoc(task: str, payload: object = None, **options: Unpack[AdhocArguments]) -> Job: ...
+
+
+@overload
+async def add_job_adhoc(spec: JobSpec, /, **options: Unpack[DatabaseArguments]) -> Job: ...
 
 
 @overload
 async def add_job_adhoc(
-    task: TaskLike[None, Any],
-    payload: None = None,
-    *,
-    connection_string: str | None = None,
-    pg_pool: AnyPool | None = None,
-    schema: str | None = None,
-    prepared_statements: bool | None = None,
-    use_local_time: bool | None = None,
-    **options: Unpack[JobOptions],
+    task: TaskLike[None, Any], payload: None = None, **options: Unpack[AdhocArguments]
 ) -> Job: ...
 
 
 @overload
-async def add_job_adhoc(
-    task: TaskLike[P, Any],
-    payload: P,
-    *,
-    connection_string: str | None = None,
-    pg_pool: AnyPool | None = None,
-    schema: str | None = None,
-    prepared_statements: bool | None = None,
-    use_local_time: bool | None = None,
-    **options: Unpack[JobOptions],
-) -> Job: ...
+async def add_job_adhoc(task: TaskLike[P, Any], payload: P, **options: Unpack[AdhocArguments]) -> Job: ...
 
 
-async def add_job_adhoc(
-    task: Any,
-    payload: Any = None,
-    *,
-    connection_string: str | None = None,
-    pg_pool: AnyPool | None = None,
-    schema: str | None = None,
-    prepared_statements: bool | None = None,
-    use_local_time: bool | None = None,
-    **options: Unpack[JobOptions],
-) -> Job:
+async def add_job_adhoc(task: Any, payload: Any = None, **options: Unpack[AdhocArguments]) -> Job:
     """Add one job over a connection opened for it alone; for scripts, not for servers."""
-    async with make_worker_utils(
-        connection_string=connection_string,
-        pg_pool=pg_pool,
-        schema=schema,
-        max_pool_size=1,
-        prepared_statements=prepared_statements,
-        use_local_time=use_local_time,
-    ) as utils:
-        return await utils.add_job(task, payload, **options)
+    of_job: dict[str, Any] = {**options}
+    database = {name: of_job.pop(name) for name in DatabaseArguments.__annotations__ if name in of_job}
+    async with make_worker_utils(max_pool_size=1, **database) as utils:
+        return await utils.add_job(task, payload, **of_job)
 
 
 async def run_migrations(
@@ -207,11 +169,9 @@ async def run_migrations(
         return await utils.migrate()
 
 
-class ClientArguments(ClientOptionValues, total=False):
-    """The arguments of `make_worker_utils`."""
+class SharedArguments(ClientOptionValues, total=False):
+    """The arguments of both."""
 
-    pg_pool: AnyPool | None
-    """Your own asyncpg pool in place of `connection_string`; it stays open."""
     events: Events | None
     """The `Events` object to report to."""
     hooks: Hooks | None
@@ -221,26 +181,22 @@ class ClientArguments(ClientOptionValues, total=False):
 
     Names of plugins may be among them. Those of the configuration are used too.
     """
+    options: WorkerOptions | None
+    """A `WorkerOptions` object to start from, in place of the environment and the configuration file."""
+
+
+class ClientArguments(SharedArguments, total=False):
+    """The arguments of `make_worker_utils`."""
+
+    pg_pool: AnyPool | None
+    """Your own asyncpg pool in place of `connection_string`; it stays open."""
     clock: Clock | None
     """The source of time; for tests."""
-    options: WorkerOptions | None
-    """A `WorkerOptions` object to start from, in place of the environment and the configuration file."""
 
 
-class SyncClientArguments(ClientOptionValues, total=False):
+class SyncClientArguments(SharedArguments, total=False):
     """The arguments of `make_sync_worker_utils`."""
 
-    events: Events | None
-    """The `Events` object to report to."""
-    hooks: Hooks | None
-    """A `Hooks` object: events and interceptors together, in place of `events`."""
-    plugins: Iterable[Plugin | str]
-    """Objects with `install(hooks)`; they serve this client only.
-
-    Names of plugins may be among them. Those of the configuration are used too.
-    """
-    options: WorkerOptions | None
-    """A `WorkerOptions` object to start from, in place of the environment and the configuration file."""
     call_timeout: float | timedelta | None
     """Seconds that a call waits for the server, 30 by default; None: without limit.
 

@@ -1,21 +1,24 @@
-"""JobChanges: how a client changes and ends jobs, by id, by key or by a filter."""
+"""How a client changes and ends jobs, by id, by key or by a filter: `JobChanges`; and how it pauses them."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ..database.connections.connection import Connection, UserConnection
-from ..database.statements import bulk_changes, manage_jobs
+from ..database.connections.connection import Connection
+from ..database.statements import bulk_changes, manage_jobs, pauses
 from ..errors import InvalidArgumentError
 from ..history.removed import ManualOutcome, keep_removed
 from ..values.job import Job
+from ..values.spec import TaskLike
 from .connections import ClientConnections, rereadable
 
 if TYPE_CHECKING:
     from ..database.statements.bulk_changes import BulkChange, BulkOptions, BulkReport
     from ..database.statements.job_filter import JobFilter
     from ..database.statements.manage_jobs import CancelReport
+    from ..values.job import Pause
 
 T = TypeVar("T")
 
@@ -29,7 +32,7 @@ class JobChanges:
 
     async def cancel(
         self,
-        connection: UserConnection | None,
+        connection: object,
         ids: Iterable[int],
         reason: str | None,
         *,
@@ -47,7 +50,7 @@ class JobChanges:
 
     async def end(
         self,
-        connection: UserConnection | None,
+        connection: object,
         outcome: ManualOutcome,
         work: Callable[[Connection], Awaitable[T]],
         ended: Callable[[T], Sequence[Job]] | None = None,
@@ -66,7 +69,7 @@ class JobChanges:
 
         return await self.named(connection, both)
 
-    async def named(self, connection: UserConnection | None, work: Callable[[Connection], Awaitable[T]]) -> T:
+    async def named(self, connection: object, work: Callable[[Connection], Awaitable[T]]) -> T:
         """Change jobs that are named by id or key, in one transaction that does not wait for long."""
         return await self._connections.manage(
             connection,
@@ -77,7 +80,7 @@ class JobChanges:
         self,
         filter: JobFilter,
         change: BulkChange,
-        connection: UserConnection | None,
+        connection: object,
         options: BulkOptions,
         outcome: ManualOutcome | None = None,
         *,
@@ -116,3 +119,55 @@ def ids_of(job_ids: Iterable[int] | None, options: BulkOptions) -> Iterable[int]
     if options:
         raise InvalidArgumentError(next(iter(options)), "is for a filter and has no effect on job ids")
     return rereadable(job_ids)
+
+
+# -- pausing and resuming one thing: a named queue, a task, or every task ------------------------------------
+
+
+async def pause(
+    connections: ClientConnections,
+    connection: object,
+    *,
+    queue_name: str | None = None,
+    task: str | TaskLike[Any, Any] | None = None,
+    all: bool = False,
+    until: datetime | timedelta | None,
+    reason: str | None,
+) -> Pause:
+    """Start no more jobs of one of them."""
+    if queue_name is None or task is not None or all:
+        name = _task_name(queue_name, task, all)
+        return await connections.change(connection, pauses.pause_task, name, until, reason)
+    return await connections.change(connection, pauses.pause_queue, queue_name, until, reason)
+
+
+async def resume(
+    connections: ClientConnections,
+    connection: object,
+    *,
+    queue_name: str | None = None,
+    task: str | TaskLike[Any, Any] | None = None,
+    all: bool = False,
+) -> bool:
+    """End the pause of one of them; returns whether it was paused."""
+    if queue_name is None or task is not None or all:
+        name = _task_name(queue_name, task, all)
+        return await connections.change(connection, pauses.resume_task, name)
+    return await connections.change(connection, pauses.resume_queue, queue_name)
+
+
+def _task_name(queue_name: str | None, task: str | TaskLike[Any, Any] | None, all: bool) -> str:
+    """The name under which the pause of a task, or of all, is stored."""
+    values = {"queue_name": queue_name is not None, "task": task is not None, "all": all}
+    given = [name for name, is_given in values.items() if is_given]
+    if len(given) != 1:
+        got = "none of them" if not given else " and ".join(given)
+        raise InvalidArgumentError(
+            given[-1] if given else "queue_name", f"give one of queue_name, task and all=True; got {got}"
+        )
+    if task is None:
+        return pauses.EVERY_TASK
+    identifier = task if isinstance(task, str) else task.identifier
+    if not identifier:
+        raise InvalidArgumentError("task", "must not be empty; for every task, give all=True")
+    return identifier

@@ -1,6 +1,7 @@
 """What all calls of a client share: its connections, the one of each call, and how the client ends.
 
 - `ClientConnections` is made once for each client. Its methods and its members, such as `utils.jobs`, use it.
+- `ConnectionT` is what callers pass as `connection`: another type for the blocking client, see `blocking`.
 - `BorrowedConnection` is the connection for one call: the caller's, an idle one, or one from the pool.
 - `bound_options` are those of a client that is bound to a connection. Such a client is often made for each
   request, and reading the configuration takes milliseconds. So what was read is kept for as long as the
@@ -17,7 +18,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import datetime, timedelta
 from functools import cached_property, lru_cache
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar
 
 from ..database.connections.bound import BoundConnection, no_connection_to_lend
 from ..database.connections.connection import Connection, Pool, UserConnection
@@ -35,10 +36,17 @@ from ..values.options import WorkerOptions
 from ..values.schema_name import SchemaName
 
 if TYPE_CHECKING:
+    import typing_extensions
+
     from ..history.records import CurrentState
     from .job_waiter import JobWaiter
 
+    ConnectionT = typing_extensions.TypeVar("ConnectionT", default=UserConnection)
+else:
+    ConnectionT = TypeVar("ConnectionT")
+
 T = TypeVar("T")
+Arguments = ParamSpec("Arguments")
 
 DEFAULT_RETENTION = 7 * 86_400.0  # seconds, as the option `history_retention`
 
@@ -79,7 +87,7 @@ class ClientConnections:
         self._current_loop = _no_loop if serves_any_loop else asyncio._get_running_loop
         self._loop = self._current_loop()
 
-    def borrow(self, given: UserConnection | None = None) -> BorrowedConnection:
+    def borrow(self, given: object = None) -> BorrowedConnection:
         """The caller's connection, or one from the pool."""
         if self.is_released:
             self.check_open()
@@ -105,7 +113,28 @@ class ClientConnections:
         async with lend(self.pool) as connection:
             yield connection
 
-    async def manage(self, given: UserConnection | None, work: Callable[[Connection], Awaitable[T]]) -> T:
+    async def call(
+        self,
+        given: object,
+        statement: Callable[Concatenate[Connection, SchemaName, Arguments], Awaitable[T]],
+        *args: Arguments.args,
+        **keywords: Arguments.kwargs,
+    ) -> T:
+        """What a statement returns that gets the connection, the schema and these arguments."""
+        async with self.borrow(given) as session:
+            return await statement(session, self.schema, *args, **keywords)
+
+    async def change(
+        self,
+        given: object,
+        statement: Callable[Concatenate[Connection, SchemaName, Arguments], Awaitable[T]],
+        *args: Arguments.args,
+        **keywords: Arguments.kwargs,
+    ) -> T:
+        """The same in a transaction; see `manage`."""
+        return await self.manage(given, lambda session: statement(session, self.schema, *args, **keywords))
+
+    async def manage(self, given: object, work: Callable[[Connection], Awaitable[T]]) -> T:
         """Run one transaction; on a connection of ours, retry it after a conflict with another one."""
         try:
             async with self.borrow(given) as session:
@@ -115,7 +144,7 @@ class ClientConnections:
                 raise
         return await self.retry(work)
 
-    def may_retry(self, given: UserConnection | None, error: Exception) -> bool:
+    def may_retry(self, given: object, error: Exception) -> bool:
         """Whether the server rolled back all there was: after a conflict, in a transaction of our own."""
         return given is None and not self.is_bound and is_conflict(error)
 
@@ -179,6 +208,13 @@ class ClientConnections:
         return JobWaiter(
             self.pool, self.schema, look, self.borrow, self.hooks._background_context, may_listen=may_listen
         )
+
+
+class Member(Generic[ConnectionT]):
+    """A member of a client, such as `utils.queues`, whose methods take connections of this type."""
+
+    def __init__(self, connections: ClientConnections) -> None:
+        self._connections = connections
 
 
 def _no_loop() -> None:

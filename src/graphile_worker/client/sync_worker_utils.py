@@ -1,47 +1,166 @@
-"""SyncWorkerUtils: the client for blocking code.
+"""SyncWorkerUtils: the client for blocking code, and `make_sync_worker_utils`, which opens it.
 
-Written by `make reference` from `worker_utils.py` and `adding.py`: change those files, not this one.
+Its methods are those of `WorkerUtils`; `blocking` makes them. `SyncCalls` knows where calls run: those with a
+connection of the caller, and those of a bound client, in the caller's thread, without an event loop; all
+others on the client's own thread, see `background`.
 """
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable, Coroutine, Iterable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, Unpack, overload
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, Unpack, overload
+from weakref import finalize
 
-from .sync_calls import read_here
-from .sync_client import SyncClient
-from .sync_handle import handle_of
+from ..config.calls import call_hooks, call_options
+from ..database.connections.bound import BlockingClock, BoundConnection, no_connection_to_lend, run_blocking
+from ..database.connections.connection import BlockingConnection, Pool
+from ..database.connections.dsn import Dsn
+from ..database.connections.foreign import as_blocking_connection
+from ..database.connections.open import resolve_connection
+from ..errors import ConfigError, ConnectionConfigError, InvalidArgumentError
+from ..hooks import Hooks
+from ..values.job import Job
+from ..values.options import CLIENT_OPTIONS, WorkerOptions
+from ..values.schema_name import SchemaName
+from ..values.spec import JobSpec
+from .api import make_worker_utils, with_plugins
+from .background import Background, lend
+from .blocking import blocking, like, read_here
+from .connections import ClientConnections, bound_options
+from .handle import sync_handle_of
+from .worker_utils import ManagingClient, WorkerUtils
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from datetime import datetime, timedelta
+    from datetime import datetime
 
-    from ..database.connections.connection import BlockingConnection
-    from ..database.migrations import MigrationReport
     from ..database.statements.bulk_changes import BulkOptions, BulkReport
-    from ..database.statements.cleanup import CleanupReport, CleanupTask
     from ..database.statements.inspection import JobFilter
-    from ..database.statements.limits import LimitSummary
     from ..database.statements.manage_jobs import CancelReport
-    from ..recovery.registry.workers import WorkerList
-    from ..recovery.sweep import SweepReport
-    from ..values.job import Job, Pause
-    from ..values.spec import JobOptions, JobSpec, TaskLike
-    from .sync_handle import SyncJobHandle, SyncJobReference
-    from .sync_members.history import SyncHistoryClient
-    from .sync_members.jobs import SyncJobsClient
-    from .sync_members.limits import SyncLimitsClient
-    from .sync_members.queues import SyncQueuesClient
-    from .sync_members.schedules import SyncSchedulesClient
-    from .sync_members.statistics import SyncStatisticsClient
-    from .sync_members.workers import SyncWorkersClient
-    from .task_arguments import SyncAddedTask
+    from ..values.spec import JobOptions, TaskLike
+    from .api import SyncClientArguments
+    from .background import SyncConnection
+    from .handle import SyncAddedTask, SyncJobHandle, SyncJobReference
+    from .members.history import SyncHistoryClient
+    from .members.jobs import SyncJobsClient
+    from .members.limits import SyncLimitsClient
+    from .members.queues import SyncQueuesClient
+    from .members.schedules import SyncSchedulesClient
+    from .members.statistics import SyncStatisticsClient
+    from .members.workers import SyncWorkersClient
 
+T = TypeVar("T")
 R = TypeVar("R")
 Arguments = ParamSpec("Arguments")
 
+OBJECTS = ("events", "hooks", "plugins", "options", "call_timeout")
+"""Arguments of `make_sync_worker_utils` that are not options; `SyncClientArguments` has their types."""
+CALL_TIMEOUT = 30.0  # seconds
 
-class SyncWorkerUtils(SyncClient):
+
+def make_sync_worker_utils(**arguments: Unpack[SyncClientArguments]) -> SyncWorkerUtils:
+    """A client for blocking code: `with make_sync_worker_utils(…) as utils`, or call `release` at the end.
+
+    It may be a global variable that all threads share: the first call connects, and a forked process
+    connects by itself. The database is `connection_string`, else DATABASE_URL, else what the PG* variables
+    say. What is not given comes from `options` if there is such an object, else from the environment and
+    the configuration file. The schema is not installed unasked: call `utils.migrate()`, or run
+    `graphile-worker migrate`.
+
+    A call fails with ConnectionFailedError if the server has not answered after `call_timeout` seconds, 30 by
+    default; None is no limit. What can take long by nature, such as `migrate`, `add_jobs`, `wait_for` and
+    changes in steps, has none.
+    """
+    chosen = call_options(arguments, objects=OBJECTS, options=CLIENT_OPTIONS)
+    hooks = with_plugins(call_hooks(arguments), arguments.get("plugins", ()), chosen, _database(chosen))
+    timeout = _seconds(arguments.get("call_timeout", CALL_TIMEOUT))
+    without = chosen.with_values(plugins=[])  # they are in the hooks
+    background = Background(lambda: make_worker_utils(options=without, hooks=hooks), timeout)
+    return SyncWorkerUtils(chosen, hooks, home=background)
+
+
+def _database(options: WorkerOptions) -> Pool | Dsn | None:
+    """The database as far as it is known now; if it is not, the first call says so."""
+    try:
+        return resolve_connection(options.connection_string)
+    except ConnectionConfigError:
+        return None
+
+
+def _seconds(timeout: Any) -> float | None:
+    if timeout is None:
+        return None
+    seconds = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or seconds <= 0:
+        raise InvalidArgumentError(
+            "call_timeout", f"expected seconds, a timedelta, or None for no limit; got {timeout!r}"
+        )
+    return float(seconds)
+
+
+class SyncCalls:
+    """Runs the calls of a blocking client and of its members. Its thread ends with the last of them."""
+
+    def __init__(
+        self, options: WorkerOptions, hooks: Hooks, *, home: Background | BlockingConnection
+    ) -> None:
+        """`home`: where calls without a connection run."""
+        refuse_coroutines(hooks)
+        self.schema: SchemaName = options.schema_name
+        self.hooks = hooks
+        self._options = options
+        self.background = home if isinstance(home, Background) else None
+        self.bound = None if isinstance(home, Background) else self._on(home)
+        if self.background is not None:
+            finalize(self, self.background.close_soon).atexit = False
+
+    def run(
+        self,
+        connection: BlockingConnection | None,
+        call: Callable[[Any], Coroutine[Any, Any, T]],
+        *,
+        is_long: bool = False,
+    ) -> T:
+        """The result of a call. A long one has no time limit."""
+        if self.background is not None and connection is None:
+            return self.background.run(call, is_long=is_long)
+        return run_blocking(call(self._client(connection)))
+
+    def _client(self, connection: BlockingConnection | None) -> WorkerUtils:
+        """The client for calls in this thread."""
+        if connection is not None:
+            return self._on(connection)
+        assert self.bound is not None  # noqa: S101
+        return self.bound
+
+    def _on(self, connection: BlockingConnection) -> WorkerUtils:
+        return WorkerUtils(
+            ClientConnections(
+                BoundConnection(as_blocking_connection(connection)),
+                schema=self.schema,
+                use_local_time=self._options.use_local_time,
+                hooks=self.hooks,
+                clock=BlockingClock(),
+                history_retention=self._options.history.retention,
+            )
+        )
+
+
+def refuse_coroutines(hooks: Hooks) -> None:
+    """Calls on the caller's connection have no event loop, so interceptors must be plain functions."""
+    for interceptor in hooks.table.before_add:
+        if inspect.iscoroutinefunction(interceptor):
+            raise ConfigError(
+                f"before_add: {interceptor.__qualname__} is a coroutine function; a blocking client takes "
+                "plain functions"
+            )
+
+
+class SyncWorkerUtils:
     """Adds and manages jobs from blocking code. Made by `make_sync_worker_utils`; safe for many threads.
 
     Its own methods add jobs, and are those that Graphile Worker for Node has. The rest is in its members, by
@@ -53,12 +172,62 @@ class SyncWorkerUtils(SyncClient):
     begins, commits or rolls back your transaction.
     """
 
-    @cached_property
-    def jobs(self) -> SyncJobsClient:
-        """Reads, follows, cancels and retries jobs."""
-        from .sync_members.jobs import SyncJobsClient
+    _member = ""
 
-        return SyncJobsClient(self._calls)
+    def __init__(
+        self, options: WorkerOptions, hooks: Hooks, *, home: Background | BlockingConnection
+    ) -> None:
+        """`home`: where calls without a connection run."""
+        self.schema: SchemaName = options.schema_name
+        """The schema of the jobs."""
+        self.hooks: Hooks = hooks
+        """Events and interceptors of this client."""
+        self._calls = SyncCalls(options, hooks, home=home)
+
+    @classmethod
+    def bound(
+        cls,
+        connection: BlockingConnection,
+        *,
+        schema: str | None = None,
+        hooks: Hooks | None = None,
+        use_local_time: bool | None = None,
+        options: WorkerOptions | None = None,
+    ) -> Self:
+        """A client for this connection or session alone: all its methods work in your transaction.
+
+        It starts no thread, opens nothing and needs no closing, so it can be made for each request. Options
+        that are not given come from `options` if there is such an object, else from the environment and the
+        configuration file.
+        """
+        chosen = bound_options(schema, use_local_time, options)
+        return cls(chosen, hooks if hooks is not None else Hooks(), home=connection)
+
+    # -- opening and closing -------------------------------------------------------------------------------
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if not self.is_released:
+            self.release()
+
+    @property
+    def is_released(self) -> bool:
+        """Whether `release` was called."""
+        return self._calls.background is not None and self._calls.background.is_closed
+
+    def release(self) -> None:
+        """Close the client's connections and end its thread. A bound client has nothing to close."""
+        if self._calls.background is not None:
+            self._calls.background.close()
+
+    # -- adding --------------------------------------------------------------------------------------------
 
     @overload
     def add_job(
@@ -104,73 +273,31 @@ class SyncWorkerUtils(SyncClient):
         result, if the job or its task has `keep`. If the job is unique and there is one already, that one is
         returned, and its `is_existing` is true.
         """
-        result: Job = self._calls.run_any(connection, lambda utils: utils.add_job(task, payload, **options))
-        return handle_of(self, result)
+        result: Job = self._calls.run(connection, lambda utils: utils.add_job(task, payload, **options))
+        return sync_handle_of(self, result)
 
-    def migrate(self, *, connection: BlockingConnection | None = None) -> MigrationReport:
-        """Install the schema, or upgrade it to the revision that this package supports."""
-        return self._calls.run(connection, lambda utils: utils.migrate(), is_long=True)
+    def add_jobs(
+        self,
+        specs: Iterable[JobSpec],
+        *,
+        return_jobs: bool = True,
+        connection: BlockingConnection | None = None,
+    ) -> list[Job]:
+        """Add many jobs in one transaction; returns them in the order of the specs.
 
-    @cached_property
-    def queues(self) -> SyncQueuesClient:
-        """Lists, pauses, resumes and widens named queues."""
-        from .sync_members.queues import SyncQueuesClient
-
-        return SyncQueuesClient(self._calls)
-
-    @cached_property
-    def workers(self) -> SyncWorkersClient:
-        """Lists, pauses, resumes and stops workers, and recovers the jobs of dead ones."""
-        from .sync_members.workers import SyncWorkersClient
-
-        return SyncWorkersClient(self._calls)
-
-    @cached_property
-    def limits(self) -> SyncLimitsClient:
-        """Lists limits and sets their bounds."""
-        from .sync_members.limits import SyncLimitsClient
-
-        return SyncLimitsClient(self._calls)
-
-    @cached_property
-    def schedules(self) -> SyncSchedulesClient:
-        """Lists, pauses and resumes recurring jobs, and runs them now."""
-        from .sync_members.schedules import SyncSchedulesClient
-
-        return SyncSchedulesClient(self._calls)
-
-    @cached_property
-    def history(self) -> SyncHistoryClient:
-        """Lists finished jobs and the errors of attempts."""
-        from .sync_members.history import SyncHistoryClient
-
-        return SyncHistoryClient(self._calls)
-
-    @cached_property
-    def statistics(self) -> SyncStatisticsClient:
-        """Counts jobs, and reads what workers did over time."""
-        from .sync_members.statistics import SyncStatisticsClient
-
-        return SyncStatisticsClient(self._calls)
-
-    @overload
-    def wait_for(self, job: SyncJobHandle[R], *, timeout: float | timedelta | None = None) -> R: ...
-
-    @overload
-    def wait_for(
-        self, job: Job | SyncJobReference | int, *, timeout: float | timedelta | None = None
-    ) -> Any: ...
-
-    def wait_for(self, job: Job | SyncJobReference | int, *, timeout: float | timedelta | None = None) -> Any:
-        """Wait until the job has ended and return what its task returned. Short for `jobs.wait_for`."""
-        return self.jobs.wait_for(job, timeout=timeout)
-
-    def remove_job(self, job_key: str, *, connection: BlockingConnection | None = None) -> Job | None:
-        """Delete the job with this key. A running one loses its key and its remaining attempts instead.
-
-        If the job was added with `keep`, it ends as cancelled.
+        With `return_jobs=False` the result is empty. A generator is read in your thread. With your own
+        connection it is read while jobs are added, so that millions of specs need no more memory than a few
+        thousand of them; otherwise it is read before the first job is added.
         """
-        return self._calls.run(connection, lambda utils: utils.remove_job(job_key))
+        if connection is None and self._calls.bound is None:
+            specs = read_here(specs)
+        return self._calls.run(
+            connection, lambda utils: utils.add_jobs(specs, return_jobs=return_jobs), is_long=True
+        )
+
+    # -- changing jobs -------------------------------------------------------------------------------------
+
+    remove_job = blocking(ManagingClient[BlockingConnection].remove_job)
 
     @overload
     def complete_jobs(
@@ -186,27 +313,8 @@ class SyncWorkerUtils(SyncClient):
         **options: Unpack[BulkOptions],
     ) -> BulkReport: ...
 
-    def complete_jobs(
-        self,
-        job_ids: Iterable[int] | None = None,
-        *,
-        filter: JobFilter | None = None,
-        connection: BlockingConnection | None = None,
-        **options: Unpack[BulkOptions],
-    ) -> list[Job] | BulkReport:
-        """Delete jobs as if they had run, by id or by filter; returns those deleted, or a report.
-
-        Locked jobs stay. A job that was added with `keep` ends as completed, without a result. With a filter
-        the work is done in steps, and each step is committed unless a `connection` is given.
-        """
-        job_ids = read_here(job_ids)
-        options = self._calls.bulk_options(connection, options)
-        result: list[Job] | BulkReport = self._calls.run_any(
-            connection,
-            lambda utils: utils.complete_jobs(job_ids, filter=filter, **options),
-            is_long=filter is not None,
-        )
-        return result
+    @like(WorkerUtils.complete_jobs, is_long="filter")
+    def complete_jobs(self, *args: Any, **keywords: Any) -> Any: ...
 
     @overload
     def permanently_fail_jobs(
@@ -227,28 +335,8 @@ class SyncWorkerUtils(SyncClient):
         **options: Unpack[BulkOptions],
     ) -> BulkReport: ...
 
-    def permanently_fail_jobs(
-        self,
-        job_ids: Iterable[int] | None = None,
-        reason: str | None = None,
-        *,
-        filter: JobFilter | None = None,
-        connection: BlockingConnection | None = None,
-        **options: Unpack[BulkOptions],
-    ) -> list[Job] | BulkReport:
-        """Fail jobs permanently with this last error, by id or by filter; returns those failed, or a report.
-
-        Locked jobs stay. With a filter the work is done in steps, and each step is committed unless a
-        `connection` is given.
-        """
-        job_ids = read_here(job_ids)
-        options = self._calls.bulk_options(connection, options)
-        result: list[Job] | BulkReport = self._calls.run_any(
-            connection,
-            lambda utils: utils.permanently_fail_jobs(job_ids, reason, filter=filter, **options),
-            is_long=filter is not None,
-        )
-        return result
+    @like(WorkerUtils.permanently_fail_jobs, is_long="filter")
+    def permanently_fail_jobs(self, *args: Any, **keywords: Any) -> Any: ...
 
     @overload
     def reschedule_jobs(
@@ -275,41 +363,8 @@ class SyncWorkerUtils(SyncClient):
         **options: Unpack[BulkOptions],
     ) -> BulkReport: ...
 
-    def reschedule_jobs(
-        self,
-        job_ids: Iterable[int] | None = None,
-        *,
-        filter: JobFilter | None = None,
-        run_at: datetime | timedelta | None = None,
-        priority: int | None = None,
-        attempts: int | None = None,
-        max_attempts: int | None = None,
-        connection: BlockingConnection | None = None,
-        **options: Unpack[BulkOptions],
-    ) -> list[Job] | BulkReport:
-        """Change the given values (0 is a value) of jobs, by id or by filter.
-
-        Returns the jobs changed, or with a filter a report. Locked jobs stay. A permanently failed job stays
-        failed unless `attempts` or `max_attempts` give it another attempt; `jobs.retry` gives failed jobs all
-        of them. With a filter the work is done in steps, and each step is committed unless a `connection` is
-        given.
-        """
-        job_ids = read_here(job_ids)
-        options = self._calls.bulk_options(connection, options)
-        result: list[Job] | BulkReport = self._calls.run_any(
-            connection,
-            lambda utils: utils.reschedule_jobs(
-                job_ids,
-                filter=filter,
-                run_at=run_at,
-                priority=priority,
-                attempts=attempts,
-                max_attempts=max_attempts,
-                **options,
-            ),
-            is_long=filter is not None,
-        )
-        return result
+    @like(WorkerUtils.reschedule_jobs, is_long="filter")
+    def reschedule_jobs(self, *args: Any, **keywords: Any) -> Any: ...
 
     @overload
     def cancel_jobs(
@@ -330,120 +385,87 @@ class SyncWorkerUtils(SyncClient):
         **options: Unpack[BulkOptions],
     ) -> BulkReport: ...
 
-    def cancel_jobs(
-        self,
-        job_ids: Iterable[int] | None = None,
-        *,
-        reason: str | None = None,
-        filter: JobFilter | None = None,
-        connection: BlockingConnection | None = None,
-        **options: Unpack[BulkOptions],
-    ) -> CancelReport | BulkReport:
-        """Cancel jobs, by id or by filter: waiting jobs are deleted, workers are told to end running ones.
+    @like(WorkerUtils.cancel_jobs, is_long="filter")
+    def cancel_jobs(self, *args: Any, **keywords: Any) -> Any: ...
 
-        No cancelled job runs again. By id, the report says of each job whether it was removed, its worker
-        was asked to end it, or it was gone. With a filter the work is done in steps, and each step
-        is committed unless a `connection` is given. A job that was added with `keep` ends as cancelled, for
-        this `reason`.
-        """
-        job_ids = read_here(job_ids)
-        options = self._calls.bulk_options(connection, options)
-        result: CancelReport | BulkReport = self._calls.run_any(
-            connection,
-            lambda utils: utils.cancel_jobs(job_ids, reason=reason, filter=filter, **options),
-            is_long=filter is not None,
-        )
-        return result
+    # -- pausing, workers, the schema and cleaning up ------------------------------------------------------
 
-    def pause(
-        self,
-        *,
-        queue_name: str | None = None,
-        task: str | TaskLike[Any, Any] | None = None,
-        all: bool = False,
-        until: datetime | timedelta | None = None,
-        reason: str | None = None,
-        connection: BlockingConnection | None = None,
-    ) -> Pause:
-        """Start no more jobs of a named queue, of a task, or at all, until resumed or until a time.
+    pause = blocking(ManagingClient[BlockingConnection].pause)
+    resume = blocking(ManagingClient[BlockingConnection].resume)
+    set_limit = blocking(ManagingClient[BlockingConnection].set_limit)
+    list_workers = blocking(ManagingClient[BlockingConnection].list_workers, is_long="all")
+    sweep_stale_workers = blocking(ManagingClient[BlockingConnection].sweep_stale_workers, is_long=True)
+    force_unlock_workers = blocking(ManagingClient[BlockingConnection].force_unlock_workers)
+    cleanup = blocking(ManagingClient[BlockingConnection].cleanup, is_long=True)
+    migrate = blocking(ManagingClient[BlockingConnection].migrate, is_long=True)
 
-        Running jobs go on. `until` is a time, or a period from now. Pausing what is paused changes the terms;
-        one resume ends it. A paused queue is paused in any runtime. Of tasks, and of all, only Python workers
-        know.
-        """
-        return self._calls.run(
-            connection,
-            lambda utils: utils.pause(queue_name=queue_name, task=task, all=all, until=until, reason=reason),
-        )
+    @contextmanager
+    def with_pg_client(self) -> Iterator[SyncConnection]:
+        """A connection of the client's own: `with utils.with_pg_client() as connection`."""
+        if self._calls.background is None:
+            raise no_connection_to_lend()
+        with lend(self._calls.background) as connection:
+            yield connection
 
-    def resume(
-        self,
-        *,
-        queue_name: str | None = None,
-        task: str | TaskLike[Any, Any] | None = None,
-        all: bool = False,
-        connection: BlockingConnection | None = None,
-    ) -> bool:
-        """End the pause of a named queue, of a task, or of all; returns whether it was paused by itself.
+    # -- members by subject --------------------------------------------------------------------------------
 
-        With `all`, tasks and queues that were paused by themselves stay paused.
-        """
-        return self._calls.run(
-            connection, lambda utils: utils.resume(queue_name=queue_name, task=task, all=all)
-        )
+    @cached_property
+    def jobs(self) -> SyncJobsClient:
+        """Reads, follows, cancels and retries jobs."""
+        from .members.jobs import SyncJobsClient
 
-    def set_limit(
-        self,
-        name: str,
-        *,
-        concurrency: int | None = None,
-        rate: tuple[int, timedelta | float] | None = None,
-        burst: int | None = None,
-        connection: BlockingConnection | None = None,
-    ) -> LimitSummary:
-        """Change bounds of a limit by hand, at once and in all workers. Short for `limits.set`."""
-        return self.limits.set(name, concurrency=concurrency, rate=rate, burst=burst, connection=connection)
+        return SyncJobsClient(self._calls)
 
-    def list_workers(self, *, all: bool = False, connection: BlockingConnection | None = None) -> WorkerList:
-        """Worker pools, what each runs, and whether it is alive. Short for `workers.list`."""
-        return self.workers.list(all=all, connection=connection)
+    @cached_property
+    def queues(self) -> SyncQueuesClient:
+        """Lists, pauses, resumes and widens named queues."""
+        from .members.queues import SyncQueuesClient
 
-    def sweep_stale_workers(
-        self,
-        *,
-        dry_run: bool = False,
-        recovery_delay: float | timedelta = 0.0,
-        max_recoveries: int | None = None,
-    ) -> SweepReport:
-        """Recover the jobs of dead workers now. Short for `workers.sweep`."""
-        return self.workers.sweep(
-            dry_run=dry_run, recovery_delay=recovery_delay, max_recoveries=max_recoveries
-        )
+        return SyncQueuesClient(self._calls)
 
-    def force_unlock_workers(
-        self, worker_ids: Iterable[str], *, connection: BlockingConnection | None = None
-    ) -> None:
-        """Unlock every job and queue of these pools (ids as in `locked_by`). They must be dead."""
-        worker_ids = read_here(worker_ids)
-        return self._calls.run(connection, lambda utils: utils.force_unlock_workers(worker_ids))
+    @cached_property
+    def workers(self) -> SyncWorkersClient:
+        """Lists, pauses, resumes and stops workers, and recovers the jobs of dead ones."""
+        from .members.workers import SyncWorkersClient
 
-    def cleanup(
-        self,
-        tasks: Iterable[CleanupTask] | None = None,
-        *,
-        task_identifiers_to_keep: Iterable[str] | None = None,
-        connection: BlockingConnection | None = None,
-    ) -> CleanupReport:
-        """Delete what is no longer needed; returns how much was deleted.
+        return SyncWorkersClient(self._calls)
 
-        The default is unused queues, and with `task_identifiers_to_keep` unused task identifiers as well.
-        Identifiers that running Python workers have are kept, too. Permanently failed jobs are deleted only
-        with `DELETE_PERMAFAILED_JOBS`.
-        """
-        tasks = read_here(tasks)
-        task_identifiers_to_keep = read_here(task_identifiers_to_keep)
-        return self._calls.run(
-            connection,
-            lambda utils: utils.cleanup(tasks, task_identifiers_to_keep=task_identifiers_to_keep),
-            is_long=True,
-        )
+    @cached_property
+    def limits(self) -> SyncLimitsClient:
+        """Lists limits and sets their bounds."""
+        from .members.limits import SyncLimitsClient
+
+        return SyncLimitsClient(self._calls)
+
+    @cached_property
+    def schedules(self) -> SyncSchedulesClient:
+        """Lists, pauses and resumes recurring jobs, and runs them now."""
+        from .members.schedules import SyncSchedulesClient
+
+        return SyncSchedulesClient(self._calls)
+
+    @cached_property
+    def history(self) -> SyncHistoryClient:
+        """Lists finished jobs and the errors of attempts."""
+        from .members.history import SyncHistoryClient
+
+        return SyncHistoryClient(self._calls)
+
+    @cached_property
+    def statistics(self) -> SyncStatisticsClient:
+        """Counts jobs, and reads what workers did over time."""
+        from .members.statistics import SyncStatisticsClient
+
+        return SyncStatisticsClient(self._calls)
+
+    @overload
+    def wait_for(self, job: SyncJobHandle[R], *, timeout: float | timedelta | None = None) -> R: ...
+
+    @overload
+    def wait_for(
+        self, job: Job | SyncJobReference | int, *, timeout: float | timedelta | None = None
+    ) -> Any: ...
+
+    def wait_for(self, job: Job | SyncJobReference | int, *, timeout: float | timedelta | None = None) -> Any:
+        """Wait until the job has ended and return what its task returned. Short for `jobs.wait_for`."""
+        return self.jobs.wait_for(job, timeout=timeout)

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime, timedelta
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, Unpack, overload
 
 from ..database.connections.bound import BoundConnection
 from ..database.connections.connection import Connection, UserConnection
@@ -19,7 +19,7 @@ from ..hooks import Hooks
 from ..values.job import Job
 from ..values.spec import TaskLike
 from .adding import AddingClient
-from .connections import ClientConnections, bound_options
+from .connections import ClientConnections, ConnectionT, bound_options
 
 if TYPE_CHECKING:
     # Methods import these when called: a worker, and a program that only adds jobs, start without them.
@@ -44,7 +44,190 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 
 
-class WorkerUtils(AddingClient):
+class ManagingClient(AddingClient, Generic[ConnectionT]):
+    """The part of `WorkerUtils` whose blocking form is made of it: methods without overloads, and members."""
+
+    # -- members by subject --------------------------------------------------------------------------------
+
+    @cached_property
+    def queues(self) -> QueuesClient[ConnectionT]:
+        """Lists, pauses, resumes and widens named queues."""
+        from .members.queues import QueuesClient
+
+        return QueuesClient(self._connections)
+
+    @cached_property
+    def workers(self) -> WorkersClient[ConnectionT]:
+        """Lists, pauses, resumes and stops workers, and recovers the jobs of dead ones."""
+        from .members.workers import WorkersClient
+
+        return WorkersClient(self._connections)
+
+    @cached_property
+    def limits(self) -> LimitsClient[ConnectionT]:
+        """Lists limits and sets their bounds."""
+        from .members.limits import LimitsClient
+
+        return LimitsClient(self._connections)
+
+    @cached_property
+    def schedules(self) -> SchedulesClient[ConnectionT]:
+        """Lists, pauses and resumes recurring jobs, and runs them now."""
+        from .members.schedules import SchedulesClient
+
+        return SchedulesClient(self._connections, self.add_job)
+
+    @cached_property
+    def history(self) -> HistoryClient[ConnectionT]:
+        """Lists finished jobs and the errors of attempts."""
+        from .members.history import HistoryClient
+
+        return HistoryClient(self._connections)
+
+    @cached_property
+    def statistics(self) -> StatisticsClient[ConnectionT]:
+        """Counts jobs, and reads what workers did over time."""
+        from .members.statistics import StatisticsClient
+
+        return StatisticsClient(self._connections)
+
+    @cached_property
+    def _changes(self) -> JobChanges:
+        from .changing import JobChanges
+
+        return JobChanges(self._connections)
+
+    # -- jobs and the schema -------------------------------------------------------------------------------
+
+    async def migrate(self, *, connection: ConnectionT | None = None) -> MigrationReport:
+        """Install the schema, or upgrade it to the revision that this package supports."""
+        async with self._borrow(connection) as session:
+            report = await migrate(session, self.schema)
+        self._plain_jobs.forget()
+        return report
+
+    async def remove_job(self, job_key: str, *, connection: ConnectionT | None = None) -> Job | None:
+        """Delete the job with this key. A running one loses its key and its remaining attempts instead.
+
+        If the job was added with `keep`, it ends as cancelled.
+        """
+        from ..database.statements import manage_jobs
+        from ..history.removed import ManualOutcome
+
+        return await self._changes.end(
+            connection,
+            ManualOutcome("cancelled", "removed by its job key"),
+            lambda session: manage_jobs.remove_job(session, self.schema, job_key),
+            lambda job: [] if job is None or job.key is None else [job],
+        )
+
+    # -- pausing, workers and cleaning up ------------------------------------------------------------------
+
+    async def pause(
+        self,
+        *,
+        queue_name: str | None = None,
+        task: str | TaskLike[Any, Any] | None = None,
+        all: bool = False,
+        until: datetime | timedelta | None = None,
+        reason: str | None = None,
+        connection: ConnectionT | None = None,
+    ) -> Pause:
+        """Start no more jobs of a named queue, of a task, or at all, until resumed or until a time.
+
+        Running jobs go on. `until` is a time, or a period from now. Pausing what is paused changes the terms;
+        one resume ends it. A paused queue is paused in any runtime. Of tasks, and of all, only Python workers
+        know.
+        """
+        from .changing import pause
+
+        return await pause(
+            self._connections,
+            connection,
+            queue_name=queue_name,
+            task=task,
+            all=all,
+            until=until,
+            reason=reason,
+        )
+
+    async def resume(
+        self,
+        *,
+        queue_name: str | None = None,
+        task: str | TaskLike[Any, Any] | None = None,
+        all: bool = False,
+        connection: ConnectionT | None = None,
+    ) -> bool:
+        """End the pause of a named queue, of a task, or of all; returns whether it was paused by itself.
+
+        With `all`, tasks and queues that were paused by themselves stay paused.
+        """
+        from .changing import resume
+
+        return await resume(self._connections, connection, queue_name=queue_name, task=task, all=all)
+
+    async def set_limit(
+        self,
+        name: str,
+        *,
+        concurrency: int | None = None,
+        rate: tuple[int, timedelta | float] | None = None,
+        burst: int | None = None,
+        connection: ConnectionT | None = None,
+    ) -> LimitSummary:
+        """Change bounds of a limit by hand, at once and in all workers. Short for `limits.set`."""
+        return await self.limits.set(
+            name, concurrency=concurrency, rate=rate, burst=burst, connection=connection
+        )
+
+    async def list_workers(self, *, all: bool = False, connection: ConnectionT | None = None) -> WorkerList:
+        """Worker pools, what each runs, and whether it is alive. Short for `workers.list`."""
+        return await self.workers.list(all=all, connection=connection)
+
+    async def sweep_stale_workers(
+        self,
+        *,
+        dry_run: bool = False,
+        recovery_delay: float | timedelta = 0.0,
+        max_recoveries: int | None = None,
+    ) -> SweepReport:
+        """Recover the jobs of dead workers now. Short for `workers.sweep`."""
+        return await self.workers.sweep(
+            dry_run=dry_run, recovery_delay=recovery_delay, max_recoveries=max_recoveries
+        )
+
+    async def force_unlock_workers(
+        self, worker_ids: Iterable[str], *, connection: ConnectionT | None = None
+    ) -> None:
+        """Unlock every job and queue of these pools (ids as in `locked_by`). They must be dead."""
+        from ..database.statements import cleanup
+        from .connections import rereadable
+
+        worker_ids = rereadable(worker_ids)
+        await self._connections.change(connection, cleanup.force_unlock_workers, worker_ids)
+
+    async def cleanup(
+        self,
+        tasks: Iterable[CleanupTask] | None = None,
+        *,
+        task_identifiers_to_keep: Iterable[str] | None = None,
+        connection: ConnectionT | None = None,
+    ) -> CleanupReport:
+        """Delete what is no longer needed; returns how much was deleted.
+
+        The default is unused queues, and with `task_identifiers_to_keep` unused task identifiers as well.
+        Identifiers that running Python workers have are kept, too. Permanently failed jobs are deleted only
+        with `DELETE_PERMAFAILED_JOBS`.
+        """
+        from ..database.statements import cleanup
+
+        return await self._connections.call(
+            connection, cleanup.cleanup, tasks, task_identifiers_to_keep=task_identifiers_to_keep
+        )
+
+
+class WorkerUtils(ManagingClient[UserConnection]):
     """Adds and manages jobs. Made by `make_worker_utils`; safe for concurrent use in one event loop.
 
     Its own methods add jobs, and are those that Graphile Worker for Node has. The rest is in its members, by
@@ -99,66 +282,9 @@ class WorkerUtils(AddingClient):
             await self._task_name_check.close()
         await self._connections.close()
 
-    async def migrate(self, *, connection: UserConnection | None = None) -> MigrationReport:
-        """Install the schema, or upgrade it to the revision that this package supports."""
-        async with self._borrow(connection) as session:
-            report = await migrate(session, self.schema)
-        self._plain_jobs.forget()
-        return report
-
     def with_pg_client(self) -> AbstractAsyncContextManager[Connection]:
         """A connection from the pool: `async with utils.with_pg_client() as connection`."""
         return self._connections.lend()
-
-    # -- members by subject --------------------------------------------------------------------------------
-
-    @cached_property
-    def queues(self) -> QueuesClient:
-        """Lists, pauses, resumes and widens named queues."""
-        from .members.queues import QueuesClient
-
-        return QueuesClient(self._connections)
-
-    @cached_property
-    def workers(self) -> WorkersClient:
-        """Lists, pauses, resumes and stops workers, and recovers the jobs of dead ones."""
-        from .members.workers import WorkersClient
-
-        return WorkersClient(self._connections)
-
-    @cached_property
-    def limits(self) -> LimitsClient:
-        """Lists limits and sets their bounds."""
-        from .members.limits import LimitsClient
-
-        return LimitsClient(self._connections)
-
-    @cached_property
-    def schedules(self) -> SchedulesClient:
-        """Lists, pauses and resumes recurring jobs, and runs them now."""
-        from .members.schedules import SchedulesClient
-
-        return SchedulesClient(self._connections, self.add_job)
-
-    @cached_property
-    def history(self) -> HistoryClient:
-        """Lists finished jobs and the errors of attempts."""
-        from .members.history import HistoryClient
-
-        return HistoryClient(self._connections)
-
-    @cached_property
-    def statistics(self) -> StatisticsClient:
-        """Counts jobs, and reads what workers did over time."""
-        from .members.statistics import StatisticsClient
-
-        return StatisticsClient(self._connections)
-
-    @cached_property
-    def _changes(self) -> JobChanges:
-        from .changing import JobChanges
-
-        return JobChanges(self._connections)
 
     # -- jobs ----------------------------------------------------------------------------------------------
 
@@ -175,21 +301,6 @@ class WorkerUtils(AddingClient):
     ) -> Any:
         """Wait until the job has ended and return what its task returned. Short for `jobs.wait_for`."""
         return await self.jobs.wait_for(job, timeout=timeout)
-
-    async def remove_job(self, job_key: str, *, connection: UserConnection | None = None) -> Job | None:
-        """Delete the job with this key. A running one loses its key and its remaining attempts instead.
-
-        If the job was added with `keep`, it ends as cancelled.
-        """
-        from ..database.statements import manage_jobs
-        from ..history.removed import ManualOutcome
-
-        return await self._changes.end(
-            connection,
-            ManualOutcome("cancelled", "removed by its job key"),
-            lambda session: manage_jobs.remove_job(session, self.schema, job_key),
-            lambda job: [] if job is None or job.key is None else [job],
-        )
 
     @overload
     async def complete_jobs(
@@ -384,113 +495,3 @@ class WorkerUtils(AddingClient):
                 filter, change, connection, options, cancelled(reason), job_ids=job_ids
             )
         return await self._changes.cancel(connection, ids_of(job_ids, options), reason)
-
-    # -- pausing, workers and cleaning up ------------------------------------------------------------------
-
-    async def pause(
-        self,
-        *,
-        queue_name: str | None = None,
-        task: str | TaskLike[Any, Any] | None = None,
-        all: bool = False,
-        until: datetime | timedelta | None = None,
-        reason: str | None = None,
-        connection: UserConnection | None = None,
-    ) -> Pause:
-        """Start no more jobs of a named queue, of a task, or at all, until resumed or until a time.
-
-        Running jobs go on. `until` is a time, or a period from now. Pausing what is paused changes the terms;
-        one resume ends it. A paused queue is paused in any runtime. Of tasks, and of all, only Python workers
-        know.
-        """
-        from .pausing import pause
-
-        return await pause(
-            self._connections,
-            connection,
-            queue_name=queue_name,
-            task=task,
-            all=all,
-            until=until,
-            reason=reason,
-        )
-
-    async def resume(
-        self,
-        *,
-        queue_name: str | None = None,
-        task: str | TaskLike[Any, Any] | None = None,
-        all: bool = False,
-        connection: UserConnection | None = None,
-    ) -> bool:
-        """End the pause of a named queue, of a task, or of all; returns whether it was paused by itself.
-
-        With `all`, tasks and queues that were paused by themselves stay paused.
-        """
-        from .pausing import resume
-
-        return await resume(self._connections, connection, queue_name=queue_name, task=task, all=all)
-
-    async def set_limit(
-        self,
-        name: str,
-        *,
-        concurrency: int | None = None,
-        rate: tuple[int, timedelta | float] | None = None,
-        burst: int | None = None,
-        connection: UserConnection | None = None,
-    ) -> LimitSummary:
-        """Change bounds of a limit by hand, at once and in all workers. Short for `limits.set`."""
-        return await self.limits.set(
-            name, concurrency=concurrency, rate=rate, burst=burst, connection=connection
-        )
-
-    async def list_workers(
-        self, *, all: bool = False, connection: UserConnection | None = None
-    ) -> WorkerList:
-        """Worker pools, what each runs, and whether it is alive. Short for `workers.list`."""
-        return await self.workers.list(all=all, connection=connection)
-
-    async def sweep_stale_workers(
-        self,
-        *,
-        dry_run: bool = False,
-        recovery_delay: float | timedelta = 0.0,
-        max_recoveries: int | None = None,
-    ) -> SweepReport:
-        """Recover the jobs of dead workers now. Short for `workers.sweep`."""
-        return await self.workers.sweep(
-            dry_run=dry_run, recovery_delay=recovery_delay, max_recoveries=max_recoveries
-        )
-
-    async def force_unlock_workers(
-        self, worker_ids: Iterable[str], *, connection: UserConnection | None = None
-    ) -> None:
-        """Unlock every job and queue of these pools (ids as in `locked_by`). They must be dead."""
-        from ..database.statements import cleanup
-        from .connections import rereadable
-
-        worker_ids = rereadable(worker_ids)
-        await self._connections.manage(
-            connection, lambda session: cleanup.force_unlock_workers(session, self.schema, worker_ids)
-        )
-
-    async def cleanup(
-        self,
-        tasks: Iterable[CleanupTask] | None = None,
-        *,
-        task_identifiers_to_keep: Iterable[str] | None = None,
-        connection: UserConnection | None = None,
-    ) -> CleanupReport:
-        """Delete what is no longer needed; returns how much was deleted.
-
-        The default is unused queues, and with `task_identifiers_to_keep` unused task identifiers as well.
-        Identifiers that running Python workers have are kept, too. Permanently failed jobs are deleted only
-        with `DELETE_PERMAFAILED_JOBS`.
-        """
-        from ..database.statements import cleanup
-
-        async with self._borrow(connection) as session:
-            return await cleanup.cleanup(
-                session, self.schema, tasks, task_identifiers_to_keep=task_identifiers_to_keep
-            )

@@ -25,7 +25,7 @@ except ModuleNotFoundError as error:
         raise
     raise ImportError("dishka is not installed: pip install 'graphile-worker[dishka]'") from error
 
-from ..app import App
+from ..runner.application import App
 from ..tasks.helpers import JobHelpers
 from ..tasks.services import Extensions
 from ..tasks.task import Task

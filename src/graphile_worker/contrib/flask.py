@@ -21,8 +21,7 @@ try:
 except ImportError as error:  # pragma: no cover
     raise ImportError("graphile_worker.contrib.flask needs Flask: pip install flask") from error
 
-from ..client.sync_api import make_sync_worker_utils
-from ..client.sync_worker_utils import SyncWorkerUtils
+from ..client.sync_worker_utils import SyncWorkerUtils, make_sync_worker_utils
 from ..hooks import Hooks
 from .web_settings import client_arguments, options_in, worker_command
 

@@ -16,17 +16,16 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from ..app.application import as_app
 from ..client import WorkerUtils, make_worker_utils
 from ..client.api import OBJECTS as CLIENT_OBJECTS
-from ..client.sync_api import make_sync_worker_utils
-from ..client.sync_worker_utils import SyncWorkerUtils
+from ..client.sync_worker_utils import SyncWorkerUtils, make_sync_worker_utils
 from ..config.calls import call_options, check_names
 from ..database.connections.errors import explained
 from ..database.connections.foreign import is_blocking
 from ..errors import ConfigError
 from ..hooks.faults import is_our_end
 from ..runner import run
+from ..runner.application import as_app
 from ..runner.build import OBJECTS as WORKER_OBJECTS
 from ..values.options import CLIENT_OPTIONS, WorkerOptions
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import Context
 from typing import TYPE_CHECKING, Any, Protocol
 from weakref import WeakSet
@@ -30,7 +30,7 @@ from .interceptors import (
     redacted,
     resolve,
 )
-from .watchers import AddWatcher, RunWatcher, WatchedAdd, check_run_watcher, check_watcher
+from .watchers import AddWatcher, RunWatcher, WatchedAdd, check_watcher
 
 if TYPE_CHECKING:
     from ..values.job import Job
@@ -75,7 +75,8 @@ class Hooks:
         self.table = HookTable()
         """Interceptors and watchers by kind."""
         self._target: DatabaseTarget | None = None  # of the one worker or client that these serve
-        self._plugins = Plugins()
+        self._plugins: list[Plugin] = []
+        self._started_plugins: list[Plugin] = []
         self._runs: WeakSet[Hooks] = WeakSet()
         for plugin in plugins:
             self.install(plugin)
@@ -85,7 +86,7 @@ class Hooks:
     def install(self, plugin: Plugin) -> None:
         """Add the plugin's hooks; `start` and `stop` are called in each run that starts after this."""
         plugin.install(self)
-        self._plugins.add(plugin)
+        self._plugins.append(plugin)
 
     def before_add(self, interceptor: BeforeAdd) -> BeforeAdd:
         """Inspect, change or refuse jobs before they are added through this client or worker."""
@@ -94,7 +95,7 @@ class Hooks:
 
     def watch_adds(self, watcher: AddWatcher) -> AddWatcher:
         """See the jobs of each add before they are sent, and what became of them."""
-        check_watcher(watcher)
+        check_watcher("watch_adds", watcher)
         self._add("add_watchers", watcher)
         return watcher
 
@@ -118,7 +119,7 @@ class Hooks:
 
     def watch_runs(self, watcher: RunWatcher) -> RunWatcher:
         """See each job before it runs, and its outcome after that; encloses all interceptors."""
-        check_run_watcher(watcher)
+        check_watcher("watch_runs", watcher)
         self._add("run_watchers", watcher)
         return watcher
 
@@ -205,16 +206,40 @@ class Hooks:
     def _copy(self, other: Hooks) -> None:
         for kind in HookTable.__slots__:
             getattr(self.table, kind).extend(getattr(other.table, kind))
-        self._plugins.add(*other._plugins)
+        self._plugins += other._plugins
         other._runs.add(self)
 
     async def start_plugins(self, worker: WorkerContext) -> None:
-        """Start the plugins of a run. If one fails, stop those that were started and raise PluginError."""
-        await self._plugins.start(worker)
+        """Start those that are not started yet. If one fails, stop the others and raise PluginError."""
+        for plugin in self._plugins:
+            if any(plugin is started for started in self._started_plugins):
+                continue
+            try:
+                if (start := _method(plugin, "start")) is not None:
+                    await start(worker)
+            except BaseException as error:
+                await self.stop_plugins()
+                if is_our_end(error) or isinstance(error, PROGRAM_ENDS):
+                    raise
+                raise PluginError(type(plugin).__name__, error) from error
+            self._started_plugins.append(plugin)
 
     async def stop_plugins(self) -> None:
         """Stop the plugins that were started, the last one first; failures are logged."""
-        await self._plugins.stop()
+        fault: BaseException | None = None
+        while self._started_plugins:
+            plugin = self._started_plugins.pop()
+            try:
+                if (stop := _method(plugin, "stop")) is not None:
+                    async with asyncio.timeout(STOP_WITHIN):
+                        await stop()
+            except BaseException as error:
+                if is_our_end(error) or isinstance(error, PROGRAM_ENDS):
+                    fault = fault or error
+                else:
+                    report(logger, "plugin %s failed to stop", type(plugin).__name__, error=error)
+        if fault is not None:
+            raise fault
 
     async def _intercept_add(self, spec: JobSpec) -> JobSpec:
         """Pass the spec through all `before_add` interceptors. Watchers see it if one of them refuses it."""
@@ -304,55 +329,6 @@ class WorkerContext(msgspec.Struct, frozen=True, kw_only=True):
     def events(self) -> Events:
         """Where to observe this run."""
         return self.hooks.events
-
-
-class Plugins:
-    """The plugins of one worker, in the order of installation; stopped in reverse order."""
-
-    def __init__(self) -> None:
-        self._installed: list[Plugin] = []
-        self._started: list[Plugin] = []
-
-    def __len__(self) -> int:
-        return len(self._installed)
-
-    def add(self, *plugins: Plugin) -> None:
-        self._installed += plugins
-
-    def __iter__(self) -> Iterator[Plugin]:
-        return iter(self._installed)
-
-    async def start(self, worker: WorkerContext) -> None:
-        """Start those that are not started yet; if one fails, stop the others and raise PluginError."""
-        for plugin in self._installed:
-            if any(plugin is started for started in self._started):
-                continue
-            try:
-                if (start := _method(plugin, "start")) is not None:
-                    await start(worker)
-            except BaseException as error:
-                await self.stop()
-                if is_our_end(error) or isinstance(error, PROGRAM_ENDS):
-                    raise
-                raise PluginError(type(plugin).__name__, error) from error
-            self._started.append(plugin)
-
-    async def stop(self, within: float = STOP_WITHIN) -> None:
-        """Stop those that were started, each within `within` seconds; failures are logged."""
-        fault: BaseException | None = None
-        while self._started:
-            plugin = self._started.pop()
-            try:
-                if (stop := _method(plugin, "stop")) is not None:
-                    async with asyncio.timeout(within):
-                        await stop()
-            except BaseException as error:
-                if is_our_end(error) or isinstance(error, PROGRAM_ENDS):
-                    fault = fault or error
-                else:
-                    report(logger, "plugin %s failed to stop", type(plugin).__name__, error=error)
-        if fault is not None:
-            raise fault
 
 
 def _method(plugin: Plugin, name: str) -> Any:

@@ -53,12 +53,10 @@ class AddWatcher(Protocol):
         ...
 
 
-def check_watcher(watcher: object) -> None:
+def check_watcher(hook: str, watcher: object) -> None:
     """Reject what has not both methods."""
     if not all(callable(getattr(watcher, name, None)) for name in ("before", "after")):
-        raise ConfigError(
-            f"watch_adds: expected an object with the methods before and after, got {watcher!r}"
-        )
+        raise ConfigError(f"{hook}: expected an object with the methods before and after, got {watcher!r}")
 
 
 class WatchedAdd:
@@ -149,11 +147,3 @@ class RunWatcher(Protocol):
     def after(self, state: object, job: Job, outcome: Outcome | None) -> None:
         """Called with the outcome, before it is written; None if the run was broken off without one."""
         ...
-
-
-def check_run_watcher(watcher: object) -> None:
-    """Reject what has not both methods."""
-    if not all(callable(getattr(watcher, name, None)) for name in ("before", "after")):
-        raise ConfigError(
-            f"watch_runs: expected an object with the methods before and after, got {watcher!r}"
-        )

@@ -21,9 +21,8 @@ from .run_service import Service, run_service
 from .signals import ParentProcess, same_program
 
 if TYPE_CHECKING:
-    from ..app import App
-    from ..app.application import Lifespan
     from ..config.settings import ProcessOptionValues
+    from ..runner.application import App, Lifespan
     from ..runner.arguments import WorkerArguments
 
     class ServeArguments(WorkerArguments, ProcessOptionValues, total=False):

@@ -1,9 +1,18 @@
-"""`run` and `run_once`: the only package that knows all parts of a worker.
+"""`run`, `run_once` and `App`: the only package that knows all parts of a worker.
 
 It builds them from the options and starts them in order: database, schema, tasks, recurring jobs, pool.
-`process`, `testing`, `admin` and what is above them may import it. Start in `build`.
+An `App` is what an application brings to a worker. `process`, `testing`, `admin` and what is above them may
+import this package. Start in `build`; `application` has the app, and `lifespan` its state.
 """
 
-from .api import end_by_signal, run, run_once
+from typing import TYPE_CHECKING
 
-__all__ = ["end_by_signal", "run", "run_once"]
+from ..values.imports import export_lazily
+
+if TYPE_CHECKING:
+    from .api import end_by_signal as end_by_signal
+    from .api import run as run
+    from .api import run_once as run_once
+
+# A program that only declares its app and its tasks starts without the parts of a worker.
+export_lazily(__name__, {"api": "end_by_signal run run_once"})

@@ -9,7 +9,6 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from ..app.application import App, Lifespan
 from ..cron import ParsedCronItem
 from ..database.connections.connection import AnyConnection, AnyPool
 from ..hooks import Events, Hooks, Plugin
@@ -17,6 +16,7 @@ from ..tasks.registry import TaskList
 from ..values.clock import Clock
 from ..values.flags import FlagSource
 from ..values.options import WorkerOptions, WorkerOptionValues
+from .application import App, Lifespan
 
 
 class WorkerArguments(WorkerOptionValues, total=False):

@@ -40,8 +40,6 @@ from ..values.retention import Retention, RetentionPolicy
 from ..worker.plan import LanePlan, PoolPlan, check_limits, plan_lanes
 
 if TYPE_CHECKING:
-    from ..app.application import App
-    from ..app.lifespan import EnteredApp
     from ..client import WorkerUtils
     from ..cron import CronScheduler, ParsedCronItem
     from ..database.migrations.run import MigrationReport
@@ -53,8 +51,10 @@ if TYPE_CHECKING:
     from ..tasks.task import AnyTask
     from ..values.outcome import FailureHandler
     from ..worker.pool import WorkerPool
+    from .application import App
     from .arguments import RunArguments, RunOnceArguments
     from .executors import RunExecutors
+    from .lifespan import EnteredApp
     from .services import ConnectionBudget
 
 CLOSE_WITHIN = 5.0  # seconds for tasks to return the connections they still hold
@@ -174,7 +174,7 @@ class WorkerBuilder:
 
     async def _enter_app(self, app: App) -> tuple[Plugin | str, ...]:
         """Enter the lifespan; returns the plugins of the apps that it yielded."""
-        from ..app.lifespan import EnteredApp
+        from .lifespan import EnteredApp
 
         self.lifespan = EnteredApp(app)
         self._app = whole = await self.lifespan.enter()
@@ -267,7 +267,7 @@ class WorkerBuilder:
     def _load_tasks(self) -> TaskRegistry:
         task_list = self._arguments.get("task_list")
         if self._app is not None:
-            from ..app.application import tasks_of
+            from .application import tasks_of
 
             is_named = True if self._arguments.get("task_directory") is not None else None
             return tasks_of(self._app, self.options, task_list=task_list, is_named=is_named)
@@ -560,7 +560,7 @@ class WorkerBuilder:
 def _app_of(arguments: RunArguments | RunOnceArguments) -> App | None:
     if (app := arguments.get("app")) is None:
         return None
-    from ..app.application import as_app
+    from .application import as_app
 
     return as_app(app)
 

@@ -21,8 +21,7 @@ from .services import EngineContext
 from .signals import signal_handling
 
 if TYPE_CHECKING:
-    from ..client.handle import JobHandle
-    from ..client.task_arguments import AddedTask
+    from ..client.handle import AddedTask, JobHandle
     from ..cron import CronScheduler
     from ..recovery.service import Recovery
 

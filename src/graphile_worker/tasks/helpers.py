@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import logging
-from collections.abc import Awaitable, Coroutine, Iterable, Mapping, MutableMapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, MutableMapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from contextvars import ContextVar
 from datetime import timedelta
@@ -29,12 +29,11 @@ from ..values.job import Job
 from ..values.job import current_helpers as any_helpers
 from ..values.spec import JobOptions, JobSpec, TaskArguments, TaskLike
 from .abort_signal import AbortSignal
-from .services import Extensions, WorkerServices
+from .services import Extensions, JobAdder, WorkerServices
 
 if TYPE_CHECKING:
-    from ..client.handle import JobHandle
-    from ..client.sync_handle import SyncJobHandle
-    from ..client.task_arguments import AddedTask
+    from ..client.handle import AddedTask, JobHandle, SyncJobHandle
+    from ..client.members.jobs import SyncJobsClient
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -279,6 +278,30 @@ class _AsyncHelpers(Protocol):
     ) -> None: ...
 
 
+class ThreadCalls:
+    """Passes the calls of a job's handle to the worker's event loop, for tasks in threads."""
+
+    bound = None
+
+    def __init__(self, client: JobAdder, run: Callable[[Coroutine[Any, Any, Any]], Any]) -> None:
+        """`run` runs a coroutine there and waits for its result."""
+        self._client = client
+        self._run = run
+
+    @property
+    def jobs(self) -> SyncJobsClient:
+        """What follows the job."""
+        from ..client.members.jobs import SyncJobsClient
+
+        return SyncJobsClient(self)
+
+    def run(
+        self, connection: None, call: Callable[[Any], Coroutine[Any, Any, Any]], *, is_long: bool = False
+    ) -> Any:
+        """The result of a call; none has a time limit."""
+        return self._run(call(self._client))
+
+
 class SyncHelpers:
     """Blocking forms of the asynchronous helpers."""
 
@@ -321,10 +344,10 @@ class SyncHelpers:
         self, task: Any, payload: Any = None, **options: Unpack[JobOptions]
     ) -> SyncJobHandle[Any]:
         """Add a job, on a connection of the worker."""
-        from .thread_client import ThreadClient
+        from ..client.handle import sync_handle_of
 
         job = self.run(self._helpers.add_job(task, payload, **options))
-        return ThreadClient(self._helpers._services.client.jobs, self.run).handle(job)
+        return sync_handle_of(ThreadCalls(self._helpers._services.client, self.run), job)
 
     @overload
     def wait_for(self, job: SyncJobHandle[R], *, timeout: float | timedelta | None = None) -> R: ...

@@ -100,20 +100,19 @@ FLOW_OPTIONS = ("executor", "lane", "limit")
 
 def executor_of(options: Mapping[str, Any]) -> str | None:
     """The executor that `@task(executor=…)` names; None to run in the worker. Raises InvalidArgumentError."""
-    name = options.get("executor")
-    if name is not None and (not isinstance(name, str) or not name.strip()):
-        raise InvalidArgumentError(
-            "executor", f'expected the name of an executor, such as "process"; got {name!r}'
-        )
-    return name
+    return _name(options, "executor", 'expected the name of an executor, such as "process"; got')
 
 
 def lane_of(options: Mapping[str, Any]) -> str | None:
     """The lane that `@task(lane=…)` names; None for the main lane. Raises InvalidArgumentError."""
-    lane = options.get("lane")
-    if lane is not None and (not isinstance(lane, str) or not lane.strip()):
-        raise InvalidArgumentError("lane", f"expected the name of a lane, got {lane!r}")
-    return lane
+    return _name(options, "lane", "expected the name of a lane, got")
+
+
+def _name(options: Mapping[str, Any], option: str, problem: str) -> str | None:
+    name = options.get(option)
+    if name is not None and (not isinstance(name, str) or not name.strip()):
+        raise InvalidArgumentError(option, f"{problem} {name!r}")
+    return name
 
 
 def limits_of(options: Mapping[str, Any]) -> tuple[Limit, ...]:

@@ -192,7 +192,7 @@ class Task(Generic[P, R, Arguments, Returned]):
     """Decodes the JSON text of a payload for the function; PayloadError if it does not match."""
 
     if TYPE_CHECKING:
-        # The arguments of `add_job` after the task, for clients of both kinds; see `client.task_arguments`.
+        # The arguments of `add_job` after the task, for clients of both kinds; see `client.handle`.
 
         def _add(
             self, payload: P, *, connection: UserConnection | None = None, **options: Unpack[JobOptions]

@@ -15,9 +15,6 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 import msgspec
 
-from ..app import App, as_app
-from ..app.application import Lifespan, tasks_of
-from ..app.lifespan import entered
 from ..client import WorkerUtils
 from ..config import combine
 from ..config.calls import check_names
@@ -30,6 +27,8 @@ from ..database.statements.inspection import MAX_LIMIT, JobFilter, ready_tasks
 from ..errors import ConfigError
 from ..hooks import Events, Plugin
 from ..runner import run_once
+from ..runner.application import App, Lifespan, as_app, tasks_of
+from ..runner.lifespan import entered
 from ..tasks.decorator import declared_tasks
 from ..tasks.loading.load import load_tasks
 from ..tasks.registry import TaskList, TaskRegistry, build_registry

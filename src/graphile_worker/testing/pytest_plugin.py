@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from ..app import App
     from ..client import WorkerUtils
+    from ..runner.application import App
     from ..values.options import WorkerOptions
     from .database import DatabaseServer
     from .fake_clock import FakeClock
@@ -53,7 +53,7 @@ def graphile_worker_app(pytestconfig: pytest.Config) -> App | None:
     name = resolve_settings({}, cwd=pytestconfig.rootpath).process.app
     if not name:
         return None
-    from ..app import load_app
+    from ..runner.application import load_app
 
     return load_app(name)
 

@@ -31,9 +31,9 @@ from ..support.output import print_objects, print_table
 from ..support.parameters import APP_OPTION, TASKS_OPTION, Parsed
 
 if TYPE_CHECKING:
-    from ...app import App
     from ...client import WorkerUtils
     from ...database.statements.schedules import Schedule
+    from ...runner.application import App
     from ..support.task_names import LocalTasks
 
 HORIZON = timedelta(days=366 * 9)

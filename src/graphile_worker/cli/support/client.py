@@ -14,9 +14,9 @@ from ...process.signals import collect_garbage
 from .parameters import split_levels
 
 if TYPE_CHECKING:
-    from ...app import App
     from ...client import AwaitableContext, WorkerUtils
     from ...hooks import Hooks
+    from ...runner.application import App
 
 Result = TypeVar("Result")
 
@@ -38,7 +38,7 @@ def with_app(settings: Settings) -> tuple[Settings, App | None]:
     """Import the app; the settings over its options, and the app. Its lifespan is not entered."""
     if not settings.process.app:
         return settings, None
-    from ...app import load_app
+    from ...runner.application import load_app
 
     app = load_app(settings.process.app)
     return settings.over(app.options, f"app {app.name}"), app

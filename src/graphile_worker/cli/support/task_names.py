@@ -19,7 +19,7 @@ from ...tasks.task import AnyTask
 from ...values.options import WorkerOptions
 
 if TYPE_CHECKING:
-    from ...app import App
+    from ...runner.application import App
 
 
 @dataclass
@@ -103,7 +103,7 @@ def load_local_tasks(
         with redirect_stdout(sys.stderr):  # what task files print must not mix with the command's output
             if app is None:
                 return LocalTasks(load_tasks(source))
-            from ...app.application import tasks_of
+            from ...runner.application import tasks_of
 
             return LocalTasks(tasks_of(app, options, is_named=is_named))
     except TaskLoadError as error:

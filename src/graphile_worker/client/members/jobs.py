@@ -4,31 +4,34 @@ from __future__ import annotations
 
 import asyncio
 import builtins
-from collections.abc import AsyncIterator
+import time
+from collections.abc import AsyncIterator, Iterator
 from contextlib import aclosing
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
-from ...database.connections.bound import no_connection_to_lend
-from ...database.connections.connection import UserConnection
+from ...database.connections.bound import no_connection_to_lend, run_blocking
+from ...database.connections.connection import BlockingConnection
 from ...errors import InvalidArgumentError
 from ...values.job import Job
 from ...values.spec import TaskLike
-from ..connections import ClientConnections
+from ..blocking import SyncMember, blocking, like
+from ..connections import ConnectionT, Member
 
 if TYPE_CHECKING:
     # Methods import these when called: a program that waits for a result starts without the others.
     from ...database.statements.bulk_changes import BulkOptions, BulkReport
     from ...database.statements.inspection import JobDetails, JobFilter
     from ...database.statements.manage_jobs import CancelReport
+    from ...history.records import CurrentState
     from ...history.task_reports import Progress
-    from ..handle import JobHandle, JobReference
+    from ..handle import JobHandle, JobReference, SyncJobHandle, SyncJobReference
     from ..job_status import JobRecord, JobStack, JobStatus
 
 R = TypeVar("R")
 
 
-class JobsClient:
+class JobsClient(Member[ConnectionT]):
     """Jobs in the queue, and what is known of those that have left it.
 
     `get` and `list` read jobs that are in the queue. `get_status` and `get_record` also know those that
@@ -36,43 +39,36 @@ class JobsClient:
     `WorkerUtils.cancel_jobs` and changed by `WorkerUtils.reschedule_jobs`.
     """
 
-    def __init__(self, connections: ClientConnections) -> None:
-        self._connections = connections
-
-    async def get(self, job_id: int, *, connection: UserConnection | None = None) -> JobDetails | None:
+    async def get(self, job_id: int, *, connection: ConnectionT | None = None) -> JobDetails | None:
         """One job with its state and its queue's name, or None."""
         from ...database.statements import inspection
 
-        async with self._connections.borrow(connection) as session:
-            return await inspection.get_job(session, self._connections.schema, job_id)
+        return await self._connections.call(connection, inspection.get_job, job_id)
 
     async def list(
-        self, filter: JobFilter | None = None, *, connection: UserConnection | None = None
+        self, filter: JobFilter | None = None, *, connection: ConnectionT | None = None
     ) -> builtins.list[JobDetails]:
         """One page of the jobs that match the filter, in its order."""
         from ...database.statements import inspection
         from ...database.statements.inspection import JobFilter
 
-        async with self._connections.borrow(connection) as session:
-            return await inspection.list_jobs(
-                session, self._connections.schema, filter if filter is not None else JobFilter()
-            )
+        return await self._connections.call(
+            connection, inspection.list_jobs, filter if filter is not None else JobFilter()
+        )
 
-    async def get_status(self, job: Job | int, *, connection: UserConnection | None = None) -> JobStatus:
+    async def get_status(self, job: Job | int, *, connection: ConnectionT | None = None) -> JobStatus:
         """How a job stands: its state, its last error, its progress."""
         from ..job_status import id_of, read_status
 
-        async with self._connections.borrow(connection) as session:
-            return await read_status(session, self._connections.schema, id_of(job))
+        return await self._connections.call(connection, read_status, id_of(job))
 
-    async def get_record(self, job: Job | int, *, connection: UserConnection | None = None) -> JobRecord:
+    async def get_record(self, job: Job | int, *, connection: ConnectionT | None = None) -> JobRecord:
         """All that is known of a job: its row, what the history has, the errors of its attempts, its
         progress.
         """
         from ..job_status import id_of, read_record
 
-        async with self._connections.borrow(connection) as session:
-            return await read_record(session, self._connections.schema, id_of(job))
+        return await self._connections.call(connection, read_record, id_of(job))
 
     async def get_stack(self, job: Job | int, *, timeout: float | timedelta = 6.0) -> JobStack:
         """Where a running job is now: the calls it is in, as its worker sees them.
@@ -144,12 +140,12 @@ class JobsClient:
 
     @overload
     async def cancel(
-        self, job: Job | int, *, reason: str | None = None, connection: UserConnection | None = None
+        self, job: Job | int, *, reason: str | None = None, connection: ConnectionT | None = None
     ) -> CancelReport: ...
 
     @overload
     async def cancel(
-        self, *, job_key: str, reason: str | None = None, connection: UserConnection | None = None
+        self, *, job_key: str, reason: str | None = None, connection: ConnectionT | None = None
     ) -> CancelReport: ...
 
     async def cancel(
@@ -158,7 +154,7 @@ class JobsClient:
         *,
         job_key: str | None = None,
         reason: str | None = None,
-        connection: UserConnection | None = None,
+        connection: ConnectionT | None = None,
     ) -> CancelReport:
         """Cancel one job, or the job that has this key; see `WorkerUtils.cancel_jobs`.
 
@@ -179,7 +175,7 @@ class JobsClient:
         since: datetime | None = None,
         until: datetime | None = None,
         error: str | None = None,
-        connection: UserConnection | None = None,
+        connection: ConnectionT | None = None,
         **options: Unpack[BulkOptions],
     ) -> BulkReport:
         """Send permanently failed jobs back to work, with all their attempts: those of a task, or all.
@@ -200,3 +196,126 @@ class JobsClient:
         )
         change = new_schedule(run_at=timedelta(0), priority=None, attempts=0, max_attempts=None)
         return await JobChanges(self._connections).in_steps(failed, change, connection, options)
+
+
+class SyncJobsClient(SyncMember):
+    """The blocking form of `JobsClient`."""
+
+    _member = "jobs"
+
+    get = blocking(JobsClient[BlockingConnection].get)
+    list = blocking(JobsClient[BlockingConnection].list)
+    get_status = blocking(JobsClient[BlockingConnection].get_status)
+    get_record = blocking(JobsClient[BlockingConnection].get_record)
+    get_stack = blocking(JobsClient[BlockingConnection].get_stack)
+    retry = blocking(JobsClient[BlockingConnection].retry, is_long=True)
+
+    @overload
+    def wait_for(self, job: SyncJobHandle[R], *, timeout: float | timedelta | None = None) -> R: ...
+
+    @overload
+    def wait_for(
+        self, job: Job | SyncJobReference | int, *, timeout: float | timedelta | None = None
+    ) -> Any: ...
+
+    def wait_for(self, job: Job | SyncJobReference | int, *, timeout: float | timedelta | None = None) -> Any:
+        """Wait until the job has ended and return what its task returned.
+
+        The result has the type that the task returns, if the job was added by its task, and else consists of
+        plain JSON values. It is None if the job was completed by hand.
+
+        Raises JobFailedError, JobCancelledError, or JobGoneError if the job was not kept; TimeoutError
+        after `timeout` seconds. Jobs added with `keep` announce their end; others are looked up, at first
+        every quarter of a second. A bound client looks up all jobs, on your connection: commit first.
+        """
+        if self._calls.bound is not None:
+            return _wait_here(self._calls.bound, job, timeout)
+        return self._calls.run(None, lambda utils: utils.jobs.wait_for(job, timeout=timeout), is_long=True)
+
+    def watch(self, job: Job | int) -> Iterator[Progress]:
+        """The progress that the task of a job reports, each time it changes, until the job ends."""
+        if self._calls.bound is not None:
+            yield from _watch_from_here(self._calls.bound, job)
+            return
+
+        async def begin(utils: Any) -> Any:
+            return utils.jobs.watch(job)
+
+        async def next_report(_: object) -> Progress | None:
+            return await anext(reports, None)
+
+        async def end(_: object) -> None:
+            async with aclosing(reports):
+                pass
+
+        reports = self._calls.run(None, begin)
+        try:
+            while (progress := self._calls.run(None, next_report, is_long=True)) is not None:
+                yield progress
+        finally:
+            self._calls.run(None, end)
+
+    @overload
+    def handle(self, job: SyncJobHandle[R]) -> SyncJobHandle[R]: ...
+
+    @overload
+    def handle(self, job: Job) -> SyncJobHandle[Any]: ...
+
+    @overload
+    def handle(self, job: int) -> SyncJobReference: ...
+
+    def handle(self, job: Job | int) -> SyncJobHandle[Any] | SyncJobReference:
+        """A handle for a job that was added elsewhere, or for its id, to wait for its end."""
+        from ..handle import make_sync_handle
+
+        return make_sync_handle(self, job)
+
+    @overload
+    def cancel(
+        self, job: Job | int, *, reason: str | None = None, connection: BlockingConnection | None = None
+    ) -> CancelReport: ...
+
+    @overload
+    def cancel(
+        self, *, job_key: str, reason: str | None = None, connection: BlockingConnection | None = None
+    ) -> CancelReport: ...
+
+    @like(JobsClient.cancel)
+    def cancel(self, *args: Any, **keywords: Any) -> Any: ...
+
+
+def _wait_here(client: Any, job: object, timeout: float | timedelta | None) -> Any:
+    """Look the job up until it has ended; returns what its task returned."""
+    from ..job_status import id_of, result_of, seconds_of
+    from ..job_waiter import FIRST_POLL, LONGEST_POLL, POLL_GROWTH
+
+    seconds = seconds_of(timeout)
+    end = None if seconds is None else time.monotonic() + seconds
+    interval = FIRST_POLL
+    while (current := run_blocking(_look(client, id_of(job)))).state == "pending":
+        left = interval if end is None else end - time.monotonic()
+        if left <= 0:
+            raise TimeoutError
+        time.sleep(min(interval, left))
+        interval = min(interval * POLL_GROWTH, LONGEST_POLL)
+    return result_of(current, job)
+
+
+async def _look(client: Any, job_id: int) -> CurrentState:
+    from ..job_status import read_current_states
+
+    async with client._borrow() as session:
+        (current,) = await read_current_states(session, client.schema, [job_id])
+    return current
+
+
+def _watch_from_here(client: Any, job: Job | int) -> Iterator[Progress]:
+    """The reports of a job, each once, until it has ended."""
+    from ..job_status import WATCH_INTERVAL
+
+    last: Progress | None = None
+    while not (status := run_blocking(client.jobs.get_status(job))).has_ended:
+        if status.progress is not None and status.progress != last:
+            last = status.progress
+            yield last
+        time.sleep(WATCH_INTERVAL)

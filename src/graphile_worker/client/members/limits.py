@@ -6,28 +6,25 @@ import builtins
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from ...database.connections.connection import UserConnection
-from ..connections import ClientConnections
+from ...database.connections.connection import BlockingConnection
+from ..blocking import SyncMember, blocking
+from ..connections import ConnectionT, Member
 
 if TYPE_CHECKING:
     from ...database.statements.limits import LimitSummary
 
 
-class LimitsClient:
+class LimitsClient(Member[ConnectionT]):
     """Limits, which tasks declare with `Limit`, and their bounds.
 
     Bounds that are set here win over those in the code, in all workers and at once, until they are reset.
     """
 
-    def __init__(self, connections: ClientConnections) -> None:
-        self._connections = connections
-
-    async def list(self, *, connection: UserConnection | None = None) -> builtins.list[LimitSummary]:
+    async def list(self, *, connection: ConnectionT | None = None) -> builtins.list[LimitSummary]:
         """Every limit: its bounds, which of them are set by hand, and how much of it is in use."""
         from ...database.statements import limits
 
-        async with self._connections.borrow(connection) as session:
-            return await limits.list_limits(session, self._connections.schema)
+        return await self._connections.call(connection, limits.list_limits)
 
     async def set(
         self,
@@ -36,7 +33,7 @@ class LimitsClient:
         concurrency: int | None = None,
         rate: tuple[int, timedelta | float] | None = None,
         burst: int | None = None,
-        connection: UserConnection | None = None,
+        connection: ConnectionT | None = None,
     ) -> LimitSummary:
         """Change bounds of a limit by hand, at once and in all workers; None leaves one as it is.
 
@@ -45,14 +42,22 @@ class LimitsClient:
         """
         from ...database.statements.limits import change_limit
 
-        async with self._connections.borrow(connection) as session:
-            return await change_limit(
-                session, self._connections.schema, name, concurrency=concurrency, rate=rate, burst=burst
-            )
+        return await self._connections.call(
+            connection, change_limit, name, concurrency=concurrency, rate=rate, burst=burst
+        )
 
-    async def reset(self, name: str, *, connection: UserConnection | None = None) -> LimitSummary:
+    async def reset(self, name: str, *, connection: ConnectionT | None = None) -> LimitSummary:
         """Remove what `set` has set: the bounds in the code hold again."""
         from ...database.statements.limits import restore_limit
 
-        async with self._connections.borrow(connection) as session:
-            return await restore_limit(session, self._connections.schema, name)
+        return await self._connections.call(connection, restore_limit, name)
+
+
+class SyncLimitsClient(SyncMember):
+    """The blocking form of `LimitsClient`."""
+
+    _member = "limits"
+
+    list = blocking(LimitsClient[BlockingConnection].list)
+    set = blocking(LimitsClient[BlockingConnection].set)
+    reset = blocking(LimitsClient[BlockingConnection].reset)

@@ -6,8 +6,9 @@ import builtins
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from ...database.connections.connection import UserConnection
-from ..connections import ClientConnections
+from ...database.connections.connection import BlockingConnection
+from ..blocking import SyncMember, blocking
+from ..connections import ConnectionT, Member
 
 if TYPE_CHECKING:
     # Methods import these when called: a program that only adds jobs to queues starts without them.
@@ -15,18 +16,15 @@ if TYPE_CHECKING:
     from ...values.job import Pause
 
 
-class QueuesClient:
+class QueuesClient(Member[ConnectionT]):
     """Named queues, whose jobs run one at a time, or as many as the queue is wide.
 
     A paused queue starts no jobs, in any runtime. Tasks are paused by `WorkerUtils.pause`; `list_pauses`
     lists every pause there is.
     """
 
-    def __init__(self, connections: ClientConnections) -> None:
-        self._connections = connections
-
     async def list(
-        self, *, limit: int = 100, exact: bool = False, connection: UserConnection | None = None
+        self, *, limit: int = 100, exact: bool = False, connection: ConnectionT | None = None
     ) -> builtins.list[QueueSummary]:
         """Named queues, longest first, with the pools that have locked them.
 
@@ -34,8 +32,7 @@ class QueuesClient:
         """
         from ...database.statements import inspection
 
-        async with self._connections.borrow(connection) as session:
-            return await inspection.list_queues(session, self._connections.schema, limit=limit, exact=exact)
+        return await self._connections.call(connection, inspection.list_queues, limit=limit, exact=exact)
 
     async def pause(
         self,
@@ -43,35 +40,34 @@ class QueuesClient:
         *,
         until: datetime | timedelta | None = None,
         reason: str | None = None,
-        connection: UserConnection | None = None,
+        connection: ConnectionT | None = None,
     ) -> Pause:
         """Start no more jobs of a named queue, in any runtime, until it is resumed or until a time.
 
         A running job goes on. `until` is a time, or a period from now. Pausing a paused queue changes the
         terms; one resume ends it.
         """
-        from ..pausing import pause
+        from ..changing import pause
 
         return await pause(self._connections, connection, queue_name=queue_name, until=until, reason=reason)
 
-    async def resume(self, queue_name: str, *, connection: UserConnection | None = None) -> bool:
+    async def resume(self, queue_name: str, *, connection: ConnectionT | None = None) -> bool:
         """End the pause of a queue; returns whether it was paused.
 
         While a job of the queue is still running, the next one waits for it.
         """
-        from ..pausing import resume
+        from ..changing import resume
 
         return await resume(self._connections, connection, queue_name=queue_name)
 
-    async def list_pauses(self, *, connection: UserConnection | None = None) -> builtins.list[Pause]:
+    async def list_pauses(self, *, connection: ConnectionT | None = None) -> builtins.list[Pause]:
         """What is paused: everything first, then tasks, queues and recurring jobs, by name."""
         from ...database.statements import pauses
 
-        async with self._connections.borrow(connection) as session:
-            return await pauses.list_pauses(session, self._connections.schema)
+        return await self._connections.call(connection, pauses.list_pauses)
 
     async def set_concurrency(
-        self, queue_name: str, concurrency: int | None, *, connection: UserConnection | None = None
+        self, queue_name: str, concurrency: int | None, *, connection: ConnectionT | None = None
     ) -> None:
         """Let up to `concurrency` jobs of a named queue run at once; None leaves that to its tasks again.
 
@@ -80,7 +76,16 @@ class QueuesClient:
         """
         from ...database.statements.limits import set_queue_concurrency
 
-        schema = self._connections.schema
-        await self._connections.manage(
-            connection, lambda session: set_queue_concurrency(session, schema, queue_name, concurrency)
-        )
+        await self._connections.change(connection, set_queue_concurrency, queue_name, concurrency)
+
+
+class SyncQueuesClient(SyncMember):
+    """The blocking form of `QueuesClient`."""
+
+    _member = "queues"
+
+    list = blocking(QueuesClient[BlockingConnection].list, is_long="exact")
+    pause = blocking(QueuesClient[BlockingConnection].pause)
+    resume = blocking(QueuesClient[BlockingConnection].resume)
+    list_pauses = blocking(QueuesClient[BlockingConnection].list_pauses)
+    set_concurrency = blocking(QueuesClient[BlockingConnection].set_concurrency)

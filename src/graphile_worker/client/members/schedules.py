@@ -3,35 +3,30 @@
 from __future__ import annotations
 
 import builtins
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
-from ...database.connections.connection import UserConnection
+from ...database.connections.connection import BlockingConnection
 from ...errors import InvalidArgumentError
 from ...values.job import Job
-from ..connections import ClientConnections
+from ..blocking import SyncMember, blocking
+from ..connections import ClientConnections, ConnectionT, Member
 
 if TYPE_CHECKING:
     from ...database.statements.schedules import Schedule
     from ...values.job import Pause
-    from ...values.spec import JobSpec
 
 
-class AddJob(Protocol):
-    """Adds one job."""
-
-    async def __call__(self, spec: JobSpec, /, *, connection: UserConnection | None = None) -> Job: ...
-
-
-class SchedulesClient:
+class SchedulesClient(Member[ConnectionT]):
     """Recurring jobs, by their identifiers.
 
     Running Python workers tell what each of them is. Of those that only other runtimes have, the database
     knows no more than when a job was last added.
     """
 
-    def __init__(self, connections: ClientConnections, add_job: AddJob) -> None:
-        self._connections = connections
+    def __init__(self, connections: ClientConnections, add_job: Callable[..., Awaitable[Job]]) -> None:
+        super().__init__(connections)
         self._add_job = add_job
 
     async def list(
@@ -40,15 +35,14 @@ class SchedulesClient:
         *,
         after: str | None = None,
         limit: int = 500,
-        connection: UserConnection | None = None,
+        connection: ConnectionT | None = None,
     ) -> builtins.list[Schedule]:
         """Recurring jobs by identifier, those after `after`; or one of them, if there is one."""
         from ...database.statements import schedules
 
-        async with self._connections.borrow(connection) as session:
-            return await schedules.list_schedules(
-                session, self._connections.schema, identifier=identifier, after=after, limit=limit
-            )
+        return await self._connections.call(
+            connection, schedules.list_schedules, identifier=identifier, after=after, limit=limit
+        )
 
     async def pause(
         self,
@@ -56,7 +50,7 @@ class SchedulesClient:
         *,
         until: datetime | timedelta | None = None,
         reason: str | None = None,
-        connection: UserConnection | None = None,
+        connection: ConnectionT | None = None,
     ) -> Pause:
         """Add no more jobs of a recurring job, until a time, for a period, or until `resume`.
 
@@ -64,21 +58,15 @@ class SchedulesClient:
         """
         from ...database.statements import schedules
 
-        schema = self._connections.schema
-        return await self._connections.manage(
-            connection, lambda session: schedules.pause_schedule(session, schema, identifier, until, reason)
-        )
+        return await self._connections.change(connection, schedules.pause_schedule, identifier, until, reason)
 
-    async def resume(self, identifier: str, *, connection: UserConnection | None = None) -> bool:
+    async def resume(self, identifier: str, *, connection: ConnectionT | None = None) -> bool:
         """End the pause of a recurring job; returns whether it was paused."""
         from ...database.statements import schedules
 
-        schema = self._connections.schema
-        return await self._connections.manage(
-            connection, lambda session: schedules.resume_schedule(session, schema, identifier)
-        )
+        return await self._connections.change(connection, schedules.resume_schedule, identifier)
 
-    async def run_now(self, identifier: str, *, connection: UserConnection | None = None) -> Job:
+    async def run_now(self, identifier: str, *, connection: ConnectionT | None = None) -> Job:
         """Add the job of a recurring job now, also while it is paused; the next regular run is not affected.
 
         A running Python worker must have it. `_cron` in the payload has `manual: true`. The job key is the
@@ -96,3 +84,14 @@ class SchedulesClient:
         async with connections.borrow(connection) as session:
             await note_run(session, connections.schema, identifier, job.id)
         return job
+
+
+class SyncSchedulesClient(SyncMember):
+    """The blocking form of `SchedulesClient`."""
+
+    _member = "schedules"
+
+    list = blocking(SchedulesClient[BlockingConnection].list)
+    pause = blocking(SchedulesClient[BlockingConnection].pause)
+    resume = blocking(SchedulesClient[BlockingConnection].resume)
+    run_now = blocking(SchedulesClient[BlockingConnection].run_now)

@@ -6,29 +6,26 @@ from collections.abc import Collection
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from ...database.connections.connection import UserConnection
-from ..connections import ClientConnections, beginning
+from ...database.connections.connection import BlockingConnection
+from ..blocking import SyncMember, blocking
+from ..connections import ConnectionT, Member, beginning
 
 if TYPE_CHECKING:
     from ...database.statements.inspection import Statistics
     from ...history.statistics import BacklogSample, StatisticsGroup, StatisticsList
 
 
-class StatisticsClient:
+class StatisticsClient(Member[ConnectionT]):
     """Counts of the jobs that are in the queue now, of what workers did, and of what was waiting.
 
     `jobs` looks at the queue. `tasks` and `samples` read what workers of this package have recorded.
     """
 
-    def __init__(self, connections: ClientConnections) -> None:
-        self._connections = connections
-
-    async def jobs(self, *, exact: bool = False, connection: UserConnection | None = None) -> Statistics:
+    async def jobs(self, *, exact: bool = False, connection: ConnectionT | None = None) -> Statistics:
         """The number of jobs by state and by task; estimated for a large table, unless `exact`."""
         from ...database.statements import inspection
 
-        async with self._connections.borrow(connection) as session:
-            return await inspection.statistics(session, self._connections.schema, exact=exact)
+        return await self._connections.call(connection, inspection.statistics, exact=exact)
 
     async def tasks(
         self,
@@ -37,7 +34,7 @@ class StatisticsClient:
         until: datetime | None = None,
         task_identifier: str | None = None,
         by: StatisticsGroup | Collection[StatisticsGroup] = (),
-        connection: UserConnection | None = None,
+        connection: ConnectionT | None = None,
     ) -> StatisticsList:
         """What workers of this package did: counts of completed and failed jobs, run times and wait times.
 
@@ -49,27 +46,35 @@ class StatisticsClient:
 
         now = self._connections.clock.now()
         begin = beginning(since, until, now)
-        async with self._connections.borrow(connection) as session:
-            return await statistics.read_statistics(
-                session,
-                self._connections.schema,
-                since=begin,
-                until=until,
-                now=now,
-                task_identifier=task_identifier,
-                by=by,
-            )
+        return await self._connections.call(
+            connection,
+            statistics.read_statistics,
+            since=begin,
+            until=until,
+            now=now,
+            task_identifier=task_identifier,
+            by=by,
+        )
 
     async def samples(
         self,
         *,
         since: datetime | timedelta,
         until: datetime | None = None,
-        connection: UserConnection | None = None,
+        connection: ConnectionT | None = None,
     ) -> list[BacklogSample]:
         """Samples of the backlog, one every ten seconds of the last two days, with what all runtimes did."""
         from ...history import statistics
 
         begin = beginning(since, until, self._connections.clock.now())
-        async with self._connections.borrow(connection) as session:
-            return await statistics.read_samples(session, self._connections.schema, since=begin, until=until)
+        return await self._connections.call(connection, statistics.read_samples, since=begin, until=until)
+
+
+class SyncStatisticsClient(SyncMember):
+    """The blocking form of `StatisticsClient`."""
+
+    _member = "statistics"
+
+    jobs = blocking(StatisticsClient[BlockingConnection].jobs, is_long="exact")
+    tasks = blocking(StatisticsClient[BlockingConnection].tasks)
+    samples = blocking(StatisticsClient[BlockingConnection].samples)

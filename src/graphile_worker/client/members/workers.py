@@ -8,8 +8,9 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, TypeVar
 
 from ...database.connections.bound import no_connection_to_lend
-from ...database.connections.connection import Connection, UserConnection
-from ..connections import ClientConnections, beginning
+from ...database.connections.connection import BlockingConnection, Connection
+from ..blocking import SyncMember, blocking
+from ..connections import ConnectionT, Member, beginning
 
 if TYPE_CHECKING:
     from ...database.statements.control import Deploy, RequestKind
@@ -20,17 +21,14 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class WorkersClient:
+class WorkersClient(Member[ConnectionT]):
     """Worker pools, by the ids that the jobs they have locked show in `locked_by`.
 
     Python workers obey `pause`, `resume`, `stop` and `set_concurrency` at once. Workers of other runtimes are
     listed if they send heartbeats or have jobs locked, and cannot be asked anything.
     """
 
-    def __init__(self, connections: ClientConnections) -> None:
-        self._connections = connections
-
-    async def list(self, *, all: bool = False, connection: UserConnection | None = None) -> WorkerList:
+    async def list(self, *, all: bool = False, connection: ConnectionT | None = None) -> WorkerList:
         """Worker pools, what each runs, and whether it is alive.
 
         Rust workers with recovery send heartbeats. Other pools of other runtimes appear while they have jobs
@@ -39,11 +37,10 @@ class WorkersClient:
         """
         from ...recovery.registry import workers
 
-        async with self._connections.borrow(connection) as session:
-            return await workers.list_workers(session, self._connections.schema, scan=all)
+        return await self._connections.call(connection, workers.list_workers, scan=all)
 
     async def pause(
-        self, worker_id: str, *, reason: str | None = None, connection: UserConnection | None = None
+        self, worker_id: str, *, reason: str | None = None, connection: ConnectionT | None = None
     ) -> None:
         """Ask a Python worker to fetch no more jobs, until `resume`. Running jobs go on.
 
@@ -51,17 +48,14 @@ class WorkersClient:
         """
         await self._ask(worker_id, "quiet", reason, connection)
 
-    async def resume(self, worker_id: str, *, connection: UserConnection | None = None) -> bool:
+    async def resume(self, worker_id: str, *, connection: ConnectionT | None = None) -> bool:
         """Let a paused worker fetch jobs again; returns whether it was paused."""
         from ...database.statements.control import resume_worker
 
-        schema = self._connections.schema
-        return await self._connections.manage(
-            connection, lambda session: resume_worker(session, schema, worker_id)
-        )
+        return await self._connections.change(connection, resume_worker, worker_id)
 
     async def stop(
-        self, worker_id: str, *, reason: str | None = None, connection: UserConnection | None = None
+        self, worker_id: str, *, reason: str | None = None, connection: ConnectionT | None = None
     ) -> None:
         """Ask a Python worker to shut down gracefully, as if it had received SIGTERM.
 
@@ -94,15 +88,10 @@ class WorkersClient:
             connections.borrow, connections.schema, worker_id, lane, concurrency, seconds_of(timeout) or 0.0
         )
 
-    async def _ask(
-        self, worker_id: str, kind: RequestKind, reason: str | None, connection: UserConnection | None
-    ) -> None:
+    async def _ask(self, worker_id: str, kind: RequestKind, reason: str | None, connection: object) -> None:
         from ...database.statements.control import ask_worker
 
-        schema = self._connections.schema
-        await self._connections.manage(
-            connection, lambda session: ask_worker(session, schema, worker_id, kind, reason=reason)
-        )
+        await self._connections.change(connection, ask_worker, worker_id, kind, reason=reason)
 
     async def sweep(
         self,
@@ -135,8 +124,7 @@ class WorkersClient:
         """
         from ...recovery.registry.workers import check_recoverable
 
-        async with self._connections.borrow() as session:
-            await check_recoverable(session, self._connections.schema, worker_id, force=force)
+        await self._connections.call(None, check_recoverable, worker_id, force=force)
         return await self._sweep(recovery_delay, None).recover(worker_id, dry_run=dry_run)
 
     def _sweep(self, recovery_delay: float | timedelta, max_recoveries: int | None) -> Sweep:
@@ -160,7 +148,7 @@ class WorkersClient:
         )
 
     async def list_deploys(
-        self, *, since: datetime | timedelta, connection: UserConnection | None = None
+        self, *, since: datetime | timedelta, connection: ConnectionT | None = None
     ) -> builtins.list[Deploy]:
         """When versions of the application (`app_version`) were started, the latest first.
 
@@ -169,5 +157,19 @@ class WorkersClient:
         from ...database.statements.control import list_deploys
 
         begin = beginning(since, None, self._connections.clock.now())
-        async with self._connections.borrow(connection) as session:
-            return await list_deploys(session, self._connections.schema, begin)
+        return await self._connections.call(connection, list_deploys, begin)
+
+
+class SyncWorkersClient(SyncMember):
+    """The blocking form of `WorkersClient`."""
+
+    _member = "workers"
+
+    list = blocking(WorkersClient[BlockingConnection].list, is_long="all")
+    pause = blocking(WorkersClient[BlockingConnection].pause)
+    resume = blocking(WorkersClient[BlockingConnection].resume)
+    stop = blocking(WorkersClient[BlockingConnection].stop)
+    set_concurrency = blocking(WorkersClient[BlockingConnection].set_concurrency)
+    sweep = blocking(WorkersClient[BlockingConnection].sweep, is_long=True)
+    recover = blocking(WorkersClient[BlockingConnection].recover)
+    list_deploys = blocking(WorkersClient[BlockingConnection].list_deploys)

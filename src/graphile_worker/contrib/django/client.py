@@ -9,7 +9,7 @@ from typing import Any, TypeVar, Unpack, overload
 from asgiref.sync import sync_to_async
 from django.db import connections
 
-from ...client.sync_handle import SyncJobHandle
+from ...client.handle import SyncJobHandle
 from ...client.sync_worker_utils import SyncWorkerUtils
 from ...config.plugins import load_plugins
 from ...hooks import Hooks

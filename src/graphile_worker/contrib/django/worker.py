@@ -30,12 +30,12 @@ from django.db import close_old_connections, connections, reset_queries
 from django.utils import timezone
 from django.utils.module_loading import autodiscover_modules
 
-from ...app import App
 from ...database.connections.errors import explained
 from ...database.statements.fetch import known_task_names
 from ...errors import JobInterruptedError, WorkerStoppedError
 from ...hooks import Hooks, WorkerContext
 from ...recovery.sweeper import Periodic
+from ...runner.application import App
 from ...tasks.helpers import JobHelpers
 from ...tasks.task import AnyTask
 from ...tasks.task import Task as WorkerTask

@@ -1,1 +1,0 @@
-"""The members of the blocking client; `make reference` writes them from `members/`."""
