@@ -1,6 +1,6 @@
 """Recurring jobs: crontabs and items in code, and the scheduler that adds their jobs.
 
-`crontab` and `load` parse, `matcher` and `due` decide, `scheduler` acts. `app` and what is above it import
+`crontab` and `load` parse, `matcher` and `due` decide, `scheduler` acts. `runner` and what is above it import
 this package. Start in `due`, which is pure, then `scheduler`.
 """
 

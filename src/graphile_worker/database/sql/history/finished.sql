@@ -170,21 +170,20 @@ left join :GRAPHILE_WORKER_SCHEMA._private_jobs job on job.id = wanted.job_id
 -- Returns id, attempts; nothing for jobs that have not failed, and for those of which nothing is known.
 select job.id, coalesce(ended.attempts, error.attempt)::integer as attempts
 from (
-  select
-    id, attempts, locked_at, is_available, run_at, updated_at,
-    date_part('epoch', run_at) - exp(least(attempts, 10)::double precision) as left_at
+  select id, attempts, locked_at, is_available, run_at, updated_at
   from :GRAPHILE_WORKER_SCHEMA._private_jobs
   where id = any ($1::text[]::bigint[]) and not is_available and locked_at is null
 ) job
 :include back_off
 :include standing
+cross join lateral (select date_part('epoch', job.run_at) - back_off.seconds as at) as left_at
 left join lateral (
   select history.attempts
   from :GRAPHILE_WORKER_SCHEMA._private_py_history history
   where history.job_id = job.id and history.state = 'failed'
     and (
       date_part('epoch', history.finished_at) >= standing.failed_at - 0.001::double precision
-      or abs(date_part('epoch', history.finished_at) - job.left_at) < 0.001::double precision
+      or abs(date_part('epoch', history.finished_at) - left_at.at) < 0.001::double precision
     )
   order by date_part('epoch', history.finished_at) desc -- not the column, whose index would be read to its end
   limit 1
@@ -192,16 +191,19 @@ left join lateral (
 left join lateral (
   select failed.attempt
   from :GRAPHILE_WORKER_SCHEMA._private_py_errors failed
+  cross join lateral (
+    select back_off.seconds
+    from (select failed.attempt as attempts) as job
+:include back_off
+  ) as until_retry
   where failed.job_id = job.id
     and case
       when failed.is_final then
         date_part('epoch', failed.failed_at) >= standing.failed_at - 0.001::double precision
-        or abs(date_part('epoch', failed.failed_at) - job.left_at) < 0.001::double precision
+        or abs(date_part('epoch', failed.failed_at) - left_at.at) < 0.001::double precision
       else
-        abs(
-          date_part('epoch', job.run_at) - exp(least(failed.attempt, 10)::double precision)
-          - date_part('epoch', failed.failed_at)
-        ) < 0.001::double precision
+        abs(date_part('epoch', job.run_at) - until_retry.seconds - date_part('epoch', failed.failed_at))
+          < 0.001::double precision
     end
   order by date_part('epoch', failed.failed_at) desc
   limit 1
