@@ -8,9 +8,9 @@ A request takes one path: `app` → `security/` (host, origin, sign-in) → the 
 
 One package per subject: `jobs`, `failures`, `tasks`, `queues`, `workers`, `schedules`, `operations`, `audit`,
 `overview` and `doctor`. Each has its values in `__init__`, `queries` that take a `Database` and know nothing
-of HTTP (in `jobs` by what they do: `listing`, `filters`, `undo` and others), and `views`. Below them are `web/` (calls, routes, templates), `live/` (the sampler and its streams),
-`charts/`, `security/`, and `answers`, `database` and `settings`. Only `cli` and `contrib` may import this
-package. Start in `app`.
+of HTTP (`jobs` has several modules of that kind), and `views`. Below them are `web/` (calls, routes,
+templates), `live/` (the sampler and its streams), `charts/`, `security/`, and `answers`, `database` and
+`settings`. Only `cli` and `contrib` may import this package. Start in `app`.
 """
 
 from typing import TYPE_CHECKING
