@@ -19,7 +19,7 @@ from graphile_worker import JobSpec, WorkerUtils, make_worker_utils
 from graphile_worker.admin import AdminApp, admin_app, everyone_may
 from graphile_worker.admin.database import Database
 from graphile_worker.admin.operations.queries import LATE, LEASE
-from graphile_worker.admin.operations.runner import MOST_RETRIES, STEP, step
+from graphile_worker.admin.operations.runner import MOST_RETRIES, step
 from graphile_worker.database.embedded import EmbeddedPostgres
 from graphile_worker.database.statements.job_filter import JobFilter
 from support.working import PATIENCE, until
@@ -251,6 +251,50 @@ async def test_a_step_that_the_server_ends_is_made_once(
     assert [row["count"] for row in rows] == [2] * 12
 
 
+SLOW_LARGE_STEPS = f"""
+create function {SCHEMA}.take_long() returns trigger language plpgsql as $$
+begin
+  if new.changed - old.changed > 100 then perform pg_sleep(600); end if;
+  return new;
+end $$;
+create trigger take_long after update of last_id on {SCHEMA}._private_py_operations
+  for each row execute function {SCHEMA}.take_long();
+"""
+
+
+async def test_a_step_that_takes_too_long_is_repeated_with_fewer_jobs(
+    http: httpx.AsyncClient, utils: WorkerUtils, connection: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Steps grow after quick ones, and shrink again."""
+    monkeypatch.setattr("graphile_worker.admin.operations.runner.STEP", 500)
+    monkeypatch.setattr("graphile_worker.admin.operations.runner.STEP_WITHIN", 1_000)
+    monkeypatch.setattr("graphile_worker.admin.operations.runner.RETRY", 0.01)
+    await add_failed(utils, 300)
+    await connection.execute(SLOW_LARGE_STEPS)
+    begun = await operate(http, action="retry", filter="state:failed")
+    done = await ended(http, begun["id"])
+    assert (done["state"], done["changed"]) == ("done", 300)
+
+
+async def test_a_step_that_always_takes_too_long_fails_the_operation(
+    http: httpx.AsyncClient,
+    utils: WorkerUtils,
+    connection: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr("graphile_worker.admin.operations.runner.STEP_WITHIN", 100)
+    monkeypatch.setattr("graphile_worker.admin.operations.runner.RETRY", 0.01)
+    caplog.set_level(logging.DEBUG, logger="graphile_worker.admin")
+    ids = await add_failed(utils, 3)
+    await connection.execute(SLOW_LARGE_STEPS.replace("> 100", "> 0"))
+    begun = await operate(http, action="retry", filter="state:failed")
+    done = await ended(http, begun["id"])
+    assert (done["state"], done["changed"]) == ("failed", 0)
+    assert sum("; retrying" in record.getMessage() for record in caplog.records) == MOST_RETRIES
+    assert await count(utils, state="failed") == len(ids)
+
+
 @pytest.fixture
 def broken_server() -> Iterator[EmbeddedPostgres]:
     """A server that a test may stop, over TCP."""
@@ -258,11 +302,13 @@ def broken_server() -> Iterator[EmbeddedPostgres]:
         yield server
 
 
+FEW = 100
+"""Jobs of a step: a slow machine changes them well within the time that the server allows."""
 STAY_IN_SECOND_STEP = f"""
 create table {SCHEMA}.first_start as select pg_postmaster_start_time() as at;
 create function {SCHEMA}.stay() returns trigger language plpgsql as $$
 begin
-  if new.changed > {STEP} and pg_postmaster_start_time() = (select at from {SCHEMA}.first_start) then
+  if new.changed > {FEW} and pg_postmaster_start_time() = (select at from {SCHEMA}.first_start) then
     perform pg_sleep(600);
   end if;
   return new;
@@ -286,6 +332,7 @@ async def test_an_operation_waits_for_a_server_that_stops_in_the_middle_of_a_ste
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """However long it is away; then every job is changed, and none of them twice."""
+    monkeypatch.setattr("graphile_worker.admin.operations.runner.STEP", FEW)
     # Half a minute passes in a second.
     monkeypatch.setattr("graphile_worker.admin.operations.runner.RETRY", 0.05)
     caplog.set_level(logging.DEBUG, logger="graphile_worker.admin")
@@ -300,7 +347,7 @@ async def test_an_operation_waits_for_a_server_that_stops_in_the_middle_of_a_ste
     url = broken_server.url()
     async with make_worker_utils(connection_string=url) as utils:
         await utils.migrate()
-        ids = await add_failed(utils, 3 * STEP)
+        ids = await add_failed(utils, 3 * FEW)
     connection = await asyncpg.connect(url)
     await connection.execute(STAY_IN_SECOND_STEP)
     app = admin_app(connection_string=url, authorize=everyone_may)
@@ -308,7 +355,7 @@ async def test_an_operation_waits_for_a_server_that_stops_in_the_middle_of_a_ste
         async with client_of(app) as http:
             begun = await operate(http, action="add_again", filter="state:failed", confirm=len(ids))
             await until(lambda: connection.fetchval(STAYS))
-            assert await connection.fetchval(f"select changed from {SCHEMA}._private_py_operations") == STEP
+            assert await connection.fetchval(f"select changed from {SCHEMA}._private_py_operations") == FEW
             await connection.close()
             await stop_server(broken_server, how)
             before = attempts()

@@ -176,7 +176,9 @@ class _Nothing:
     """In place of the client, and of the names of queues: every method is missing here."""
 
     def __getattr__(self, name: str) -> NoReturn:
-        raise _missing("get_queue_name" if name == "get" else name)
+        if name.startswith("__"):  # not asked for by a task, but by what copies or shows objects
+            raise AttributeError(name)
+        raise _missing({"jobs": "wait_for", "get": "get_queue_name"}.get(name, name))
 
 
 def _no_connection() -> NoReturn:

@@ -26,6 +26,7 @@ from ..database.statements.cleanup import own_session
 from ..database.statements.inspection import ReadyTask, ready_tasks
 from ..database.statements.pauses import pauses_if_readable
 from ..database.statements.write import delete_retired
+from ..errors import WorkerStoppedError
 from ..hooks import Events, Hooks
 from ..hooks.events import ResetLockedFailure, ResetLockedStarted, ResetLockedSuccess
 from ..hooks.faults import Supervised, is_our_end
@@ -98,6 +99,8 @@ class Periodic:
             try:
                 self._delay = await self._function()
                 self._is_failing = False
+            except WorkerStoppedError:  # the pool has ended by itself; this is asked to stop a little later
+                return
             except BaseException as error:
                 if is_our_end(error):
                     raise

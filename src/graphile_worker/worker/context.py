@@ -1,8 +1,8 @@
 """What the parts of a pool share.
 
-PoolContext: what each of them knows of the pool. Owner and JobTakers: the pool and its lanes, for the rooms
-below them. FailureLog: the log lines of what may fail again and again. BackgroundTasks: asyncio tasks that
-run until the pool ends; none of them dies unnoticed.
+PoolContext: what each of them knows of the pool. Owner and JobTakers: the pool and its lanes, for the
+packages below them. FailureLog: the log lines of what may fail again and again. BackgroundTasks: asyncio
+tasks that run until the pool ends; none of them dies unnoticed.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Owner(Protocol):
 
 
 class JobTakers(Protocol):
-    """`Lanes`, as the rooms below see them: they take jobs for the slots."""
+    """`Lanes`, as the packages below see them: they take jobs for the slots."""
 
     @property
     def running(self) -> list[Job]: ...

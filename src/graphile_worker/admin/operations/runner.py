@@ -16,6 +16,7 @@ import logging
 import os
 import secrets
 import socket
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -24,7 +25,7 @@ import msgspec
 from ...database.connections import sqlstates
 from ...database.connections.connection import Connection, Row
 from ...database.connections.errors import explained, sqlstate_of
-from ...database.connections.retry import is_conflict, is_retryable
+from ...database.connections.retry import is_conflict, is_retryable, may_pass
 from ...database.sql import load
 from ...history.audit import MAX_KEPT, audit_tables, complete_record, purge_audit
 from ..database import HISTORY, STEP_WITHIN, Database, is_outage, own_tables
@@ -40,6 +41,10 @@ RETRY = 2.0
 """Seconds until a step is repeated that failed because of the connection or of a lock."""
 MOST_RETRIES = 5
 """Of a step that the database refuses; a lost connection is waited for without end."""
+SHRINK = 5
+"""A step that took too long, or too much memory, is repeated with a fifth of its jobs."""
+QUICK = STEP_WITHIN / 1000 / 4
+"""Seconds; after a step that took less, the next one may have twice as many jobs."""
 RENEW = 3.0
 """Seconds between two renewals of the lease while an operation waits."""
 SOON = 0.2
@@ -165,19 +170,27 @@ class OperationRunner:
         self._woken.pop(operation_id, None)
 
     async def _run(self, operation_id: int) -> None:
-        failures, held_up = 0, 0.0
+        failures, held_up, most = 0, 0.0, STEP
         while not self._is_closed:
+            began = time.monotonic()
             try:
-                made = await step(self._database, operation_id, self.name, waits_for_locks=held_up < PATIENCE)
+                made = await step(
+                    self._database, operation_id, self.name, most=most, waits_for_locks=held_up < PATIENCE
+                )
                 failures = 0
                 held_up += made.wait if made and made.is_held_up and not made.changed else 0.0
+                if time.monotonic() - began < QUICK:
+                    most = min(2 * most, STEP)
             except Exception as error:
                 failures += 0 if is_outage(error) else 1
-                if failures > (MOST_RETRIES if is_retryable(error) or is_conflict(error) else 0):
+                is_too_much = may_pass(error)
+                may_repeat = is_too_much or is_retryable(error) or is_conflict(error)
+                if failures > (MOST_RETRIES if may_repeat else 0):
                     logger.exception("operation %s has failed", operation_id)
                     await self._fail(operation_id, error)
                     return
                 logger.debug("operation %s: %s; retrying", operation_id, explained(error))
+                most = max(most // SHRINK, 1) if is_too_much else most
                 await self._sleep(operation_id, RETRY, renew=False)
                 continue
             self.on_change(operation_id)
@@ -234,6 +247,8 @@ class Step(msgspec.Struct):
     last_id: int
     stage: str
     watched: list[int]
+    most: int = STEP
+    """How many jobs it may change."""
     changed: int = 0
     skipped: int = 0
     succeeded: int = 0
@@ -249,11 +264,12 @@ class Step(msgspec.Struct):
 
 
 async def step(
-    database: Database, operation_id: int, runner: str, *, waits_for_locks: bool = True
+    database: Database, operation_id: int, runner: str, *, most: int = STEP, waits_for_locks: bool = True
 ) -> Step | None:
-    """Make the next step. It ends before a job that another transaction has locked, or skips such jobs.
+    """Make the next step, with up to `most` jobs.
 
-    None if the operation has ended, or another dashboard has it.
+    It ends before a job that another transaction has locked, or skips such jobs. None if the
+    operation has ended, or another dashboard has it.
     """
     async with database.write(within=STEP_WITHIN) as connection:
         schema = database.schema
@@ -261,7 +277,7 @@ async def step(
         row = await connection.fetchrow(load("admin/get_operation", schema), operation_id)
         if mine is None or row is None:
             return None
-        done = Step(row["last_id"], row["stage"], list(row["watched"]), waits_for_locks=waits_for_locks)
+        done = Step(row["last_id"], row["stage"], list(row["watched"]), most, waits_for_locks=waits_for_locks)
         if row["state"] == "stopping":
             done.state = "stopped"
             done.note = "Stopped by a person."
@@ -283,7 +299,7 @@ async def step(
 
 
 async def _all(connection: Connection, database: Database, row: Row, done: Step) -> None:
-    choice = await _change_next(connection, database, row, done, _size(row))
+    choice = await _change_next(connection, database, row, done, _size(row, done))
     if choice.is_last:
         done.state = "done"
 
@@ -352,9 +368,9 @@ async def _audit_id_for(connection: Connection, database: Database, row: Row, jo
     return None
 
 
-def _size(row: Row) -> int:
+def _size(row: Row, done: Step) -> int:
     rate = row["rate"]
-    return STEP if rate is None else max(1, min(STEP, int(rate)))
+    return done.most if rate is None else max(1, min(done.most, int(rate)))
 
 
 # -- a careful retry -----------------------------------------------------------------------------------------
@@ -386,7 +402,7 @@ async def _rest(connection: Connection, database: Database, row: Row, done: Step
     if done.state is not None or len(done.watched) >= MOST_WATCHED:
         done.wait = LOOK_EVERY
         return
-    choice = await _change_next(connection, database, row, done, _size(row))
+    choice = await _change_next(connection, database, row, done, _size(row, done))
     if choice.is_last:
         done.stage = "settling"
 
@@ -441,7 +457,9 @@ def _why_stopped(row: Row, failed: Sequence[Row]) -> str:
 
 async def _undo_some(connection: Connection, database: Database, row: Row, done: Step) -> None:
     chosen = msgspec.json.decode(row["chosen"], type=Chosen)
-    found = await undo.undo_step(connection, database.schema, chosen.audit_id or 0, row["last_id"])
+    found = await undo.undo_step(
+        connection, database.schema, chosen.audit_id or 0, row["last_id"], most=done.most
+    )
     done.last_id = found.last_id
     done.changed, done.skipped = len(found.restored), len(found.left)
     if found.is_last:

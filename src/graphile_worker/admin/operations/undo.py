@@ -113,9 +113,11 @@ async def _resume(database: Database, actor: Actor, entry: Entry) -> UndoAnswer:
     return UndoAnswer(message=f"Resumed {what}." if was_paused else f"{what} was not paused any more.")
 
 
-async def undo_step(connection: Connection, schema: SchemaName, audit_id: int, after: int) -> UndoStep:
+async def undo_step(
+    connection: Connection, schema: SchemaName, audit_id: int, after: int, *, most: int = STEP
+) -> UndoStep:
     """Put back the next jobs, in the caller's transaction."""
-    kept = await connection.fetch(load("admin/before_to_undo", schema), audit_id, after, STEP)
+    kept = await connection.fetch(load("admin/before_to_undo", schema), audit_id, after, most)
     ids = [row["job_id"] for row in kept]
     now = {row["id"]: row for row in await connection.fetch(load("admin/lock_versions", schema), ids)}
     changed: list[int] = []
@@ -147,7 +149,7 @@ async def undo_step(connection: Connection, schema: SchemaName, audit_id: int, a
     if changed or back:
         await connection.fetchval(load("add/announce_jobs", schema), len(changed) + len(back))
     restored = [Restored(job_id, back.get(job_id)) for job_id in sorted([*changed, *added, *back])]
-    return UndoStep(restored, left, ids[-1] if ids else after, len(ids) < STEP)
+    return UndoStep(restored, left, ids[-1] if ids else after, len(ids) < most)
 
 
 async def _restore_deleted(

@@ -142,6 +142,8 @@ class OutcomeEvents:
 
     def _failed(self, finished: Finished, outcome: Failed, *, is_final: bool) -> None:
         events, job = self._events, finished.job
+        if events.observed.isdisjoint((JobErrored, JobFailed)):
+            return
         about: dict[str, Any] = {
             "worker_id": finished.worker_id,
             "job": job,
