@@ -17,8 +17,12 @@ import pytest
 
 from docs.blocks import ROOT, blocks_of
 from graphile_worker import Limit, WorkerUtils, make_worker_utils, task
+from graphile_worker.cli.commands.doctor import _print as print_findings
 from graphile_worker.diagnostics.explanation.values import WORDS, words
-from graphile_worker.diagnostics.finding import Finding
+from graphile_worker.diagnostics.facts import OldTransaction, TableFacts
+from graphile_worker.diagnostics.finding import Finding, Thresholds
+from graphile_worker.diagnostics.job_checks import check_table, check_transactions
+from graphile_worker.values.schema_name import SchemaName
 from recovery.dead import QUICK, Graveyard
 from support.command_line import Call, in_this_process
 from support.working import SCHEMA, SELDOM, Gate, Jobs, Workers, until
@@ -32,8 +36,9 @@ SHOWN = [block.text.strip() for block in blocks_of(PAGE) if block.language == "t
 
 def alike(text: str) -> str:
     """The text with one host, one id and one number in place of all."""
-    text = text.replace(socket.gethostname(), "web-1").replace("somewhere", "web-1")
-    return re.sub(r"\d+(\.\d+)?", "0", re.sub(r"\bpool-[\w-]+", "pool-0", text))
+    text = re.sub(rf"\b({re.escape(socket.gethostname())}|somewhere)\b", "web-1", text)
+    text = re.sub(r"\d+(,\d+)*(\.\d+)?", "0", re.sub(r"\bpool-[\w-]+", "pool-0", text))
+    return re.sub(r"(?<=\S) +", " ", text)  # columns are as wide as their values
 
 
 def assert_shown(output: str) -> None:
@@ -187,3 +192,38 @@ async def test_a_dead_worker(call: Call, jobs: Jobs, connection: Any) -> None:
         f"update {SCHEMA}._private_jobs set locked_at = now() - interval '1 minute' where id = $1", job_id
     )
     assert_shown(await show(call, job_id))
+
+
+async def test_a_job_that_was_recovered(call: Call, jobs: Jobs, connection: Any) -> None:
+    graveyard = Graveyard(connection)
+    await graveyard.bury("pool-dead")
+    await graveyard.give("pool-dead", await jobs.add("send_email"))
+    (await asyncio.to_thread(call, "sweep")).check()
+    assert_shown((await asyncio.to_thread(call, "show", 1)).check().out)
+
+
+async def test_the_list_of_workers(call: Call, jobs: Jobs, workers: Workers, utils: WorkerUtils) -> None:
+    gate = Gate()
+    await jobs.add("resize", {"n": 1})
+    await workers.start({"resize": gate}, **OPTIONS)
+    await gate.until_inside(1)
+
+    async def is_reported() -> bool:
+        (worker,) = await utils.workers.list()
+        return bool(worker.running) and worker.load is not None and worker.load.cpu is not None
+
+    await until(is_reported)
+    assert_shown((await asyncio.to_thread(call, "workers")).check().out)
+    gate.open_all()
+
+
+def test_what_holds_vacuum_back(capsys: pytest.CaptureFixture[str]) -> None:
+    table = TableFacts(
+        live=1200, dead=410_000, table_bytes=60_000_000, index_bytes=20_000_000, row_bytes=150, changes=0,
+        vacuumed_ago=3 * 3600.0, analysed_ago=None, settings=[],
+    )  # fmt: skip
+    session = OldTransaction(
+        kind="session", name="4711", what="shop, report.py, idle in transaction", age=7200.0
+    )
+    print_findings([*check_table(table, SchemaName(), Thresholds()), *check_transactions([session])])
+    assert_shown(capsys.readouterr().out)
