@@ -110,5 +110,8 @@ def test_the_worst_finding_decides_whether_all_is_well() -> None:
     fine = Finding("connection", "ok", "works")
     shown = json_shapes.findings_as_json([error, fine])
     assert (shown["healthy"], shown["worst"]) == (False, "error")
-    assert shown["findings"] == [dataclasses.asdict(error), dataclasses.asdict(fine)]
+    assert shown["findings"] == [
+        dataclasses.asdict(finding) | {"page": f"troubleshooting.md#check-{finding.check}"}
+        for finding in (error, fine)
+    ]
     assert json_shapes.findings_as_json([]) == {"healthy": True, "worst": "ok", "findings": []}

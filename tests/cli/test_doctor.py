@@ -101,7 +101,7 @@ async def test_a_healthy_database_has_no_error_and_every_check_is_named(gw: Call
     assert report.json["healthy"] is True
     assert set(report) == EVERY_CHECK
     for finding in report.json["findings"]:
-        assert set(finding) == {"check", "severity", "summary", "meaning", "advice"}
+        assert set(finding) == {"check", "severity", "summary", "meaning", "advice", "page"}
         assert finding["severity"] == "ok" or (finding["meaning"] and finding["advice"])
     assert [check for check in report if not report.is_well(check)] in ([], ["settings"])
 
@@ -113,6 +113,7 @@ def test_people_read_the_worst_first_with_what_to_do(gw: Call, empty_database_ur
     assert first == 'error    schema: the schema "graphile_worker" is not installed in this database'
     assert meaning.startswith("         There is no queue here")
     assert advice.startswith("         → Run `graphile-worker migrate`")
+    assert "         More in the documentation: troubleshooting.md#check-schema" in result.out.splitlines()
     assert "ok       listen: a notification arrived" in result.out
     assert result.out.splitlines()[-1].startswith("Found 1 error")
     assert all(len(line) <= 100 for line in result.out.splitlines())

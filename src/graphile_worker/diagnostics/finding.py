@@ -20,6 +20,11 @@ class Finding:
     meaning: str = ""
     advice: str = ""
 
+    @property
+    def page(self) -> str:
+        """Where the documentation says more about this check."""
+        return f"troubleshooting.md#check-{self.check}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Thresholds:

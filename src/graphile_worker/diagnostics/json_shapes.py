@@ -204,7 +204,7 @@ migration_as_json = _shape(
     "has_extensions=has_own_objects",
     schema=lambda schema: schema.name,
 )
-_finding = _shape("check severity summary meaning advice")
+_finding = _shape("check severity summary meaning advice page")
 
 
 def findings_as_json(found: list[Finding]) -> dict[str, Any]:

@@ -88,6 +88,7 @@ def _print(found: list[Finding]) -> None:
         if finding.severity != "ok":
             _paragraph(finding.meaning, width)
             _paragraph(f"→ {finding.advice}", width)
+            _paragraph(f"More in the documentation: {finding.page}", width)
             click.echo()
     numbers = {name: sum(finding.severity == name for finding in found) for name in ("error", "warning")}
     parts = [count(number, name) for name, number in numbers.items() if number]
