@@ -52,7 +52,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "fail": ("jobs", "Fail jobs permanently."),
     "force-unlock": ("cleanup", "Unlock all jobs and queues that worker pools have locked."),
     "health": ("doctor", "Check that a worker with --http-port is healthy: exit status 0 if so, else 1."),
-    "history": ("history", "List jobs that have ended, the latest first, as far as they are kept."),
+    "history": ("history", "List the finished jobs that are in the history, the latest first."),
     "init": ("init", "Create tasks/hello.py, a crontab and an entry in .gitignore; overwrites nothing."),
     "limits": ("pause", "Show limits, set their bounds by hand, or reset them to those in the code."),
     "list": ("jobs", "List jobs."),

@@ -39,7 +39,7 @@
     │   ├── LeakedTasksError         it stopped, but some tasks did not end even when cancelled
     │   └── WorkerUnhealthyError     it stopped because too many tasks ran on after their jobs were ended
     ├── WorkerNotFoundError          no running Python worker has this id
-    ├── StackUnavailableError        the stack of a job cannot be had
+    ├── StackUnavailableError        the stack of a job is unavailable
     └── EmbeddedPostgresError        the embedded server cannot be found, started or stopped
 
 Each message names the cause and the fix; details are available as attributes.
@@ -378,7 +378,7 @@ class WorkerRequestError(GraphileWorkerError):
 
 
 class StackUnavailableError(GraphileWorkerError):
-    """The stack of a job cannot be had: it does not run, or its worker does not answer."""
+    """The stack of a job is unavailable: it does not run, or its worker does not answer."""
 
     def __init__(self, job_id: int, reason: str) -> None:
         self.job_id = job_id

@@ -34,8 +34,8 @@ class _NamedLane(msgspec.Struct, frozen=True):
 class Lane(_NamedLane, frozen=True, kw_only=True):
     """Slots for some of the tasks of a worker: `Lane("video", tasks=[transcode], concurrency=2)`.
 
-    Each worker process runs at most `concurrency` jobs of these tasks at a time, beside the jobs of its other
-    tasks. A task may also name its lane itself: `@task(lane="video")`.
+    Each worker process runs at most `concurrency` jobs of these tasks at a time, in addition to those of its
+    other tasks. A task may also name its lane itself: `@task(lane="video")`.
     """
 
     tasks: Collection[str | Callable[..., Any]] = ()

@@ -41,7 +41,7 @@ OPTIONS = (
 )  # fmt: skip
 """Those that have a flag."""
 USER_ROLES = ("viewer", "operator", "admin")
-MISSING = "the dashboard needs further packages; install them with: pip install 'graphile-worker[admin]'"
+MISSING = "the dashboard needs more packages; install them with: pip install 'graphile-worker[admin]'"
 
 logger = logging.getLogger("graphile_worker.admin")
 

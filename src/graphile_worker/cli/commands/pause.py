@@ -89,7 +89,7 @@ async def pause_command(
 ) -> Output:
     """Start no more jobs of a queue, of a task, or at all. Without flags, list what is paused.
 
-    Running jobs go on. Jobs can be added, and wait. Workers of every runtime obey the pause of a queue.
+    Running jobs finish. Jobs can be added, and wait. Workers of every runtime obey the pause of a queue.
     Only workers of this package obey the others. A pause of a recurring job skips its runs. A worker that is
     paused finishes the jobs that it runs, and fetches no more until it is resumed.
 
