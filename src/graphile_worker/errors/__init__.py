@@ -297,7 +297,7 @@ class JobCancelledError(GraphileWorkerError):
 
 
 class JobGoneError(GraphileWorkerError):
-    """The job that a client waited for is gone, and no one knows how it ended."""
+    """The job that a client waited for is gone, and its outcome was not kept."""
 
     def __init__(self, job_id: int) -> None:
         self.job_id = job_id
@@ -365,7 +365,7 @@ class WorkerNotFoundError(GraphileWorkerError):
         self.worker_id = worker_id
         super().__init__(
             f"no running Python worker has the id {worker_id!r}; graphile-worker workers lists them. Workers "
-            "of other runtimes, and those with recovery switched off, cannot be asked for anything"
+            "of other runtimes, and those with recovery switched off, do not take requests"
         )
 
 

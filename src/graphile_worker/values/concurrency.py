@@ -157,7 +157,7 @@ class Limit(_NamedLimit, frozen=True, kw_only=True):
     rate: tuple[int, timedelta | float] | None = None
     """How many of them may start in a period, which is a timedelta or seconds."""
     burst: int | None = None
-    """How many may start at once after a rest; half a second's worth of the rate by default, at least one."""
+    """How many may start at once after an idle period; by default half a second's worth, at least one."""
 
     def __post_init__(self) -> None:
         check_limit_name(self.name)

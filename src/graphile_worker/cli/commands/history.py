@@ -151,9 +151,9 @@ def _require_one(**parameters: Any) -> None:
 async def show_command(
     utils: WorkerUtils, ids: tuple[int, ...], all_tracebacks: bool, is_followed: bool
 ) -> Output:
-    """Show all that is known of jobs, also of finished ones that are kept.
+    """Show everything known about jobs, including finished ones in the history.
 
-    Of a job in the queue the last lines say why it does not run, or where it is running.
+    For a job in the queue, the last lines say why it does not run, or where it is running.
 
     With --json, one ID gives an object and several give an array.
 

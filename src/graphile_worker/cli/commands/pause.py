@@ -271,7 +271,7 @@ def _check_limits(action: str, name: str | None, **bounds: Any) -> None:
     "--rate", type=Parsed("rate", _start_rate), metavar="N/PERIOD", help="Jobs that may start: 500/1m, 10/s."
 )
 @click.option(
-    "--burst", type=click.IntRange(1, MOST), metavar="N", help="Jobs that may start at once after a rest."
+    "--burst", type=click.IntRange(1, MOST), metavar="N", help="Jobs that may start at once when idle."
 )
 async def limits_command(
     utils: WorkerUtils,

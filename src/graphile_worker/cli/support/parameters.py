@@ -341,7 +341,7 @@ worker_options = flags(
         "--database-metrics",
         is_flag=True,
         default=None,
-        help="Serve gauges about the database at /metrics, too; of several workers, one does.",
+        help="Serve gauges about the database at /metrics, too; only one of several workers does.",
     ),
     several(
         "--plugin",
