@@ -59,6 +59,20 @@ SEARCHES = {
     "pytest": "testing",
     "stuck": "troubleshooting",
     "countdown": "adding-jobs",
+    "time zone": "recurring-jobs",
+    "named queue": "queues",
+    "job key": "job-keys",
+    "time limit": "time-limits",
+    "dead worker": "reliability",
+    "log level": "logging",
+    "django": "integrations/django",
+    "held batch": "performance",
+    "priority": "adding-jobs",
+    "pause": "pausing",
+    "login": "admin/users",
+    "sqlalchemy": "integrations/sqlalchemy",
+    "worker options": "reference/options",
+    "blocking client": "reference/blocking-client",
 }
 """What people type, and the page that answers."""
 LONGEST_LIST = 10
