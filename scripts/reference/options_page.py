@@ -19,10 +19,11 @@ from .members import cell, field_texts, field_types, text
 SHARED = {"log_levels": "log_level"}
 """Options that another flag sets as well, and that flag."""
 NESTED = (
-    "In Python, some options are fields of an object, and the last column names it: `recovery_grace = 30` in "
-    "the\nfile is `run(recovery=RecoveryOptions(grace=30))` in a program. `recovery=False` and "
-    '`history="all"` set the first option\nof their group alone. `local_queue` is a `LocalQueueOptions`, its '
-    "`refetch_delay` a `RefetchDelayOptions`. All of these are\nin `graphile_worker.options`."
+    "The type is in parentheses. Some options are fields of an object in Python, which is named there as well:\n"
+    "`recovery_grace = 30` in the file is `run(recovery=RecoveryOptions(grace=30))` in a program.\n"
+    '`recovery=False` and `history="all"` set the first option of their group alone. `local_queue` is a\n'
+    "`LocalQueueOptions`, its `refetch_delay` a `RefetchDelayOptions`. All of these are in\n"
+    "`graphile_worker.options`."
 )
 
 
@@ -49,17 +50,14 @@ def pages() -> dict[str, str]:
 
 
 def _table(owner: type[Any]) -> list[str]:
-    has_groups = owner is WorkerOptions
-    rows = [
-        f"| option | type | default | flag | meaning |{' in Python |' if has_groups else ''}",
-        f"|---|---|---|---|---|{'---|' if has_groups else ''}",
-    ]
+    rows = ["| option | default | flag | meaning |", "|---|---|---|---|"]
     for setting in known_settings().values():
         if setting.owner is owner:
             kind = field_types(holder(setting))[setting.path[-1]]
+            place = f", in Python {place}" if (place := in_python(setting)) else ""
             rows.append(
-                f"| `{setting.name}` | `{cell(kind)}` | {_default(setting)} | {_flag(setting)} "
-                f"| {cell(meaning(setting))} |{f' {in_python(setting)} |' if has_groups else ''}"
+                f"| `{setting.name}` | {_default(setting)} | {_flag(setting)} "
+                f"| {cell(meaning(setting))} (`{cell(kind)}`{place}) |"
             )
     return [row.replace("|  |", "| |").replace("|  |", "| |") for row in rows]
 

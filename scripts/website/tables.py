@@ -1,4 +1,4 @@
-r"""A hook of mkdocs: shows `\|` in the code of a table as a pipe.
+r"""A hook of mkdocs for tables: shows `\|` in code as a pipe, and breaks no name in the middle of a word.
 
 Code hosts need the backslash. The Markdown of mkdocs would show it: a pipe in code ends no cell there.
 """
@@ -10,6 +10,10 @@ from typing import Any
 
 FENCE = re.compile(r"^ {0,3}(```+|~~~+)")
 CODE = re.compile(r"(?<!`)(`+)(?!`).+?(?<!`)\1(?!`)")
+CELL = re.compile(r"<td[^>]*>.*?</td>", re.DOTALL)
+NAME = re.compile(r"<code>([^<\s]+)</code>")
+SHORT = 26
+"""Characters of a name that is kept on one line; a longer one may be broken after a dot or an underscore."""
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
@@ -25,3 +29,15 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
         is_row = not fence and line.lstrip().startswith("|")
         lines.append(CODE.sub(lambda code: code[0].replace("\\|", "|"), line) if is_row else line)
     return "\n".join(lines)
+
+
+def on_page_content(html: str, **_: Any) -> str:
+    """Called by mkdocs with the HTML of a page."""
+    return CELL.sub(lambda cell: NAME.sub(_name, cell[0]), html)
+
+
+def _name(found: re.Match[str]) -> str:
+    if len(found[1]) <= SHORT:
+        return f'<code class="whole">{found[1]}</code>'
+    broken = re.sub(r"(?<=[a-z][._])(?=[a-z])", "<wbr>", found[1], flags=re.IGNORECASE)
+    return f"<code>{broken}</code>"

@@ -182,6 +182,11 @@ a `\|` outside
 def test_names_in_tables_are_not_broken(site: Path) -> None:
     rules = (site / "stylesheets" / "tables.css").read_text(encoding="utf-8")
     assert "word-break: normal" in rules
+    options = (site / "reference" / "options" / "index.html").read_text(encoding="utf-8")
+    assert '<code class="whole">max_pool_size</code>' in options
+    assert (
+        "<code>local_<wbr>queue.<wbr>refetch_<wbr>delay.<wbr>max_<wbr>abort_<wbr>threshold</code>" in options
+    )
     for page in site.rglob("*/index.html"):
         assert "stylesheets/tables.css" in page.read_text(encoding="utf-8"), page
 
