@@ -19,7 +19,7 @@ from .members import cell, field_texts, field_types, text
 SHARED = {"log_levels": "log_level"}
 """Options that another flag sets as well, and that flag."""
 NESTED = (
-    "The type is in parentheses. Some options are fields of an object in Python, which is named there as well:\n"
+    "The type is in parentheses. Some options are fields of an object in Python, which is named there, too:\n"
     "`recovery_grace = 30` in the file is `run(recovery=RecoveryOptions(grace=30))` in a program.\n"
     '`recovery=False` and `history="all"` set the first option of their group alone. `local_queue` is a\n'
     "`LocalQueueOptions`, its `refetch_delay` a `RefetchDelayOptions`. All of these are in\n"
