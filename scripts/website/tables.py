@@ -12,7 +12,7 @@ FENCE = re.compile(r"^ {0,3}(```+|~~~+)")
 CODE = re.compile(r"(?<!`)(`+)(?!`).+?(?<!`)\1(?!`)")
 CELL = re.compile(r"<td[^>]*>.*?</td>", re.DOTALL)
 NAME = re.compile(r"<code>([^<\s]+)</code>")
-SHORT = 26
+SHORT = 18
 """Characters of a name that is kept on one line; a longer one may be broken after a dot or an underscore."""
 
 

@@ -73,6 +73,8 @@ SEARCHES = {
     "sqlalchemy": "integrations/sqlalchemy",
     "worker options": "reference/options",
     "blocking client": "reference/blocking-client",
+    "graceful_shutdown_abort_timeout": "reference/options",
+    "max_abort_threshold": "reference/options",
 }
 """What people type, and the page that answers."""
 LONGEST_LIST = 10
@@ -184,9 +186,7 @@ def test_names_in_tables_are_not_broken(site: Path) -> None:
     assert "word-break: normal" in rules
     options = (site / "reference" / "options" / "index.html").read_text(encoding="utf-8")
     assert '<code class="whole">max_pool_size</code>' in options
-    assert (
-        "<code>local_<wbr>queue.<wbr>refetch_<wbr>delay.<wbr>max_<wbr>abort_<wbr>threshold</code>" in options
-    )
+    assert "<code>graceful_<wbr>shutdown_<wbr>abort_<wbr>timeout</code>" in options
     for page in site.rglob("*/index.html"):
         assert "stylesheets/tables.css" in page.read_text(encoding="utf-8"), page
 
