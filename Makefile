@@ -32,6 +32,7 @@ check: $(STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python -m scripts.phrases
 
 # Most tests wait for processes and timers, so a few more run at the same time than there are cores. Each process
 # has a server of its own.

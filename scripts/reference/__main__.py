@@ -1,7 +1,6 @@
 """`python -m scripts.reference` writes the reference pages; `--check` reports pages that are out of date.
 
-The tables of options in docs/configuration.md are written, too. The page about SQL comes from a database with
-the schema installed: DATABASE_URL, else an embedded server.
+The page about SQL comes from a database with the schema installed: DATABASE_URL, else an embedded server.
 """
 
 from __future__ import annotations
@@ -21,7 +20,6 @@ from graphile_worker.database.embedded import EmbeddedPostgres
 
 from . import (
     api_page,
-    configuration_page,
     errors_page,
     events_page,
     job_options_page,
@@ -42,8 +40,7 @@ async def pages(url: str) -> dict[str, str]:
     finally:
         await connection.close()
     return {
-        "../configuration.md": configuration_page.page(),
-        "options.md": options_page.page(),
+        **options_page.pages(),
         "job-options.md": job_options_page.page(),
         "events.md": events_page.page(),
         "errors.md": errors_page.page(),

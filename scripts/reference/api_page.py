@@ -109,7 +109,7 @@ INTERNAL = {
 """Members without an underscore that are not for users."""
 WITH_CONSTRUCTOR = ("App", "ProcessExecutor")
 """Classes that users instantiate with more than their fields."""
-FIELDS_ELSEWHERE = {"WorkerOptions": "Its fields are the [options](options.md#options-of-a-worker)."}
+FIELDS_ELSEWHERE = {"WorkerOptions": "Its fields are the [options](options.md#the-options)."}
 OPTIONS_PAGE = (
     "RunArguments", "RunOnceArguments", "ServeArguments", "WorkerArguments", "WorkerOptionValues",
     "OptionsWithPlugins",
@@ -120,8 +120,8 @@ CALLS: dict[str, type] = {"ClientArguments": ClientArguments, "SyncClientArgumen
 WIDTH = 100
 MEMBER_PAGE = """# `utils.{name}`
 
-A member of [`WorkerUtils`](worker-utils.md), and without `await` of the
-[blocking client](blocking-client.md). The types are imported from `graphile_worker`.
+A member of [`WorkerUtils`](worker-utils.md). The [blocking client](blocking-client.md) has it with the same
+methods and arguments, without `await`. The types are imported from `graphile_worker`.
 """
 
 
@@ -132,7 +132,7 @@ def pages() -> dict[str, str]:
 
 def _page(file: str, names: list[str]) -> str:
     member = file.removeprefix("utils-").removesuffix(".md")
-    head = MEMBER_PAGE.format(name=member) if member in MEMBERS else text(file)
+    head = MEMBER_PAGE.format(name=member) if file.startswith("utils-") else text(file)
     lines = [head.rstrip("\n"), ""]
     for name in names:
         lines += [f"## `{name}`", ""]
@@ -167,6 +167,9 @@ def _entry(name: str, thing: Any) -> Iterator[str]:
 
 def _class(cls: type) -> Iterator[str]:
     yield from _docstring(cls)
+    if (page := _page_of(cls.__name__.removeprefix("Sync"))) and cls.__name__.startswith("Sync"):
+        yield from _blocking_form(cls, page)
+        return
     if cls.__name__ in WITH_CONSTRUCTOR:
         shown = signature(cls.__name__, vars(cls)["__init__"]).removesuffix(" -> None")
         yield from ("```text", shown, "```", "")
@@ -179,14 +182,25 @@ def _class(cls: type) -> Iterator[str]:
     for name, member in _members(cls):
         function = member.__func__ if isinstance(member, classmethod | staticmethod) else member
         if inspect.isfunction(function):
-            lines = [f"### `{cls.__name__}.{name}`", "", *_function(name, function)]
-            if _is_blocking_form(function):  # it has the docstring of the asynchronous one
-                lines = [re.sub(r"(?<=`)WorkerUtils\b", "SyncWorkerUtils", line) for line in lines]
-            yield from lines
+            yield from (f"### `{cls.__name__}.{name}`", "", *_function(name, function))
 
 
-def _is_blocking_form(function: Any) -> bool:
-    return inspect.iscoroutinefunction(inspect.unwrap(function)) and not inspect.iscoroutinefunction(function)
+def _page_of(name: str) -> str | None:
+    """The page of the asynchronous client that has this class."""
+    pages = (page for page, names in PAGES.items() if page != "blocking-client.md" and name in names.split())
+    return next(pages, None)
+
+
+def _blocking_form(cls: type, page: str) -> Iterator[str]:
+    """Links to the methods of the asynchronous class, which the blocking one has without `await`."""
+    other = cls.__name__.removeprefix("Sync")
+    links = [
+        f"[`{name}`]({page}#{other.lower()}{name})"
+        for name, member in _members(cls)
+        if not isinstance(member, property | cached_property)
+    ]
+    yield f"It has the methods of [`{other}`]({page}#{other.lower()}), without `await`:"
+    yield from (", ".join(links) + ".", "")
 
 
 def _rows(cls: type) -> Iterator[str]:
@@ -266,8 +280,7 @@ def _parameter(parameter: inspect.Parameter, function: Any) -> list[str]:
     annotation = parameter.annotation
     if annotation == "Any":  # only the overloads know better
         annotation = " | ".join(dict.fromkeys(_overloaded(function, parameter.name))) or "Any"
-    kind = "BlockingConnection" if _is_blocking_form(function) else "UserConnection"
-    shown = f"{prefix}{parameter.name}: {re.sub('ConnectionT|UserConnection', kind, annotation)}"
+    shown = f"{prefix}{parameter.name}: {annotation.replace('ConnectionT', 'UserConnection')}"
     return [shown if parameter.default is parameter.empty else f"{shown} = {parameter.default!r}"]
 
 

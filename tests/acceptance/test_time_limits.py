@@ -124,7 +124,7 @@ async def test_a_probe_tells_that_the_worker_must_be_replaced(begin: Begin, jobs
 
     async def must_be_replaced() -> bool:
         found = await probe(at, "/livez")
-        return found.status == 503 and "the worker cannot go on: 1 task did not end" in found.problems
+        return found.status == 503 and "the worker cannot continue: 1 task did not end" in found.problems
 
     await until(must_be_replaced)
     (folder / "go_on").touch()

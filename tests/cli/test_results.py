@@ -227,7 +227,7 @@ async def test_ctrl_c_stops_following(database_url: str, utils: WorkerUtils, pla
         await until(lambda: "waiting for a worker" in process.output)
         process.send(signal.SIGINT)
         assert await asyncio.to_thread(process.process.wait, PATIENCE) == 130
-        await until(lambda: "the job itself goes on" in process.output)
+        await until(lambda: "the job itself continues" in process.output)
         assert "Traceback" not in process.output
     assert (await job.status()).state == "ready"
 

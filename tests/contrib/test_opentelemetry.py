@@ -526,7 +526,7 @@ async def test_failures_of_tracing_fail_nothing_and_are_logged_once(
     assert await jobs.count() == 0
     records = [record for record in caplog.records if record.name == "graphile_worker.opentelemetry"]
     assert [record.getMessage() for record in records] == [
-        "tracing failed while adding jobs; further failures are not logged"
+        "tracing failed while adding jobs; later failures are not logged"
     ]
 
 

@@ -204,7 +204,7 @@ def test_constructors_refuse_what_no_calendar_has(make: Any) -> None:
     [
         (lambda: CronItem.daily_at("a", time(4, tzinfo=ZoneInfo("Europe/Berlin"))), "tz="),
         (lambda: CronItem.weekly_on("a", 1, time(4, 30, 15)), "whole minute"),
-        (lambda: CronItem.monthly_on("a", 1, time(4), 30), "no minute beside it"),
+        (lambda: CronItem.monthly_on("a", 1, time(4), 30), "given without minute="),
     ],
 )
 def test_constructors_refuse_the_parts_of_a_time_that_they_would_ignore(make: Any, message: str) -> None:

@@ -106,7 +106,7 @@ CASES: list[tuple[ExplanationKind, JobFacts, str]] = [
     (
         "unknown_worker",
         JobFacts.of(job("running", **LOCKED), NOW, pools()),
-        "It is locked by pool, for 2 min; nothing tells whether that is alive.",
+        "It is locked by pool, for 2 min; it is unknown whether that is alive.",
     ),
     (
         "stale_lock",

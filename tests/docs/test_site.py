@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import html
+import json
 import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
+from scripts.website import tables
+from scripts.website.synonyms import SYNONYMS
 
 from docs.blocks import ROOT
+from support.programs import needed
 
 pytestmark = pytest.mark.timeout(1200)  # slow on a loaded machine
 
@@ -22,6 +30,54 @@ LOADED_BY_THE_THEME = (
     "mermaid",
     'data-md-component="source"',
 )  # a diagram library; GitHub's API for a repo_url
+SEARCHES = {
+    "timezone": "recurring-jobs",
+    "daylight saving": "recurring-jobs",
+    "celery beat": "recurring-jobs",
+    "dead letter queue": "administration",
+    "docker": "start-here",
+    "chord": "patterns",
+    "workflow": "patterns",
+    "fan-in": "patterns",
+    "outbox": "patterns",
+    "retry": "errors-and-retries",
+    "backoff": "errors-and-retries",
+    "rate limit": "limits",
+    "throttle": "limits",
+    "debounce": "job-keys",
+    "deduplicate": "unique-jobs",
+    "revoke": "cancelling",
+    "timeout": "time-limits",
+    "result backend": "history-and-results",
+    "flower": "admin",
+    "multiprocessing": "heavy-work",
+    "pgbouncer": "reliability",
+    "k8s": "observability/kubernetes",
+    "grafana": "observability/prometheus",
+    "environment variables": "configuration",
+    "zero downtime": "shutdown-and-deploys",
+    "pytest": "testing",
+    "stuck": "troubleshooting",
+    "countdown": "adding-jobs",
+    "time zone": "recurring-jobs",
+    "named queue": "queues",
+    "job key": "job-keys",
+    "time limit": "time-limits",
+    "dead worker": "reliability",
+    "log level": "logging",
+    "django": "integrations/django",
+    "held batch": "performance",
+    "priority": "adding-jobs",
+    "pause": "pausing",
+    "login": "admin/users",
+    "sqlalchemy": "integrations/sqlalchemy",
+    "worker options": "reference/options",
+    "blocking client": "reference/blocking-client",
+    "graceful_shutdown_abort_timeout": "reference/options",
+    "max_abort_threshold": "reference/options",
+}
+"""What people type, and the page that answers."""
+LONGEST_LIST = 10
 
 
 class Assets(HTMLParser):
@@ -93,3 +149,85 @@ def test_every_reference_page_is_in_the_navigation(site: Path) -> None:
     for page in (ROOT / "docs").glob("reference/**/*.md"):
         address = page.relative_to(ROOT / "docs").with_suffix("").as_posix()
         assert f'href="{address}/"' in overview, page
+
+
+def test_no_page_shows_a_backslash_before_a_pipe(site: Path) -> None:
+    for page in site.rglob("*.html"):
+        text = re.sub(r"<pre.*?</pre>", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+        shown = html.unescape(re.sub(r"<[^>]+>", "", text))
+        assert "\\|" not in shown, page
+
+
+def test_the_types_of_a_table_are_shown_whole(site: Path) -> None:
+    text = (site / "reference" / "options" / "index.html").read_text(encoding="utf-8")
+    assert "<code>str | None</code>" in text
+
+
+def test_pipes_change_in_the_code_of_tables_alone() -> None:
+    shown = tables.on_page_markdown(r"""| `a \| b` | a \| b | ``c \| d`` |
+a `\|` outside
+```text
+| `a \| b` |
+```
+| `a \| b` |""")
+    assert (
+        shown
+        == r"""| `a | b` | a \| b | ``c | d`` |
+a `\|` outside
+```text
+| `a \| b` |
+```
+| `a | b` |"""
+    )
+
+
+def test_names_in_tables_are_not_broken(site: Path) -> None:
+    rules = (site / "stylesheets" / "tables.css").read_text(encoding="utf-8")
+    assert "word-break: normal" in rules
+    options = (site / "reference" / "options" / "index.html").read_text(encoding="utf-8")
+    assert '<code class="whole">max_pool_size</code>' in options
+    assert "<code>graceful_<wbr>shutdown_<wbr>abort_<wbr>timeout</code>" in options
+    for page in site.rglob("*/index.html"):
+        assert "stylesheets/tables.css" in page.read_text(encoding="utf-8"), page
+
+
+def test_people_find_the_page_by_their_own_word(site: Path) -> None:
+    program = needed("node")
+    done = subprocess.run(
+        [program, Path(__file__).with_name("search.cjs"), site, *SEARCHES],
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    for words, page in SEARCHES.items():
+        assert f"{page}/" in found[words][:3], f"{words}: {found[words][:5]}"
+
+
+def test_the_index_has_every_synonym(site: Path) -> None:
+    index = json.loads((site / "search" / "search_index.json").read_text(encoding="utf-8"))
+    tags = {entry["location"]: entry.get("tags", []) for entry in index["docs"]}
+    for page, words in SYNONYMS.items():
+        address = page.removesuffix(".md").removesuffix("index").rstrip("/") + "/"
+        assert set(words) <= set(tags[address]), page
+
+
+def _sections(entries: list[Any], path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], list[Any]]]:
+    yield path, entries
+    for entry in entries:
+        for title, inner in entry.items() if isinstance(entry, dict) else ():
+            if isinstance(inner, list):
+                yield from _sections(inner, (*path, title))
+
+
+def test_the_navigation_has_two_levels_of_short_lists() -> None:
+    # Its file has no tags of Python, which a safe loader refuses.
+    navigation = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))["nav"]
+    for path, entries in _sections(navigation):
+        assert len(path) <= 2, path
+        assert len(entries) <= LONGEST_LIST or path == ("Maintainers", "Design records"), path
+        for entry in entries:
+            page = entry if isinstance(entry, str) else str(*entry.values())
+            if page.startswith("design/"):
+                assert path[0] == "Maintainers", page

@@ -234,7 +234,7 @@ async def test_a_breaking_migration_stops_a_worker_that_does_not_know_it_with_it
     await gate.until_inside(1, timeout=PATIENCE)
     await until_listening(recorder, jobs.connection)
     await upgrade(jobs, 1000, breaking=True)
-    await log.says("the worker cannot go on (migrate): ", "install a newer version of graphile-worker")
+    await log.says("the worker cannot continue (migrate): ", "install a newer version of graphile-worker")
     gate.open()
     with pytest.raises(SchemaTooNewError, match="revision 1000"):
         await asyncio.wait_for(runner.wait(), PATIENCE)
@@ -251,7 +251,7 @@ async def test_a_breaking_migration_that_nobody_heard_of_is_noticed_when_the_wor
     await terminate_workers(jobs.connection)
     with pytest.raises(SchemaTooNewError, match="breaking revision is 1000"):
         await asyncio.wait_for(runner.wait(), PATIENCE)
-    await log.says("the worker cannot go on (migrate): ")
+    await log.says("the worker cannot continue (migrate): ")
 
 
 FORGED = """select pg_notify('worker:migrate', '{"migrationNumber":999999,"breaking":true}')"""

@@ -207,7 +207,7 @@ EVERY_LINE: list[tuple[events.Event, str]] = [
     ),
     (
         events.PoolFatalError(pool_id="p", error=OSError("gone"), action="completeJob"),
-        "ERROR the worker cannot go on (completeJob): OSError: gone; stopping",
+        "ERROR the worker cannot continue (completeJob): OSError: gone; stopping",
     ),
     (
         events.WorkerFatalError(worker_id="w", error=KeyError("x")),

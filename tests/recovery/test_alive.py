@@ -97,7 +97,7 @@ async def test_behind_a_pooler_heartbeats_show_it_also_while_the_loop_is_blocked
     await jobs.add("block", {"seconds": LONGER_THAN_THE_SWEEP + 0.5})
     worker = start("--no-prepared-statements", url=pooled_url, tasks=TASKS, **QUICK_ENVIRONMENT)
     await history.until_count("start", 1)
-    worker.wait_for("proves itself alive by heartbeats")
+    worker.wait_for("heartbeats in the table show that this worker is alive")
 
     async def is_said() -> bool:
         return (await graveyard.only_worker())["liveness"] == "heartbeat"

@@ -139,7 +139,7 @@ async def test_a_policy_that_keeps_rows_from_being_deleted_ends_holding(
     )
     ids = await holding.add(lambda: jobs.add_many("count", 20))
     await jobs.until_gone()
-    assert "holds no more batches: the end of one was refused (a trigger or a policy" in caplog.text
+    assert "held batches are off: the database refused the commit of one (a trigger or a" in caplog.text
     assert runs == Counter(ids)
     await until(lambda: sorted(holding.of(JobSucceeded, ids)) == ids)
     assert holding.recorder.count(JobOutcomeDiscarded) == 0

@@ -20,7 +20,7 @@ class AppSettings:
     environment: str = ""
     """The name of the environment, shown on every page: `production` in red."""
     redact: Sequence[str] = ()
-    """Paths in payloads whose values are hidden, such as `card.number`, beside the usual names."""
+    """Paths in payloads whose values are hidden, such as `card.number`, in addition to the usual names."""
     format_payload: FormatPayload | None = None
     """Replaces a payload before it is shown."""
     job_links: Mapping[str, str] = field(default_factory=dict)

@@ -135,9 +135,9 @@ class ManagingClient(AddingClient, Generic[ConnectionT]):
     ) -> Pause:
         """Start no more jobs of a named queue, of a task, or at all, until resumed or until a time.
 
-        Running jobs go on. `until` is a time, or a period from now. Pausing what is paused changes the terms;
-        one resume ends it. A paused queue is paused in any runtime. Of tasks, and of all, only Python workers
-        know.
+        Running jobs finish. `until` is a time, or a period from now. Pausing what is paused changes the
+        terms; one resume ends it. A paused queue is paused in any runtime. Only Python workers know of the
+        other pauses.
         """
         from .changing import pause
 

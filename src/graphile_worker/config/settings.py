@@ -186,7 +186,7 @@ class AdminOptions(msgspec.Struct, frozen=True, kw_only=True):
     databases: dict[str, str] = msgspec.field(default_factory=dict)
     """Several databases, by name. A parameter `schema` in the URL names the schema."""
     redact: list[str] = msgspec.field(default_factory=list)
-    """Paths in payloads whose values are hidden, such as `card.number`, beside the usual names."""
+    """Paths in payloads whose values are hidden, such as `card.number`, in addition to the usual names."""
     job_links: dict[str, str] = msgspec.field(default_factory=dict)
     """Links on the page of a job: `Logs = "https://logs.example/?q={job_id}"`."""
     back_link: str | None = None

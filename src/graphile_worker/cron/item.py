@@ -206,5 +206,5 @@ def _clock(hour: int | time, minute: int) -> str:
     if hour.tzinfo is not None:
         raise CrontabError(f"{hour!r} has a time zone of its own; give a plain time and the zone as tz=")
     if hour.second or hour.microsecond or minute:
-        raise CrontabError(f"{hour!r} must be a whole minute, with no minute beside it; runs have no seconds")
+        raise CrontabError(f"{hour!r} must be a whole minute, given without minute=; runs have no seconds")
     return f"{hour.minute} {hour.hour}"

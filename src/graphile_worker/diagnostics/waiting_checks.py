@@ -31,7 +31,9 @@ class _Advice(NamedTuple):
 
 
 _PAUSED = _Advice(
-    "An operator has paused it.", "See `graphile-worker pause`; to go on, `graphile-worker resume`.", "info"
+    "An operator has paused it.",
+    "See `graphile-worker pause`, and `graphile-worker resume` to end it.",
+    "info",
 )
 _QUEUE = _Advice(
     "A named queue runs one job at a time.",
@@ -153,6 +155,6 @@ def check_pauses(pauses: Sequence[Pause]) -> Iterator[Finding]:
     if others:
         yield Finding(
             "pauses", "info", f"paused: {some([pause.what + pause.terms for pause in others])}",
-            "Their jobs wait, and running ones go on. Node and Rust workers obey pauses of queues only.",
+            "Their jobs wait, and running ones finish. Node and Rust workers obey pauses of queues only.",
             "To resume them: `graphile-worker resume`, with `--queue NAME`, `--task TASK` or `--all`.",
         )  # fmt: skip

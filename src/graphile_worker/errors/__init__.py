@@ -39,7 +39,7 @@
     │   ├── LeakedTasksError         it stopped, but some tasks did not end even when cancelled
     │   └── WorkerUnhealthyError     it stopped because too many tasks ran on after their jobs were ended
     ├── WorkerNotFoundError          no running Python worker has this id
-    ├── StackUnavailableError        the stack of a job cannot be had
+    ├── StackUnavailableError        the stack of a job is unavailable
     └── EmbeddedPostgresError        the embedded server cannot be found, started or stopped
 
 Each message names the cause and the fix; details are available as attributes.
@@ -297,7 +297,7 @@ class JobCancelledError(GraphileWorkerError):
 
 
 class JobGoneError(GraphileWorkerError):
-    """The job that a client waited for is gone, and no one knows how it ended."""
+    """The job that a client waited for is gone, and its outcome was not kept."""
 
     def __init__(self, job_id: int) -> None:
         self.job_id = job_id
@@ -365,7 +365,7 @@ class WorkerNotFoundError(GraphileWorkerError):
         self.worker_id = worker_id
         super().__init__(
             f"no running Python worker has the id {worker_id!r}; graphile-worker workers lists them. Workers "
-            "of other runtimes, and those with recovery switched off, cannot be asked for anything"
+            "of other runtimes, and those with recovery switched off, do not take requests"
         )
 
 
@@ -378,7 +378,7 @@ class WorkerRequestError(GraphileWorkerError):
 
 
 class StackUnavailableError(GraphileWorkerError):
-    """The stack of a job cannot be had: it does not run, or its worker does not answer."""
+    """The stack of a job is unavailable: it does not run, or its worker does not answer."""
 
     def __init__(self, job_id: int, reason: str) -> None:
         self.job_id = job_id

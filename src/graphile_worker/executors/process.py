@@ -70,7 +70,7 @@ class ProcessExecutor:
         self._pool = ProcessPool(self.processes, self._setup, self.max_jobs)
 
     def resize(self, processes: int) -> None:
-        """Have at most this many processes from now on; running jobs go on."""
+        """Have at most this many processes from now on; running jobs finish."""
         self.processes = processes
         if self._pool is not None:
             self._pool.resize(processes)

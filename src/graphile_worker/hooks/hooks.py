@@ -94,7 +94,7 @@ class Hooks:
         return interceptor
 
     def watch_adds(self, watcher: AddWatcher) -> AddWatcher:
-        """See the jobs of each add before they are sent, and what became of them."""
+        """See the jobs of each add before they are sent, and their outcomes."""
         check_watcher("watch_adds", watcher)
         self._add("add_watchers", watcher)
         return watcher

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class SkipJob(msgspec.Struct, frozen=True):
-    """From `before_run`: do not call the task; the job counts as completed."""
+    """From `before_run`: do not call the task; the job is completed."""
 
     reason: str
 

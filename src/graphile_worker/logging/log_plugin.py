@@ -362,7 +362,7 @@ class LogPlugin:
 
     def _pool_fatal(self, event: events.PoolFatalError) -> None:
         self._core.error(
-            "the worker cannot go on (%s): %s; stopping", event.action, summarize(event.error),
+            "the worker cannot continue (%s): %s; stopping", event.action, summarize(event.error),
             extra=pool_scope(event) | error_fields(event.error) | {"action": event.action},
             exc_info=self._traceback(event.error),
         )  # fmt: skip

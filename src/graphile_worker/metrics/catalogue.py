@@ -115,7 +115,7 @@ DATABASE_ERRORS = Metric(
 RECOVERED = Metric(
     "jobs_recovered_total",
     "counter",
-    "Orphaned jobs of dead workers, by what became of them.",
+    "Orphaned jobs of dead workers, by outcome.",
     ("outcome",),
     from_zero=("returned", "failed", "left", "cancelled"),
 )

@@ -49,7 +49,7 @@ class ByTask(dict[str, T], Generic[T]):
         if len(self) >= self._max_tasks:
             if catalogue.OTHER not in self:
                 logger.warning(
-                    "there are more than %d %ss; the metrics of further ones have the label %s=%r",
+                    "there are more than %d %ss; the metrics of the others have the label %s=%r",
                     self._max_tasks,
                     self._label,
                     self._label,

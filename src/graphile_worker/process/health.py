@@ -145,7 +145,7 @@ class PoolProbe:
     def _not_live(self, health: PoolHealth) -> str | None:
         allowed = self._worker.options.grace + STOPPING_MARGIN
         if self._fatal is not None:
-            return f"the worker cannot go on: {self._fatal}"
+            return f"the worker cannot continue: {self._fatal}"
         if health.seconds_stopping is not None and health.seconds_stopping > allowed:
             return f"the worker has been stopping for {duration(health.seconds_stopping)}"
         return None

@@ -45,7 +45,7 @@ def serve(
     - `watch`: restart the program when code, crontab or configuration change
     - `once`: run until no job is ready, then exit
 
-    Also takes the [options of a process](options.md#options-of-the-command-and-of-serve), such as
+    Also takes the [options of a process](process-options.md), such as
     `processes`, `http_port` and `log_format`, and the arguments of `run`, except `pg_pool`. What is not given
     comes from `options` if there is such an object, else from the environment and the configuration file. If
     a log format is set nowhere, logging that the program has set up is kept. Wrong arguments raise an error.

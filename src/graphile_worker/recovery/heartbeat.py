@@ -212,7 +212,7 @@ class Heartbeat:
         schema, timeout = self._schema, self._timeout
         if self._can_lock and not await is_direct(connection, schema, timeout=timeout):
             self._can_lock = False
-            logger.info("connected through a pooler: this worker proves itself alive by heartbeats")
+            logger.info("connected through a pooler: heartbeats in the table show that this worker is alive")
         if not self._can_lock:
             return "heartbeat", None
         await tune_heartbeat_session(connection, schema, timeout=timeout)

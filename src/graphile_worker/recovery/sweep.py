@@ -73,7 +73,7 @@ class StatementRunner(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecoveredWorker:
-    """A dead pool, and what became of its jobs, by id."""
+    """A dead pool, and the outcomes of its jobs, by id."""
 
     id: str
     returned: list[int] = field(default_factory=list)

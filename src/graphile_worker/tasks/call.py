@@ -89,7 +89,7 @@ async def settle_batch(
     ended; None to raise the cancellation.
 
     The failed items are copied from the text of the payload, so that they keep their exact form. A list
-    whose length differs from the payload's cannot be matched to items: it is logged and counts as success.
+    whose length differs from the payload's cannot be matched to items: it is logged and treated as success.
     """
     if not raw_payload.lstrip().startswith("["):
         return None
@@ -98,7 +98,7 @@ async def settle_batch(
     if len(items) != len(result):
         if logger is not None:
             logger.warning(
-                "the payload has %d items but the task returned a list of %d; the job counts as completed",
+                "the payload has %d items but the task returned a list of %d; the job is completed",
                 len(items),
                 len(result),
             )

@@ -30,7 +30,7 @@ VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 class Depends(msgspec.Struct, frozen=True):
     """Marks a parameter, `Annotated[Session, Depends(open_session)]`, as the result of a function.
 
-    A generator function yields the value once, and goes on when the task has ended; it gets the exception if
+    A generator function yields the value once, and resumes when the task has ended; it gets the exception if
     the task failed. Each function is called once for a job.
     """
 

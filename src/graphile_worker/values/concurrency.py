@@ -34,8 +34,8 @@ class _NamedLane(msgspec.Struct, frozen=True):
 class Lane(_NamedLane, frozen=True, kw_only=True):
     """Slots for some of the tasks of a worker: `Lane("video", tasks=[transcode], concurrency=2)`.
 
-    Each worker process runs at most `concurrency` jobs of these tasks at a time, beside the jobs of its other
-    tasks. A task may also name its lane itself: `@task(lane="video")`.
+    Each worker process runs at most `concurrency` jobs of these tasks at a time, in addition to those of its
+    other tasks. A task may also name its lane itself: `@task(lane="video")`.
     """
 
     tasks: Collection[str | Callable[..., Any]] = ()
@@ -157,7 +157,7 @@ class Limit(_NamedLimit, frozen=True, kw_only=True):
     rate: tuple[int, timedelta | float] | None = None
     """How many of them may start in a period, which is a timedelta or seconds."""
     burst: int | None = None
-    """How many may start at once after a rest; half a second's worth of the rate by default, at least one."""
+    """How many may start at once after an idle period; by default half a second's worth, at least one."""
 
     def __post_init__(self) -> None:
         check_limit_name(self.name)

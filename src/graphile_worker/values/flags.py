@@ -78,7 +78,7 @@ NO_RULES = FlagRules()
 
 
 class FlagDescription(FlagRules, frozen=True):
-    """The rules of a running worker, as far as it can say them."""
+    """The rules of a running worker: lists, or that a function decides."""
 
     changing: tuple[str, ...] = ()
     """The options whose flags a function returns, so that they may change; their fields have no rule."""

@@ -72,7 +72,7 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
     concurrency: int = 1
     """Number of jobs that run at the same time in one process."""
     lanes: dict[str, int] = msgspec.field(default_factory=dict)
-    """Slots of [lanes](../lanes.md), beside those of `concurrency`, by name: `video = 2`."""
+    """Slots of [lanes](../lanes.md), in addition to those of `concurrency`, by name: `video = 2`."""
     executors: dict[str, Any] = msgspec.field(default_factory=dict)
     """Settings of [executors](../heavy-work.md#processes) by name: `process.processes = 4`."""
     forbidden_flags: list[str] = msgspec.field(default_factory=list)

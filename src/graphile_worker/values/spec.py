@@ -450,7 +450,7 @@ class Unique(msgspec.Struct, frozen=True, kw_only=True):
     fields: Sequence[str] = ()
     """The members of the payload that count, by their names in JSON; the whole payload without any."""
     while_: Literal["waiting", "waiting or running"] = "waiting or running"
-    """Whether a running job counts too. If not, it has no further attempt once another job is added."""
+    """Whether a running job counts too. If not, it is not retried once another job is added."""
 
     def __post_init__(self) -> None:
         fields: Any = self.fields

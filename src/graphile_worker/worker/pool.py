@@ -212,7 +212,7 @@ class WorkerPool:
         return self._lanes.slots
 
     def set_concurrency(self, lane: str, concurrency: int) -> None:
-        """Give a lane this many slots, until the pool ends; running jobs go on."""
+        """Give a lane this many slots, until the pool ends; running jobs finish."""
         self._lanes.resize(lane, concurrency)
         self._threads.resize(self.concurrency)
         for function in self._on_concurrency:
@@ -347,7 +347,7 @@ class WorkerPool:
             self._shutdown.fatal = error
             if not (self.once and action == "getJob"):
                 self._context.events.emit(PoolFatalError(pool_id=self.id, error=error, action=action))
-        self._shutdown.begin(f"the worker cannot go on: {describe(error)}")
+        self._shutdown.begin(f"the worker cannot continue: {describe(error)}")
 
     # -- stopping ------------------------------------------------------------------------------------------
 

@@ -341,7 +341,7 @@ async def get_stack(call: Call) -> Page:
     try:
         found = await call.database.utils.jobs.get_stack(job_id_of(call))
     except StackUnavailableError as error:
-        raise Problem(409, "The stack cannot be had", str(error)) from None
+        raise Problem(409, "The stack is unavailable", str(error)) from None
     stack = Stack(
         id=found.job_id, worker=found.worker_id, kind=found.kind, running_for=found.running_for,
         stack=call.redactor.text(found.stack), place=found.place,

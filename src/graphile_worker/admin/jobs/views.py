@@ -352,7 +352,7 @@ ROUTES = [
     Route(
         method="GET", path=f"{API}/jobs/export", handler=export_jobs, permission="jobs.read",
         query=ExportQuery, media_type="application/jsonl",
-        summary="Jobs as JSON Lines or CSV, up to 10,000; the header X-Next goes on",
+        summary="Jobs as JSON Lines or CSV, up to 10,000; X-Next is the cursor for the next file",
     ),
     Route(
         method="GET", path=f"{API}/jobs/completion", handler=complete, permission="jobs.read",

@@ -174,7 +174,7 @@ async def _undo_question(call: Call, entry: Entry) -> Page:
     call.require(permission_for(entry.action))
     if not entry.can_undo:
         raise Problem(409, "This cannot be undone", "It was undone, or is older than 24 hours.")
-    means = "Jobs that are unchanged since become what they were. Deleted jobs come back with new ids."
+    means = "Jobs that have not changed since are restored. Deleted jobs come back with new ids."
     if entry.action in RESUMES:
         means = "The pause ends, and waiting jobs start."
     return confirmation(

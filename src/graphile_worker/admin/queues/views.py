@@ -45,7 +45,7 @@ async def pause_form(call: Call) -> Page:
     name = call.query(QueueQuery).name
     return answers.pause_form(
         name,
-        "Workers of every runtime start no more jobs of this queue. A job of it that is running goes on. "
+        "Workers of every runtime start no more jobs of this queue. A running job of it finishes. "
         "Jobs can be added, and wait.",
         path="/queues/pause", fields={"name": name}, back=_page_of(name), here="queues",
     )  # fmt: skip

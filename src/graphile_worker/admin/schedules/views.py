@@ -48,8 +48,8 @@ async def pause_form(call: Call) -> Page:
     identifier = call.query(ScheduleQuery).identifier
     return answers.pause_form(
         identifier,
-        "Python workers add none of its jobs. Runs that become due meanwhile are skipped, and not made up "
-        "for. Node workers do not know of the pause.",
+        "Python workers add none of its jobs. Runs that come due meanwhile are skipped, and not "
+        "backfilled. Node workers do not know of the pause.",
         path="/schedules/pause", fields={"identifier": identifier}, back=_page_of(identifier),
         here="schedules",
     )  # fmt: skip

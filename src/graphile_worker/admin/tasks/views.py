@@ -44,11 +44,11 @@ ERROR_GROUPS = 5
 CHARTS_FOR = 60.0
 """Seconds for which charts are not made again: their steps are minutes."""
 OF_ONE = (
-    "Python workers start no more jobs of this task. Jobs that run go on. Node and Rust workers that have "
+    "Python workers start no more jobs of this task. Running jobs finish. Node and Rust workers that have "
     "the task do not know of the pause: to stop those too, pause a queue."
 )
 OF_ALL = (
-    "Python workers start no more jobs at all. Jobs that run go on. Node and Rust workers do not know of the "
+    "Python workers start no more jobs at all. Running jobs finish. Node and Rust workers do not know of the "
     "pause."
 )
 

@@ -56,7 +56,7 @@ async def stop(call: Call) -> Page | Redirect:
 
 async def pause(call: Call) -> Redirect:
     wanted = await call.body(WorkerRequest)
-    done = "It is paused: it fetches no more jobs. Running jobs go on."
+    done = "It is paused: it fetches no more jobs. Running jobs finish."
     return await _ask(call, wanted, "pause", done)
 
 

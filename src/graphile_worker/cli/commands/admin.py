@@ -41,7 +41,7 @@ OPTIONS = (
 )  # fmt: skip
 """Those that have a flag."""
 USER_ROLES = ("viewer", "operator", "admin")
-MISSING = "the dashboard needs further packages; install them with: pip install 'graphile-worker[admin]'"
+MISSING = "the dashboard needs more packages; install them with: pip install 'graphile-worker[admin]'"
 
 logger = logging.getLogger("graphile_worker.admin")
 
@@ -63,7 +63,7 @@ def _pair(text: str) -> tuple[str, str]:
 @click.option(
     "--auth",
     type=click.Choice(AUTH_KINDS),
-    help="How people sign in.  [default: by what is configured; else token, a link that works once]",
+    help="How people sign in.  [default: as configured, else token, a link that works once]",
 )
 @click.option("--no-auth", is_flag=True, help="Let everyone on this machine in; for loopback only.")
 @click.option("--auth-header", metavar="NAME", help="Header in which a trusted proxy names the user.")

@@ -2,7 +2,7 @@
 
 Each measured worker is a process of its own, as in production, so that it does not share the event loop of
 the client that adds jobs. It gets its options from standard input, because all users of the machine can see
-arguments. It writes a line when it is ready, and begins when its input goes on.
+arguments. It writes a line when it is ready, and begins when its input continues.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`graphile-worker history` and `errors`: what became of jobs; `show`: all that is known of them."""
+"""`graphile-worker history` and `errors`: the outcomes of jobs; `show`: all that is known of them."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ SINCE_OPTION = click.option(
 async def history_command(
     utils: WorkerUtils, state: Any, task: str | None, since: datetime | timedelta | None, limit: int
 ) -> Output:
-    """List jobs that have ended, the latest first, as far as they are kept.
+    """List the finished jobs that are in the history, the latest first.
 
     \b
     graphile-worker history --task send_email --since 1h
@@ -151,9 +151,9 @@ def _require_one(**parameters: Any) -> None:
 async def show_command(
     utils: WorkerUtils, ids: tuple[int, ...], all_tracebacks: bool, is_followed: bool
 ) -> Output:
-    """Show all that is known of jobs, also of finished ones that are kept.
+    """Show everything known about jobs, including finished ones in the history.
 
-    Of a job in the queue the last lines say why it does not run, or where it is running.
+    For a job in the queue, the last lines say why it does not run, or where it is running.
 
     With --json, one ID gives an object and several give an array.
 
@@ -191,7 +191,7 @@ async def _follow(utils: WorkerUtils, job_id: int) -> None:
         with progress_of(job_id, lines=True) as show:
             await follow(utils, job_id, show)
     except asyncio.CancelledError:
-        click.echo(f"No longer following job {job_id}; the job itself goes on.", err=True)
+        click.echo(f"No longer following job {job_id}; the job itself continues.", err=True)
         raise
 
 

@@ -140,7 +140,7 @@ def _require_failed(**parameters: Any) -> None:
 @client_command("retry", check=_require_failed, audit="retry")
 @selection_flags
 async def retry_command(utils: WorkerUtils, **flags: Any) -> Output:
-    """Send permanently failed jobs back to work, now and with all their attempts.
+    """Requeue permanently failed jobs now, with all their attempts.
 
     Jobs that have not failed are left alone.
 

@@ -89,7 +89,7 @@ async def pause_command(
 ) -> Output:
     """Start no more jobs of a queue, of a task, or at all. Without flags, list what is paused.
 
-    Running jobs go on. Jobs can be added, and wait. Workers of every runtime obey the pause of a queue.
+    Running jobs finish. Jobs can be added, and wait. Workers of every runtime obey the pause of a queue.
     Only workers of this package obey the others. A pause of a recurring job skips its runs. A worker that is
     paused finishes the jobs that it runs, and fetches no more until it is resumed.
 
@@ -271,7 +271,7 @@ def _check_limits(action: str, name: str | None, **bounds: Any) -> None:
     "--rate", type=Parsed("rate", _start_rate), metavar="N/PERIOD", help="Jobs that may start: 500/1m, 10/s."
 )
 @click.option(
-    "--burst", type=click.IntRange(1, MOST), metavar="N", help="Jobs that may start at once after a rest."
+    "--burst", type=click.IntRange(1, MOST), metavar="N", help="Jobs that may start at once when idle."
 )
 async def limits_command(
     utils: WorkerUtils,

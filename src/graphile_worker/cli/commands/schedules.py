@@ -249,7 +249,7 @@ def _load_tasks(tasks: str | None, settings: Settings, app: App | None, *, must_
 
 
 class _Line:
-    """An item of the crontab beside its task: the options of its jobs, and where they come from."""
+    """An item of the crontab without its task: the options of its jobs, and where they come from."""
 
     def __init__(self, item: ParsedCronItem, local: LocalTasks) -> None:
         task = local.tasks.get(item.task_identifier)

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from ...database.statements.inspection import JobCounts, Statistics
     from ...history.statistics import BacklogSample, StatisticsList, TaskStatistics
 
-HELD = "By their last reports, workers have {}. Short jobs may run without being locked; they count as ready."
+HELD = "By their last reports, workers have {}. Short jobs may run unlocked; they are shown as ready."
 
 
 def _check(exact: bool, since: datetime | timedelta | None, task: str | None) -> None:

@@ -72,7 +72,7 @@ async def workers_command(
     """Show workers and what is paused, or change how many jobs one runs at once.
 
     Rust workers with recovery send heartbeats; other workers of other runtimes are listed while they have
-    jobs. Only workers of this package can be changed. Running jobs go on, and the number lasts until the
+    jobs. Only workers of this package can be changed. Running jobs finish, and the number lasts until the
     worker restarts.
 
     \b

@@ -1,6 +1,6 @@
 """Where `dev` shows what happens: log lines, a live view at the bottom of the terminal, and the dashboard.
 
-The dashboard is served beside the worker if its packages are installed.
+The dashboard is served, too, if its packages are installed.
 """
 
 from __future__ import annotations

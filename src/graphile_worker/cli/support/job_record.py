@@ -227,7 +227,7 @@ def _words(status: JobStatus) -> str:
 
 
 async def wait_for_end(utils: WorkerUtils, job: Job, queue: str | None, timeout: timedelta | None) -> Output:
-    """Wait for the job, at most this long: its result, or what became of it otherwise."""
+    """Wait for the job, at most this long: its result, or its outcome otherwise."""
     with progress_of(job.id, lines=False) as show:
         has_ended = await follow(utils, job.id, show, timeout=timeout)
     record = await utils.jobs.get_record(job)

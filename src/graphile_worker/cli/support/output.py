@@ -126,7 +126,7 @@ class Bar:
         self._task = task
 
     def show(self, detail: str, *, done: float | None = None) -> None:
-        """Set the amount done, in the unit of the total, and the text beside the bar."""
+        """Set the amount done, in the unit of the total, and the text next to the bar."""
         if self._progress is not None and self._task is not None:
             self._progress.update(self._task, completed=done, detail=detail, refresh=True)
 

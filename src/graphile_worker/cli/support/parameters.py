@@ -250,7 +250,7 @@ worker_options = flags(
         "--lane",
         "lanes",
         "NAME=N",
-        "Slots of a lane, beside those of --jobs. Repeat it for further lanes.",
+        "Slots for a lane, in addition to those of --jobs. Repeatable.",
         type=Parsed("lane", _lane_slots),
         callback=as_table,
     ),
@@ -266,7 +266,7 @@ worker_options = flags(
         "--forbid-flag",
         "forbidden_flags",
         "FLAG",
-        "Skip jobs with this flag. Repeat it for further flags.",
+        "Skip jobs with this flag. Repeatable.",
         callback=as_list,
     ),
     several(
@@ -280,7 +280,7 @@ worker_options = flags(
         "--allow-flag",
         "flag_allowlist",
         "FLAG",
-        "Take only jobs without other flags than this. Repeat it for further flags; '' allows none.",
+        "Take only jobs without other flags than this. Repeatable; '' allows none.",
         callback=_as_flags,
     ),
     click.option(
@@ -341,13 +341,13 @@ worker_options = flags(
         "--database-metrics",
         is_flag=True,
         default=None,
-        help="Serve gauges about the database at /metrics, too; of several workers, one does.",
+        help="Serve gauges about the database at /metrics, too; only one of several workers does.",
     ),
     several(
         "--plugin",
         "plugins",
         "NAME",
-        "Plugin: a name such as sentry or otel, or MODULE:ATTR. Repeat it for further plugins.",
+        "Plugin: a name such as sentry or otel, or MODULE:ATTR. Repeatable.",
         callback=as_list,
     ),
     click.option(

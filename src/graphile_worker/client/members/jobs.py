@@ -178,7 +178,7 @@ class JobsClient(Member[ConnectionT]):
         connection: ConnectionT | None = None,
         **options: Unpack[BulkOptions],
     ) -> BulkReport:
-        """Send permanently failed jobs back to work, with all their attempts: those of a task, or all.
+        """Requeue permanently failed jobs, with all their attempts: those of a task, or all.
 
         `since` and `until` limit the time at which they failed, `error` is a part of their last error. The
         work is done in steps, and each step is committed unless a `connection` is given.

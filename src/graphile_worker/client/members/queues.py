@@ -44,7 +44,7 @@ class QueuesClient(Member[ConnectionT]):
     ) -> Pause:
         """Start no more jobs of a named queue, in any runtime, until it is resumed or until a time.
 
-        A running job goes on. `until` is a time, or a period from now. Pausing a paused queue changes the
+        A running job finishes. `until` is a time, or a period from now. Pausing a paused queue changes the
         terms; one resume ends it.
         """
         from ..changing import pause
@@ -71,7 +71,7 @@ class QueuesClient(Member[ConnectionT]):
     ) -> None:
         """Let up to `concurrency` jobs of a named queue run at once; None leaves that to its tasks again.
 
-        It takes effect at once and survives restarts. Jobs that run when it is lowered go on. Node workers
+        It takes effect at once and survives restarts. Jobs that run when it is lowered finish. Node workers
         keep it, too.
         """
         from ...database.statements.limits import set_queue_concurrency

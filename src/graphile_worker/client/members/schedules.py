@@ -54,7 +54,7 @@ class SchedulesClient(Member[ConnectionT]):
     ) -> Pause:
         """Add no more jobs of a recurring job, until a time, for a period, or until `resume`.
 
-        What becomes due during the pause is skipped, and not made up for. Only workers of this package obey.
+        What comes due during the pause is skipped, and not backfilled. Only workers of this package obey.
         """
         from ...database.statements import schedules
 

@@ -42,7 +42,7 @@ class WorkersClient(Member[ConnectionT]):
     async def pause(
         self, worker_id: str, *, reason: str | None = None, connection: ConnectionT | None = None
     ) -> None:
-        """Ask a Python worker to fetch no more jobs, until `resume`. Running jobs go on.
+        """Ask a Python worker to fetch no more jobs, until `resume`. Running jobs finish.
 
         Jobs that it has prefetched are returned. Raises WorkerNotFoundError if there is no such worker.
         """

@@ -221,7 +221,7 @@ class LaterTasks:
         known = {*pool.task_identifiers, *self._left_alone}
         unknown = sorted(name for name in names - known if "." in name)
         if unknown and (found := await asyncio.to_thread(self._import, unknown, known)):
-            logger.info("found further tasks: %s", ", ".join(found))
+            logger.info("found more tasks: %s", ", ".join(found))
             await pool.add_tasks(found)
 
     def _import(self, names: list[str], known: set[str]) -> dict[str, AnyTask]:

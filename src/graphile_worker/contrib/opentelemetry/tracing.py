@@ -84,7 +84,7 @@ class Tracing:
         """Log the current exception, the first time only: tracing must not flood the log."""
         if not self._has_failed:
             self._has_failed = True
-            logger.exception("tracing failed while %s; further failures are not logged", what)
+            logger.exception("tracing failed while %s; later failures are not logged", what)
 
 
 SYSTEM = "messaging.system"

@@ -95,7 +95,7 @@ class Statistics:
     oldest_ready_at: datetime | None
     """The `run_at` of the job that has been ready the longest."""
     pauses: list[Pause] = field(default_factory=list)
-    """What is paused. Paused queues do not count as locked."""
+    """What is paused. Paused queues are not among the locked ones."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

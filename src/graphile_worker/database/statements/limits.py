@@ -57,7 +57,7 @@ class LimitSummary(msgspec.Struct, frozen=True, kw_only=True):
     rate: tuple[int, timedelta] | None
     """How many may start in a period."""
     burst: int | None
-    """How many may start at once after a rest."""
+    """How many may start at once after an idle period."""
     tasks: tuple[str, ...]
     """Identifiers of the tasks that have this limit."""
     overridden: tuple[str, ...]

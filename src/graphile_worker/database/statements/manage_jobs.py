@@ -139,7 +139,7 @@ def checked_ids(job_ids: Iterable[int]) -> list[int]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CancelReport:
-    """What became of the jobs that were to be cancelled. Each job is in one of the lists."""
+    """The outcomes for the jobs that were to be cancelled. Each job is in one of the lists."""
 
     removed: list[Job] = field(default_factory=list)
     """Deleted before they could run."""

@@ -166,7 +166,7 @@ def _locked_by_unknown(facts: JobFacts, name: str, locked_for: float) -> Explana
         kind="unknown_worker",
         tone="run",
         worker=name,
-        headline=f"It is locked by {name}, for {duration(locked_for)}; nothing tells whether that is alive.",
+        headline=f"It is locked by {name}, for {duration(locked_for)}; it is unknown whether that is alive.",
         evidence=[known, cleared, _by_hand(name)],
         remedies=[WORKERS],
     )

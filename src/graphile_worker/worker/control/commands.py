@@ -91,7 +91,8 @@ class OperatorCommands:
         self._has_table = False
         state = await run(look)
         logger.info(
-            "this worker cannot be asked to stop, to pause, for another concurrency or for stacks of its jobs"
+            "this worker cannot be stopped, paused, resized or inspected from outside: "
+            "its role may not use the table of requests"
         )
         return state
 
@@ -311,8 +312,8 @@ class Cancellations:
         self._retention_policy = retention_policy
         self._failures = FailureLog(
             context,
-            "cancelled jobs that are left over stay: %s; retrying",
-            "cancelled jobs that were left over are ended",
+            "leftover cancelled jobs could not be ended: %s; retrying",
+            "leftover cancelled jobs are ended",
         )
         self._missed: set[int] = set()
 

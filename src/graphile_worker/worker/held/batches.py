@@ -532,7 +532,7 @@ class HeldBatches:
             return True  # another batch was refused before, and that was said
         self._policy.is_on = False
         reason = "a trigger or a policy kept its rows" if is_kept else message_of(error)
-        logger.warning("this worker holds no more batches: the end of one was refused (%s)", reason)
+        logger.warning("held batches are off: the database refused the commit of one (%s)", reason)
         return True
 
     # -- stopping ------------------------------------------------------------------------------------------

@@ -362,7 +362,7 @@ class OutcomeWriter:
         else:
             job = finished.job
             logger.error(
-                "task %s (job %d): %s; it counts as failed", job.task_identifier, job.id, reason,
+                "task %s (job %d): %s; it is treated as failed", job.task_identifier, job.id, reason,
                 extra=job_fields(job, finished.worker_id),
             )  # fmt: skip
         return True

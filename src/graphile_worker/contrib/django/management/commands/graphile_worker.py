@@ -61,7 +61,7 @@ class Command(BaseCommand):
     """The arguments of a worker; any further words are one of our commands."""
 
     help = (
-        "Run a worker for Graphile Worker. Further words are a command of graphile-worker on Django's "
+        "Run a worker for Graphile Worker. Words after it are a command of graphile-worker on Django's "
         "database, such as `manage.py graphile_worker list --state failed`."
     )
     requires_migrations_checks = False
@@ -84,7 +84,7 @@ class Command(BaseCommand):
             default=None,
             help="Restart when code changes; running jobs end first.  [default: with DEBUG]",
         )
-        add("--grace", type=float, metavar="SECONDS", help="How long running jobs may go on at the end.")
+        add("--grace", type=float, metavar="SECONDS", help="How long running jobs may take at shutdown.")
         for name, flag, more in process_flags():
             add(flag, dest=name, **more)
         add("words", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)

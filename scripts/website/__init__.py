@@ -1,0 +1,1 @@
+"""Hooks of mkdocs, named in mkdocs.yml."""

@@ -1,0 +1,52 @@
+"""`make check` notices phrases that read like a translation, where users read them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from scripts import phrases
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty project in place of this one."""
+    monkeypatch.setattr(phrases, "ROOT", tmp_path)
+    monkeypatch.setattr(phrases, "PACKAGE", tmp_path / "src")
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "src" / "cli").mkdir(parents=True)
+    (tmp_path / "README.md").write_text("A job queue.\n")
+    return tmp_path
+
+
+def test_nothing_is_reported_where_there_is_nothing(root: Path) -> None:
+    assert phrases.main() is None
+
+
+def test_a_phrase_over_two_lines_of_a_page_is_found(root: Path) -> None:
+    (root / "docs" / "a.md").write_text("Fine.\n\nThe job counts\nas failed.\n")
+    assert phrases.main() == (
+        "docs/a.md:3: “counts as”; rather: is, is treated as\n1 phrases to write differently"
+    )
+
+
+def test_code_and_links_of_a_page_are_left_out(root: Path) -> None:
+    (root / "docs" / "a.md").write_text("`beside`, [page](beside-it.md)\n```text\nbeside\n```\n")
+    assert phrases.main() is None
+
+
+def test_messages_and_help_are_searched_and_comments_are_not(root: Path) -> None:
+    (root / "src" / "a.py").write_text('"""Goes on."""\n# goes on\nlog("the worker cannot "\n    "go on")\n')
+    (root / "src" / "cli" / "b.py").write_text('def pause():\n    """Running jobs go on."""\n')
+    assert (phrases.main() or "").splitlines() == [
+        "src/a.py:3: “go on”; rather: continues, finishes",
+        "src/cli/b.py:2: “go on”; rather: continues, finishes",
+        "2 phrases to write differently",
+    ]
+
+
+def test_design_records_stay_as_they_are(root: Path) -> None:
+    (root / "docs" / "design").mkdir()
+    (root / "docs" / "design" / "0001.md").write_text("A verdict.\n")
+    assert phrases.main() is None
