@@ -48,6 +48,19 @@ ENVIRONMENT = "/srv/club/.venv/bin/"
 GRACE = WorkerOptions().grace
 
 
+def unit_of(path: Path) -> configparser.ConfigParser:
+    unit = configparser.ConfigParser(interpolation=None)
+    unit.optionxform = str  # type: ignore[assignment,method-assign]
+    unit.read_string(path.read_text())
+    return unit
+
+
+def containers_of(manifest: dict[str, Any]) -> list[dict[str, Any]]:
+    template = manifest.get("spec", {}).get("template", {})
+    found: list[dict[str, Any]] = template.get("spec", {}).get("containers", [])
+    return found
+
+
 # -- commands -----------------------------------------------------------------------------------------------
 
 
@@ -216,13 +229,6 @@ async def test_the_readme(example: Any) -> None:
 # -- systemd ------------------------------------------------------------------------------------------------
 
 
-def unit_of(path: Path) -> configparser.ConfigParser:
-    unit = configparser.ConfigParser(interpolation=None)
-    unit.optionxform = str  # type: ignore[assignment,method-assign]
-    unit.read_string(path.read_text())
-    return unit
-
-
 @pytest.mark.parametrize("path", UNITS, ids=lambda path: path.name)
 def test_a_unit_runs_as_a_user_and_is_started_again(path: Path) -> None:
     service = unit_of(path)["Service"]
@@ -253,12 +259,6 @@ def test_systemd_accepts_the_units(tmp_path: Path) -> None:
 
 
 # -- Kubernetes ---------------------------------------------------------------------------------------------
-
-
-def containers_of(manifest: dict[str, Any]) -> list[dict[str, Any]]:
-    template = manifest.get("spec", {}).get("template", {})
-    found: list[dict[str, Any]] = template.get("spec", {}).get("containers", [])
-    return found
 
 
 WORKER = MANIFESTS["worker/Deployment"]
