@@ -6,7 +6,6 @@ import configparser
 import json
 import re
 import shlex
-import shutil
 import signal
 import subprocess
 import sys
@@ -172,16 +171,13 @@ async def test_the_commands_of_the_compose_file_work_together(example: Any) -> N
     def words(service: str) -> list[str]:
         found = [re.sub(r"\b8000\b", port, word) for word in SERVICES[service]["command"]]
         found = [word.replace("8080", health).replace("5678", admin) for word in found]
-        return [sys.executable, *found[1:]] if found[0] == "python" else found
+        return [str(Path(sys.executable).parent / found[0]), *found[1:]]
 
     subprocess.run(words("migrate"), cwd=example.folder, env=settings, check=True, timeout=120)
     started = {
-        name: WorkerProcess(
-            [shutil.which(words(name)[0], path=settings["PATH"]) or "", *words(name)[1:]],
-            folder=example.folder, environment=settings,
-        )
+        name: WorkerProcess(words(name), folder=example.folder, environment=settings)
         for name in ("web", "worker", "dashboard")
-    }  # fmt: skip
+    }
     try:
         started["worker"].ready()
         async with httpx.AsyncClient() as client:

@@ -15,6 +15,6 @@ class Welcome:
     email: str
 
 
-@task(max_attempts=5)
+@task(max_attempts=10)
 async def send_welcome(payload: Welcome, *, mailer: Mailer) -> None:
     await mailer.send(payload.email, f"Welcome, {payload.name}!")
