@@ -7,6 +7,7 @@ The language of a block says how it is tested:
     toml         is loaded as a configuration file; json and crontab are parsed
     py           Python for another library: is compiled, not run
     javascript, text, console    are not run
+    yaml, dockerfile, ini        are files of examples/first_project; see test_tutorial.py
 
 A block whose first line is a comment with a file name (`# tasks/hello.py`) is written to that file. A text
 block below a line `<!-- prints -->` is the expected output of the block before it; `…` matches anything.
@@ -21,7 +22,8 @@ from typing import Any
 
 ROOT = Path(__file__).parents[2]
 RUN = frozenset({"python", "bash", "sql", "toml", "json", "crontab", "py"})
-NOT_RUN = frozenset({"javascript", "text", "console"})
+FILES = frozenset({"yaml", "dockerfile", "ini"})
+NOT_RUN = frozenset({"javascript", "text", "console"}) | FILES
 PRINTS = "<!-- prints -->"
 
 FENCE = re.compile(r"^(?P<indent> {0,3})(?P<fence>`{3,}|~{3,})(?P<info>.*)$")

@@ -18,14 +18,18 @@ pytestmark = pytest.mark.timeout(1200)  # runs programs that may take minutes
 
 PAGE_PROCESS = Path(__file__).with_name("page_process.py")
 STARTS_EMPTY = ("README.md", "docs/index.md", "docs/getting-started.md")
-EXAMPLES = "examples/"  # tested with the commands of their READMEs
+TESTED_ELSEWHERE = (
+    "examples/",  # with the commands of their READMEs
+    "docs/tutorial/",  # as one project, by test_tutorial.py
+)
 
 
 def _runnable() -> list[Path]:
     return [
         page
         for page in pages()
-        if not name_of(page).startswith(EXAMPLES) and any(block.language in RUN for block in blocks_of(page))
+        if not name_of(page).startswith(TESTED_ELSEWHERE)
+        and any(block.language in RUN for block in blocks_of(page))
     ]
 
 

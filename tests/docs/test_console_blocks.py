@@ -12,12 +12,15 @@ from pathlib import Path
 
 import click
 import pytest
+import uvicorn
+import yaml
 
 from cli.typing_commands import parse, words_of
 from docs.blocks import ROOT, Block, blocks_of, name_of, pages
 from graphile_worker.contrib.django.management.commands.graphile_worker import Command
 from graphile_worker.process.probes import PATHS
 
+PROJECT = ROOT / "examples" / "first_project"
 LINES = [
     (page, block, line)
     for page in pages()
@@ -41,6 +44,11 @@ def test_every_command_in_a_console_block_could_be_typed(page: Path, block: Bloc
             found = Command().create_parser("manage.py", "graphile_worker").parse_args(arguments)
             if found.words:
                 parse(found.words)
+        case ["python3", "-m", "venv", ".venv"] | [".", ".venv/bin/activate"]:
+            pass
+        case ["pip", "install", "--editable", ".", "--group", group]:
+            project = tomllib.loads((PROJECT / "pyproject.toml").read_text())
+            assert group in project["dependency-groups"]
         case ["pip", "install", *packages]:
             extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
             for package in packages:
@@ -49,6 +57,23 @@ def test_every_command_in_a_console_block_could_be_typed(page: Path, block: Bloc
                 assert set(wanted.split(",")) - {""} <= set(extras)
         case ["make", target]:
             assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(), re.MULTILINE)
+        case ["uvicorn", *arguments]:
+            uvicorn.main.make_context("uvicorn", arguments)
+        case ["docker", "compose", "up" | "logs", *arguments]:
+            services = yaml.safe_load((PROJECT / "compose.yaml").read_text())["services"]
+            named = [word.partition("=")[0] for word in arguments if not word.startswith("--")]
+            assert set(named) <= set(services)
+        case ["sudo", "cp", files, "/etc/systemd/system/"]:
+            assert list(PROJECT.glob(files))
+        case ["sudo", "systemctl", "daemon-reload"]:
+            pass
+        case ["sudo", "systemctl", "enable" | "reload", *units]:
+            for unit in units:
+                assert unit == "--now" or (PROJECT / "deploy" / "systemd" / f"{unit}.service").is_file()
+        case ["kubectl", "apply", "--kustomize", folder]:
+            assert (PROJECT / folder / "kustomization.yaml").is_file()
+        case ["kubectl", "create", "namespace" | "secret", *_]:
+            pass
         case ["docker", "build", "-t", "graphile-worker", "."]:
             assert (ROOT / "Dockerfile").is_file()
         case ["docker", "run", *arguments]:

@@ -19,6 +19,7 @@ from cli.running import Run, running_in
 from docs.blocks import ROOT
 from graphile_worker.cli.main import run_main
 from support.command_line import clean_environment
+from support.dockerfile import read_instructions
 from support.working import until
 
 TEXT = (ROOT / "Dockerfile").read_text()
@@ -26,13 +27,6 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 KNOWN = {
     "FROM", "WORKDIR", "COPY", "RUN", "ENV", "USER", "HEALTHCHECK", "STOPSIGNAL", "ENTRYPOINT",
 }  # fmt: skip
-
-
-def read_instructions(text: str) -> list[tuple[str, str]]:
-    """Keyword and arguments of each instruction, with continued lines joined and comments removed."""
-    lines = [line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")]
-    joined = re.sub(r"\\\n\s*", "", "\n".join(lines))
-    return [(line.partition(" ")[0], line.partition(" ")[2]) for line in joined.splitlines()]
 
 
 INSTRUCTIONS = read_instructions(TEXT)

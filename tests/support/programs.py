@@ -18,6 +18,7 @@ PACKAGES = {
     "cargo": "cargo, or a newer one from rustup",
     "chromium": "chromium-headless-shell, or chromium; CHROMIUM may name another one",
     "curl": "curl",
+    "kubectl": "kubernetes-client",
     "mount": "mount",
     "node": "nodejs",
     "npm": "npm",
@@ -26,6 +27,7 @@ PACKAGES = {
     "promtool": "prometheus",
     "ps": "procps",
     "psql": "postgresql-client",
+    "systemd-analyze": "systemd",
 }
 """Their packages in Debian, which have similar names elsewhere."""
 
