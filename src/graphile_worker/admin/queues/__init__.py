@@ -75,6 +75,9 @@ class QueueListing(Listing[QueueView], frozen=True, kw_only=True):
     missing: str | None = None
 
 
+QueueOrder = Literal["usual", "name", "waiting", "ready", "oldest", "locked", "concurrency"]
+
+
 class QueueListQuery(msgspec.Struct, frozen=True, kw_only=True):
     """Which queues."""
 
@@ -82,6 +85,8 @@ class QueueListQuery(msgspec.Struct, frozen=True, kw_only=True):
     """The beginning of their names."""
     after: str = ""
     limit: Annotated[int, msgspec.Meta(ge=1, le=200)] = 20
+    order: QueueOrder = "usual"
+    """Sorts the queues of one page; which queues it has does not depend on it."""
 
 
 class QueueQuery(msgspec.Struct, frozen=True):

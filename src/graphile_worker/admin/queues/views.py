@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
 import msgspec
 
 from .. import answers
-from ..answers import Page, Problem, Redirect, address, confirmation
+from ..answers import Page, Problem, Redirect, Sorting, address, confirmation, in_order
 from ..audit.recording import because, record
 from ..database import PAUSES, TRACKS
 from ..web.call import Call
@@ -19,16 +23,28 @@ from . import (
     QueuePauseRequest,
     QueueQuery,
     QueueUnlockRequest,
+    QueueView,
     queries,
 )
 
 TOPICS = ("queues", "overview", "banners", "audit")
+VALUES: dict[str, Callable[[QueueView], Any]] = {
+    "name": lambda queue: queue.queue_name,
+    "waiting": lambda queue: queue.waiting,
+    "ready": lambda queue: queue.ready,
+    "oldest": lambda queue: queue.oldest,
+    "locked": lambda queue: queue.locked_at,
+    "concurrency": lambda queue: queue.concurrency,
+}
 
 
 async def list_queues(call: Call) -> Page:
     wanted = call.query(QueueListQuery)
     found = await queries.list_queues(call.database, wanted.q, wanted.after, wanted.limit)
-    values = {"found": found, "q": wanted.q, "is_first": not wanted.after}
+    found = msgspec.structs.replace(found, items=in_order(found.items, wanted.order, VALUES))
+    order = None if wanted.order == "usual" else wanted.order
+    sort = Sorting(wanted.order, partial(call.url, "/queues", q=wanted.q or None, after=wanted.after or None))
+    values = {"found": found, "q": wanted.q, "is_first": not wanted.after, "order": order, "sort": sort}
     return Page("queues.html", "Queues", here="queues", values=values, answer=found)
 
 
