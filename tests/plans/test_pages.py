@@ -246,6 +246,7 @@ async def test_every_range_is_bounded(explained: Any) -> None:
         for address in (
             f"/?range={name}",
             f"/api/v1/series?range={name}&by=task&metric=completed,busy,run_p95",
+            f"/queue?name=queue_7&range={name}",
         ):
             reading = await _read(explained, address)
             print(f"{address}: {reading.buffers} buffers, {reading.milliseconds:.1f} ms")
