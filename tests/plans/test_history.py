@@ -13,8 +13,11 @@ from typing import Any
 import asyncpg
 import pytest
 
+from graphile_worker.admin.answers import RangeName
 from graphile_worker.admin.jobs.filters import FinishedFilter
 from graphile_worker.admin.jobs.listing import find_finished
+from graphile_worker.admin.queues.queries import read_finished
+from graphile_worker.admin.tasks.series import RANGES
 from graphile_worker.database.sql import load
 from graphile_worker.history.error_groups import list_error_groups
 from graphile_worker.history.records import (
@@ -177,6 +180,17 @@ async def test_the_second_page_and_one_far_back(ends: Desk, values: dict[str, An
         assert page[0].finished_at <= last.finished_at
         assert last.job_id not in {end.job_id for end in page}
         assert_bounded(ends)
+
+
+@pytest.mark.parametrize("name", ["1h", "90d"])
+async def test_the_chart_of_a_queue(desk: Desk, name: RangeName) -> None:
+    now = datetime.now(UTC)
+    found = await read_finished(desk.explaining, desk.schema, "q", RANGES[name], now)
+    assert found.is_empty
+    if name == "90d":
+        assert found.read_since is not None  # more than are read
+    _, plan = desk.explaining.plans
+    assert plan.all_pages <= PAGES, plan.describe_all()
 
 
 async def test_the_ends_and_errors_of_a_job(desk: Desk) -> None:

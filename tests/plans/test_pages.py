@@ -246,10 +246,22 @@ async def test_every_range_is_bounded(explained: Any) -> None:
         for address in (
             f"/?range={name}",
             f"/api/v1/series?range={name}&by=task&metric=completed,busy,run_p95",
+            f"/queue?name=queue_7&range={name}",
         ):
             reading = await _read(explained, address)
             print(f"{address}: {reading.buffers} buffers, {reading.milliseconds:.1f} ms")
             complaints += _complaints(address, reading, _allowed(address.partition("?")[0]))
+    assert not complaints, "\n".join(complaints)
+
+
+@pytest.mark.timeout(3600 if JOBS >= MILLION else 600)
+async def test_a_sorted_list_is_bounded(explained: Any) -> None:
+    await _read(explained, "/")
+    complaints = []
+    for address in ("/failures?order=failed&period=7d", "/queues?order=waiting", "/workers?order=memory"):
+        reading = await _read(explained, address)
+        print(f"{address}: {reading.buffers} buffers, {reading.milliseconds:.1f} ms")
+        complaints += _complaints(address, reading, _allowed(address.partition("?")[0]))
     assert not complaints, "\n".join(complaints)
 
 

@@ -6,7 +6,7 @@ lists and values over time are those that several subjects use.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Annotated, Any, Generic, Literal, TypeVar
@@ -149,6 +149,39 @@ class Listing(msgspec.Struct, Generic[T], frozen=True):
     next: str | None = None
     """The cursor of the next page (`after=`); None on the last."""
     count: Count | None = None
+
+
+ASCENDING = frozenset({"name", "oldest", "locked"})
+"""Orders in which the smallest or earliest value comes first; in others the largest or latest does."""
+
+
+def in_order(rows: Iterable[T], order: str, values: Mapping[str, Callable[[T], Any]]) -> list[T]:
+    """Rows by a value of each, equal ones by name; what is not known comes last.
+
+    An order that has no value is the one in which the rows were read.
+    """
+    value = values.get(order)
+    if value is None:
+        return list(rows)
+    named = sorted(rows, key=values["name"])
+    known = [row for row in named if value(row) is not None]
+    unknown = [row for row in named if value(row) is None]
+    return sorted(known, key=value, reverse=order not in ASCENDING) + unknown
+
+
+@dataclass(frozen=True, slots=True)
+class Sorting:
+    """The order of a list, for the headers of its table (`sort` of `ui.table`)."""
+
+    order: str
+    link: Callable[..., str]
+    """The address of the same list in another `order`."""
+
+    def header(self, order: str) -> tuple[str, str]:
+        """The `aria-sort` of a column, and its address unless the list is in this order."""
+        if order != self.order:
+            return "", self.link(order=order)
+        return "ascending" if order in ASCENDING else "descending", ""
 
 
 Why = Literal["running", "gone", "changed", "busy", "not allowed"]

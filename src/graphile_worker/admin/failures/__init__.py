@@ -54,7 +54,7 @@ class FailureGroup(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FailureList(msgspec.Struct, frozen=True, kw_only=True):
-    """Error groups, the one that occurred last first."""
+    """Error groups."""
 
     items: list[FailureGroup]
     muted: list[FailureGroup] = []
@@ -108,13 +108,18 @@ class FailureDetails(msgspec.Struct, frozen=True, kw_only=True):
     has_tables: bool = True
 
 
+FailureOrder = Literal["last", "first", "name", "failed", "retrying", "attempts"]
+
+
 class FailuresQuery(msgspec.Struct, frozen=True, kw_only=True):
     """Which error groups to list."""
 
     period: Period = "24h"
     task: Annotated[str, msgspec.Meta(max_length=200)] = ""
+    order: FailureOrder = "last"
+    """The largest number first, or the latest time."""
     after: Annotated[str, msgspec.Meta(max_length=60)] = ""
-    """`next` of the page before."""
+    """`next` of the page before, which had the same order."""
     limit: Annotated[int, msgspec.Meta(ge=1, le=100)] = 25
 
 

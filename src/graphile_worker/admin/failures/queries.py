@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import msgspec
 
@@ -16,7 +17,7 @@ from ...history.error_groups import ErrorGroup, list_error_groups
 from ...history.records import list_errors
 from ...values.schema_name import SchemaName
 from ...values.text import count
-from ..answers import Count, Problem, not_found
+from ..answers import Count, Problem, in_order, not_found
 from ..database import ERRORS, WORKERS, Database, own_tables
 from ..jobs import ActionValues
 from ..jobs.changing import check_values
@@ -35,7 +36,7 @@ from . import (
     Period,
     SharedMember,
 )
-from .counts import GroupCount, count_errors
+from .counts import GROUPS, GroupCount, count_errors
 from .plain_groups import plain_groups, shared_members
 
 READ_ERRORS = 1_000
@@ -52,6 +53,14 @@ SHOWN_JOBS = 20
 NEW_FOR = timedelta(days=1)
 MUTED_FOR = timedelta(days=1)
 """How long a group is muted if the application has no version."""
+NOT_ALL = f"Only the {GROUPS} groups that occurred last are sorted."
+VALUES: dict[str, Callable[[FailureGroup], Any]] = {
+    "name": lambda group: group.title.casefold(),
+    "failed": lambda group: group.failed.value,
+    "retrying": lambda group: group.retrying.value,
+    "attempts": lambda group: group.attempts.value,
+    "first": lambda group: group.first_at,
+}
 
 
 class _Sample(msgspec.Struct):
@@ -71,8 +80,9 @@ async def list_failures(hub: Hub, query: FailuresQuery, redactor: Redactor) -> F
             found = await plain_groups(connection, database.schema, redactor)
             groups = [group for group in found.groups if query.task in ("", group.task_identifier)]
             return FailureList(
-                items=groups[: query.limit], period=query.period, note=found.note, has_tables=False
-            )
+                items=in_order(groups, query.order, VALUES)[: query.limit],
+                period=query.period, note=found.note, has_tables=False,
+            )  # fmt: skip
         return await _list_failures(connection, hub, query, redactor)
 
 
@@ -81,25 +91,45 @@ async def _list_failures(
 ) -> FailureList:
     schema, now = hub.database.schema, datetime.now(UTC)
     since = now - timedelta(seconds=PERIODS[query.period])
+    is_sorted = query.order != "last"
+    limit = GROUPS if is_sorted else query.limit
+    first, before = (_place(query.after), None) if is_sorted else (0, _cursor(query.after))
     groups = await list_error_groups(
-        connection, schema, since=since, task_identifier=query.task or None, limit=query.limit + 1,
-        before=_cursor(query.after),
-    )  # fmt: skip
-    page = groups[: query.limit]
+        connection, schema, since=since, task_identifier=query.task or None, limit=limit + 1, before=before
+    )
+    page = groups[:limit]
     rows = await connection.fetch(load("admin/recent_errors", schema), since, READ_ERRORS)
     sample = await _sample(connection, schema, rows, READ_ERRORS)
     muted = await _muted(connection, schema)
     newest = _newest_version(page)
     counts = await count_errors(hub, connection)
+    if is_sorted:  # the jobs of other groups are expensive to count
+        page = [group for group in page if group.fingerprint in counts.known]
     items = [
         _group(group, counts.of(group), sample, muted, newest, query.period, now, redactor) for group in page
     ]
+    following = page[-1].last_at.isoformat() if len(groups) > limit else None
+    if is_sorted:
+        end = first + query.limit
+        following = str(end) if len(items) > end else None
+        items = in_order(items, query.order, VALUES)[first:end]
     return FailureList(
         items=[group for group in items if group.muted_by is None],
         muted=[group for group in items if group.muted_by is not None],
-        next=page[-1].last_at.isoformat() if len(groups) > query.limit else None,
+        next=following,
         period=query.period,
+        note=NOT_ALL if is_sorted and len(page) < len(groups) else "",
     )
+
+
+NO_CURSOR = Problem(400, "A value is not valid", "after: not a cursor of this list")
+
+
+def _place(text: str) -> int:
+    """How many groups of a sorted list were on the pages before."""
+    if text and not (text.isdecimal() and int(text) <= GROUPS):
+        raise NO_CURSOR
+    return int(text or 0)
 
 
 def _cursor(text: str) -> datetime | None:
@@ -108,7 +138,7 @@ def _cursor(text: str) -> datetime | None:
     try:
         found = datetime.fromisoformat(text)
     except ValueError:
-        raise Problem(400, "A value is not valid", "after: not a cursor of this list") from None
+        raise NO_CURSOR from None
     return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 
 from .. import charts
-from ..answers import Page, Redirect, not_found
+from ..answers import Page, Redirect, Sorting, not_found
 from ..audit.queries import words_for
 from ..audit.recording import actor_of
 from ..operations import CarefulRequest, DryRun, Operation
@@ -43,15 +44,17 @@ _FINGERPRINT = re.compile(r"[0-9a-f]{16}")
 async def list_failures(call: Call) -> Page:
     query = call.query(FailuresQuery)
     found = await queries.list_failures(call.hub, query, call.redactor)
-    task = query.task or None
+    page = partial(call.url, "/failures", task=query.task or None)
+    order = None if query.order == "last" else query.order
     values = {
         "found": found, "query": query, "charts": charts, "one_line": one_line,
         "period": PERIOD_WORDS[query.period],
         "periods": [
-            (PERIOD_WORDS[name], call.url("/failures", period=name, task=task), name == query.period)
+            (PERIOD_WORDS[name], page(period=name, order=order), name == query.period)
             for name in PERIODS
         ],
-        "next": call.url("/failures", period=query.period, task=task, after=found.next) if found.next else "",
+        "next": page(period=query.period, order=order, after=found.next) if found.next else "",
+        "sort": Sorting(query.order, partial(page, period=query.period)),
     }  # fmt: skip
     return Page("failures.html", "Failures", here="failures", values=values, answer=found)
 
@@ -135,7 +138,7 @@ GROUP = "/failures/{fingerprint}"
 ROUTES = [
     Route(
         method="GET", path="/failures", api="/failures", handler=list_failures, permission="jobs.read",
-        query=FailuresQuery, answer=FailureList, summary="Error groups, the one that occurred last first",
+        query=FailuresQuery, answer=FailureList, summary="Error groups",
     ),
     Route(
         method="GET", path=GROUP, api=GROUP, handler=get_failure, permission="jobs.read",

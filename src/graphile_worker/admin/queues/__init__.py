@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Literal
 
 import msgspec
 
 from ...values.job import Pause
-from ..answers import Count, CountKind, Listing, PauseRequest
+from ..answers import Count, CountKind, Listing, PauseRequest, Points, RangeName
 
 QueueState = Literal["paused", "busy", "stuck", "waiting", "idle"]
 
@@ -75,6 +76,9 @@ class QueueListing(Listing[QueueView], frozen=True, kw_only=True):
     missing: str | None = None
 
 
+QueueOrder = Literal["usual", "name", "waiting", "ready", "oldest", "locked", "concurrency"]
+
+
 class QueueListQuery(msgspec.Struct, frozen=True, kw_only=True):
     """Which queues."""
 
@@ -82,12 +86,39 @@ class QueueListQuery(msgspec.Struct, frozen=True, kw_only=True):
     """The beginning of their names."""
     after: str = ""
     limit: Annotated[int, msgspec.Meta(ge=1, le=200)] = 20
+    order: QueueOrder = "usual"
+    """Sorts the queues of one page; which queues it has does not depend on it."""
 
 
 class QueueQuery(msgspec.Struct, frozen=True):
     """Which queue."""
 
     name: str
+
+
+class QueuePageQuery(QueueQuery, frozen=True):
+    """Which queue, and what the chart of its page shows."""
+
+    range: RangeName = "1h"
+
+
+@dataclass(frozen=True, slots=True)
+class FinishedSeries:
+    """Kept jobs of a queue that finished in each step, per minute; None where nothing is known."""
+
+    start: datetime
+    completed: Points
+    failed: Points
+    read_since: datetime | None
+    """The jobs that finished before were too many to read; None if all were read."""
+
+    @property
+    def has_completed(self) -> bool:
+        return any(self.completed)
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.has_completed and not any(self.failed)
 
 
 class QueuePauseRequest(PauseRequest, frozen=True, kw_only=True):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from math import ceil, floor
 
 import msgspec
 
@@ -11,11 +13,13 @@ from ...database.sql import load
 from ...database.statements.limits import track_names
 from ...errors import InvalidArgumentError
 from ...values.job import PAUSED_BY, Pause, instant
+from ...values.schema_name import SchemaName
 from ...values.spec import home_name, is_track_name
-from ..answers import not_found, shared_with
+from ..answers import Points, not_found, shared_with
 from ..database import TRACKS, WORKERS, Database
 from ..security.redact import redacted_pauses
-from . import QueueDetails, QueueJob, QueueListing, QueueState, QueueView
+from ..tasks.series import Range
+from . import FinishedSeries, QueueDetails, QueueJob, QueueListing, QueueState, QueueView
 
 PAGE = 20
 COUNTED_IN_LIST = 100
@@ -26,6 +30,8 @@ FEW_QUEUES = 30
 """Pages of the table of queues up to which it is searched for locks."""
 MOST_LOCKED = 20
 MOST_RUNNING = 60
+MOST_FINISHED = 10_000
+"""Finished jobs of all queues that are read for the chart of one: no index leads to those of a queue."""
 MISSING = (
     "This schema lacks the indexes of a Python worker, so the longest queues are found in a sample "
     "of the jobs table."
@@ -60,6 +66,28 @@ async def get_queue(database: Database, name: str) -> QueueDetails:
     if stuck and view.state == "busy":
         view = msgspec.structs.replace(view, state="stuck")
     return QueueDetails(queue=view, running=running, stuck=stuck)
+
+
+async def read_finished(
+    connection: Connection, schema: SchemaName, name: str, wanted: Range, now: datetime
+) -> FinishedSeries:
+    """Kept jobs of a queue over time, among the latest of all queues."""
+    start, seconds = wanted.start(now), wanted.step
+    await connection.fetchrow(load("history/read_in_order", schema))
+    rows = await connection.fetch(
+        load("admin/finished_of_queue", schema),
+        start, start + timedelta(seconds=wanted.seconds), float(seconds), name, MOST_FINISHED,
+    )  # fmt: skip
+    since, is_cut = rows[0]["since"], rows[0]["is_cut"]
+    steps = wanted.count if since is None else (since - start).total_seconds() / seconds
+    first = min(max(ceil(steps) if is_cut else floor(steps), 0), wanted.count)
+    completed: Points = [None if step < first else 0.0 for step in range(wanted.count)]
+    failed = [*completed]
+    for row in rows:
+        if row["step"] is not None and row["step"] >= first:
+            completed[row["step"]] = row["completed"] * 60 / seconds
+            failed[row["step"]] = row["failed"] * 60 / seconds
+    return FinishedSeries(start, completed, failed, since if is_cut else None)
 
 
 async def free(database: Database, connection: Connection, name: str, holders: Sequence[str]) -> int:

@@ -2,43 +2,92 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any
+
 import msgspec
 
-from .. import answers
-from ..answers import Page, Problem, Redirect, address, confirmation
+from .. import answers, charts
+from ..answers import Page, Problem, Redirect, Sorting, address, confirmation, in_order
 from ..audit.recording import because, record
-from ..database import PAUSES, TRACKS
+from ..database import HISTORY, PAUSES, TRACKS, Database
+from ..tasks.series import RANGES
 from ..web.call import Call
 from ..web.routes import Route
 from . import (
+    FinishedSeries,
     QueueAnswer,
     QueueConcurrencyRequest,
     QueueDetails,
     QueueListing,
     QueueListQuery,
+    QueuePageQuery,
     QueuePauseRequest,
     QueueQuery,
     QueueUnlockRequest,
+    QueueView,
     queries,
 )
 
 TOPICS = ("queues", "overview", "banners", "audit")
+CHART_FOR = 60.0
+"""Seconds for which a chart is not made again: its steps are minutes."""
+VALUES: dict[str, Callable[[QueueView], Any]] = {
+    "name": lambda queue: queue.queue_name,
+    "waiting": lambda queue: queue.waiting,
+    "ready": lambda queue: queue.ready,
+    "oldest": lambda queue: queue.oldest,
+    "locked": lambda queue: queue.locked_at,
+    "concurrency": lambda queue: queue.concurrency,
+}
 
 
 async def list_queues(call: Call) -> Page:
     wanted = call.query(QueueListQuery)
     found = await queries.list_queues(call.database, wanted.q, wanted.after, wanted.limit)
-    values = {"found": found, "q": wanted.q, "is_first": not wanted.after}
+    found = msgspec.structs.replace(found, items=in_order(found.items, wanted.order, VALUES))
+    order = None if wanted.order == "usual" else wanted.order
+    sort = Sorting(wanted.order, partial(call.url, "/queues", q=wanted.q or None, after=wanted.after or None))
+    values = {"found": found, "q": wanted.q, "is_first": not wanted.after, "order": order, "sort": sort}
     return Page("queues.html", "Queues", here="queues", values=values, answer=found)
 
 
 async def get_queue(call: Call) -> Page:
-    found = await queries.get_queue(call.database, call.query(QueueQuery).name)
-    quoted = msgspec.json.encode(found.queue.queue_name).decode()
-    values = {"found": found, "queue": found.queue, "quoted": quoted}
-    return Page(
-        "queue.html", f"Queue {found.queue.queue_name[:80]}", here="queues", values=values, answer=found
+    wanted = call.query(QueuePageQuery)
+    found = await queries.get_queue(call.database, wanted.name)
+    title = f"Queue {found.queue.queue_name[:80]}"
+    if call.is_api:
+        return Page("queue.html", title, answer=found)
+    finished = await call.hub.shared(
+        f"queue {wanted.name} {wanted.range}", lambda: _finished(call.database, wanted), max_age=CHART_FOR
     )
+    series = []
+    if finished is not None and finished.has_completed:
+        series.append(charts.ChartSeries("completed", finished.completed, "c1"))
+    if finished is not None and not finished.is_empty:
+        series.append(charts.ChartSeries("failed", finished.failed, "c-fail"))
+    values = {
+        "found": found, "queue": found.queue, "zone_info": call.zone, "range": RANGES[wanted.range],
+        "quoted": msgspec.json.encode(found.queue.queue_name).decode(),
+        "finished": finished, "series": series, "most": queries.MOST_FINISHED,
+        "ranges": [
+            (each.label, call.url("/queue", name=wanted.name, range=each.name), each.name == wanted.range)
+            for each in RANGES.values()
+        ],
+    }  # fmt: skip
+    return Page("queue.html", title, here="queues", values=values)
+
+
+async def _finished(database: Database, wanted: QueuePageQuery) -> FinishedSeries | None:
+    """The chart of a queue, for everyone who looks at it; None if there is no history to read."""
+    async with database.read() as connection:
+        if not (await database.own_tables(connection)) >= HISTORY:
+            return None
+        return await queries.read_finished(
+            connection, database.schema, wanted.name, RANGES[wanted.range], datetime.now(UTC)
+        )
 
 
 async def pause_form(call: Call) -> Page:
@@ -136,7 +185,7 @@ ROUTES = [
     ),
     Route(
         method="GET", path="/queue", api="/queue", handler=get_queue, permission="jobs.read",
-        query=QueueQuery, answer=QueueDetails, summary="One queue, with what runs in it",
+        query=QueuePageQuery, answer=QueueDetails, summary="One queue, with what runs in it",
     ),
     Route(
         method="GET", path="/queues/pause", needs=PAUSES, handler=pause_form, permission="queues.pause",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -11,7 +12,7 @@ import msgspec
 from ...history.error_groups import ErrorGroup, list_error_groups
 from ...values.job import Pause
 from .. import answers, charts
-from ..answers import Count, Listing, Page, Points, Redirect, address, not_found
+from ..answers import Count, Listing, Page, Points, Redirect, Sorting, address, in_order, not_found
 from ..audit.recording import record
 from ..database import ERRORS, PAUSES
 from ..live.hub import Hub
@@ -21,7 +22,6 @@ from ..web.show import error_title
 from . import (
     Resumed,
     TaskDetails,
-    TaskOrder,
     TaskPauseRequest,
     TaskQuery,
     TaskResumeRequest,
@@ -56,13 +56,13 @@ OF_ALL = (
 async def list_tasks(call: Call) -> Page:
     wanted = call.query(TasksQuery)
     facts = await _all_tasks(call)
-    rows = _sorted(_matching(facts.rows, wanted.q), wanted.order)
+    rows = in_order(_matching(facts.rows, wanted.q), wanted.order, VALUES)
     every = next((each for each in facts.pauses if each.name is None), None)
     values = {
         "rows": rows,
         "total": len(facts.rows),
         "q": wanted.q,
-        "order": wanted.order,
+        "sort": Sorting(wanted.order, partial(call.url, "/tasks", q=wanted.q or None)),
         "every": every,
         "is_recorded": facts.hour.is_recorded,
     }
@@ -108,17 +108,8 @@ async def _all_tasks(call: Call) -> TaskFacts:
     return await hub.shared("tasks", read, max_age=hub.pause * 0.9, topic="banners")
 
 
-def _sorted(rows: list[TaskRow], order: TaskOrder) -> list[TaskRow]:
-    """The largest value first; what is not known comes last."""
-    if order == "busiest":
-        return rows
-    if order == "name":
-        return sorted(rows, key=lambda row: row.name)
-    value = _VALUES[order]
-    return sorted(rows, key=lambda row: (-(value(row) or 0), row.name))
-
-
-_VALUES: dict[TaskOrder, Callable[[TaskRow], float | None]] = {
+VALUES: dict[str, Callable[[TaskRow], Any]] = {
+    "name": lambda row: row.name,
     "waiting": lambda row: row.waiting.value,
     "running": lambda row: row.running,
     "rate": lambda row: row.completed_per_minute,

@@ -161,6 +161,18 @@ class WorkerListing(msgspec.Struct, frozen=True, kw_only=True):
         return sum(worker.state not in ("dead", "unknown") for worker in self.items)
 
 
+WorkerOrder = Literal[
+    "usual", "name", "slots", "busy", "memory", "processor", "rate", "failing", "since"
+]  # fmt: skip
+
+
+class WorkersQuery(msgspec.Struct, frozen=True):
+    """In which order."""
+
+    order: WorkerOrder = "usual"
+    """The largest value first, or the latest start. `usual`: those of this package, then others."""
+
+
 class WorkerQuery(msgspec.Struct, frozen=True):
     """Which worker."""
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Literal
+
+from msgspec.structs import replace
 
 from ...errors import WorkerNotFoundError
 from ...values.concurrency import MAIN, MOST_ASKED_SLOTS
 from ...values.text import count
-from ..answers import Page, Problem, Redirect, address, confirmation
+from ..answers import Page, Problem, Redirect, Sorting, address, confirmation, in_order
 from ..audit.recording import because, record
 from ..database import REQUESTS
 from ..web.call import Call
@@ -20,16 +24,30 @@ from . import (
     WorkerListing,
     WorkerQuery,
     WorkerRequest,
+    WorkersQuery,
     megabytes,
     queries,
 )
 
 TOPICS = ("workers", "overview", "audit")
+VALUES: dict[str, Callable[[Worker], Any]] = {
+    "name": lambda worker: worker.name,
+    "slots": lambda worker: worker.concurrency,
+    "busy": lambda worker: worker.jobs_held if worker.busy is None else worker.busy,
+    "memory": lambda worker: worker.load and worker.load.memory,
+    "processor": lambda worker: worker.load and worker.load.cpu,
+    "rate": lambda worker: worker.per_minute,
+    "failing": lambda worker: worker.failed_per_minute,
+    "since": lambda worker: worker.started_at or worker.locked_since,
+}
 
 
 async def list_workers(call: Call) -> Page:
+    wanted = call.query(WorkersQuery)
     found = await queries.list_workers(call.database)
-    return Page("workers.html", "Workers", here="workers", values={"found": found}, answer=found)
+    found = replace(found, items=in_order(found.items, wanted.order, VALUES))
+    values = {"found": found, "sort": Sorting(wanted.order, partial(call.url, "/workers"))}
+    return Page("workers.html", "Workers", here="workers", values=values, answer=found)
 
 
 async def get_worker(call: Call) -> Page:

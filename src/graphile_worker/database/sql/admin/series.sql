@@ -114,6 +114,53 @@ group by 1
   and period.minute < $2::timestamptz
   and ($4::text is null or period.task = $4::text)
 
+-- statement: finished_of_queue
+-- Kept jobs of one queue by the time they ended, among the latest of all queues. Needs own_objects/history, and the settings
+-- of history/read_in_order, so that the index on finished_at is read up to the limit.
+--
+-- $1 timestamptz       from this time
+-- $2 timestamptz       to this time, exclusive
+-- $3 double precision  seconds of a step
+-- $4 text              queue name
+-- $5 integer           how many finished jobs are read at most
+-- Returns is_cut (whether there are more), since (the end of the earliest that was read, or of the earliest of the history if
+-- all were), step (from 0), completed, failed; one row with a null step if there is no job of the queue.
+with latest as materialized (
+  select history.finished_at, history.state, history.queue_name
+  from :GRAPHILE_WORKER_SCHEMA._private_py_history as history
+  where history.finished_at >= $1::timestamptz
+  and history.finished_at < $2::timestamptz
+  order by history.finished_at desc
+  limit $5::integer
+),
+ends as (
+  select count(*) >= $5::integer::bigint as is_cut, min(latest.finished_at) as earliest from latest
+)
+select
+  ends.is_cut,
+  case
+    when ends.is_cut then ends.earliest
+    else (
+      select history.finished_at
+      from :GRAPHILE_WORKER_SCHEMA._private_py_history as history
+      order by history.finished_at
+      limit 1
+    )
+  end as since,
+  counted.step, counted.completed, counted.failed
+from ends
+left join (
+  select
+    floor(
+      (date_part('epoch', latest.finished_at) - date_part('epoch', $1::timestamptz)) / $3::double precision
+    )::integer as step,
+    count(*) filter (where latest.state = 'completed') as completed,
+    count(*) filter (where latest.state = 'failed') as failed
+  from latest
+  where latest.queue_name = $4::text
+  group by 1
+) as counted on true
+
 -- part: by_step
 -- $1: the first step; $3: seconds of a step.
 select
