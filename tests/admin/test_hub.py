@@ -331,6 +331,6 @@ async def test_an_open_tab_costs_little(
             costs = [await minute.cost(page, busy=busy)]
             while (
                 costs[-1] > most and len(costs) < 3
-            ):  # on a busy machine, timers of the hub may add a refresh
+            ):  # timers of the hub may add a refresh
                 costs.append(await minute.cost(page, busy=busy))
             assert min(costs) <= most, (page, busy, costs)
