@@ -179,14 +179,7 @@ def _class(cls: type) -> Iterator[str]:
     for name, member in _members(cls):
         function = member.__func__ if isinstance(member, classmethod | staticmethod) else member
         if inspect.isfunction(function):
-            lines = [f"### `{cls.__name__}.{name}`", "", *_function(name, function)]
-            if _is_blocking_form(function):  # it has the docstring of the asynchronous one
-                lines = [re.sub(r"(?<=`)WorkerUtils\b", "SyncWorkerUtils", line) for line in lines]
-            yield from lines
-
-
-def _is_blocking_form(function: Any) -> bool:
-    return inspect.iscoroutinefunction(inspect.unwrap(function)) and not inspect.iscoroutinefunction(function)
+            yield from (f"### `{cls.__name__}.{name}`", "", *_function(name, function))
 
 
 def _rows(cls: type) -> Iterator[str]:
@@ -266,8 +259,7 @@ def _parameter(parameter: inspect.Parameter, function: Any) -> list[str]:
     annotation = parameter.annotation
     if annotation == "Any":  # only the overloads know better
         annotation = " | ".join(dict.fromkeys(_overloaded(function, parameter.name))) or "Any"
-    kind = "BlockingConnection" if _is_blocking_form(function) else "UserConnection"
-    shown = f"{prefix}{parameter.name}: {re.sub('ConnectionT|UserConnection', kind, annotation)}"
+    shown = f"{prefix}{parameter.name}: {annotation.replace('ConnectionT', 'UserConnection')}"
     return [shown if parameter.default is parameter.empty else f"{shown} = {parameter.default!r}"]
 
 

@@ -10,7 +10,9 @@ from __future__ import annotations
 import asyncio
 import functools
 import inspect
+import re
 from collections.abc import Callable, Coroutine, Iterator
+from types import FunctionType
 from typing import Any, ClassVar, Concatenate, ParamSpec, Protocol, TypeVar, cast, overload
 
 from ..errors import InvalidArgumentError
@@ -65,10 +67,11 @@ def blocking(
 
     `is_long`: whether it can take long by nature, or the argument with which it can.
     """
-    name = method.__name__
-    takes_connection = "connection" in (cast(Any, method).__kwdefaults__ or ())
+    declared = _declared(cast(FunctionType, method))
+    name = declared.__name__
+    takes_connection = "connection" in (declared.__kwdefaults__ or ())
 
-    @functools.wraps(method)
+    @functools.wraps(declared)
     def call(self: SyncMember, *given: Any, **keywords: Any) -> Any:
         connection = keywords.pop("connection", None) if takes_connection else None
         arguments = [read_here(each) for each in given]
@@ -83,6 +86,20 @@ def blocking(
         return self._calls.run(connection, run, is_long=has_no_limit)
 
     return cast("Blocking[Arguments, T]", call)
+
+
+def _declared(method: FunctionType) -> FunctionType:
+    """The method with the types and the docstring of the blocking client, for `help` and `inspect`."""
+    found = FunctionType(
+        method.__code__, method.__globals__, method.__name__, method.__defaults__, method.__closure__
+    )
+    found.__qualname__, found.__kwdefaults__ = method.__qualname__, method.__kwdefaults__
+    found.__doc__ = re.sub(r"`(?=WorkerUtils\b)", "`Sync", method.__doc__ or "")
+    found.__annotations__ = {
+        name: re.sub(r"\b(ConnectionT|UserConnection)\b", "BlockingConnection", text)
+        for name, text in method.__annotations__.items()
+    }
+    return found
 
 
 def _prepare_steps(options: dict[str, Any], *, in_background: bool) -> None:
