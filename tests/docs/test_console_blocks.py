@@ -16,7 +16,7 @@ import pytest
 from cli.typing_commands import parse, words_of
 from docs.blocks import ROOT, Block, blocks_of, name_of, pages
 from graphile_worker.contrib.django.management.commands.graphile_worker import Command
-from graphile_worker.process.probes import PATHS
+from graphile_worker.runner.process.probes import PATHS
 
 LINES = [
     (page, block, line)

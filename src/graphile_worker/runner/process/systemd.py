@@ -14,9 +14,9 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 
-from ..hooks import Hooks
-from ..hooks.events import GracefulShutdown, Stopped
-from ..hooks.faults import Supervised
+from ...hooks import Hooks
+from ...hooks.events import GracefulShutdown, Stopped
+from ...hooks.faults import Supervised
 from .health import HealthSource, OwnHealth
 
 LONGEST_PAUSE = 10.0  # seconds
