@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import textwrap
 import typing
 from collections.abc import Callable
 from importlib import import_module
@@ -94,3 +95,17 @@ def test_arguments_overloads_and_results_are_the_same(there: type, here: type, n
     assert actual == shape(theirs, blocking)
     overloads = [shape(each, blocking) for each in typing.get_overloads(theirs)]
     assert [shape(each, str) for each in typing.get_overloads(ours)] == overloads
+
+
+def test_methods_with_overloads_show_the_beginning_of_the_docstring_in_an_editor() -> None:
+    for there, here, name in members():
+        if not typing.get_overloads(getattr(here, name)):
+            continue
+        tree = ast.parse(textwrap.dedent(inspect.getsource(here)))
+        *_, written = (
+            node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name == name
+        )
+        beginning = (inspect.getdoc(getattr(there, name)) or "").partition("\n\n")[0].split()
+        assert (ast.get_docstring(written) or "").split()[: len(beginning)] == [
+            word.replace("`WorkerUtils", "`SyncWorkerUtils") for word in beginning
+        ]

@@ -116,7 +116,7 @@ def _prepare_steps(options: dict[str, Any], *, in_background: bool) -> None:
 
 
 def like(method: Callable[..., Any], *, is_long: bool | str = False) -> Callable[[Function], Function]:
-    """Over overloads without a body: makes them the blocking form of the method."""
+    """Over overloads: makes them the blocking form of the method. Their body is a docstring for editors."""
 
     def made(declared: Function) -> Function:
         form: Any = blocking(method, is_long=is_long)
