@@ -22,7 +22,7 @@ import msgspec
 
 from graphile_worker.errors import GraphileWorkerError
 from graphile_worker.options import WorkerOptions
-from graphile_worker.process.run_worker import fast_loop
+from graphile_worker.runner.process.run_worker import fast_loop
 
 TASK = "bench"
 END_WITHIN = 5.0  # seconds for a process to end after its input is closed

@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from .cron import parse_cron_items as parse_cron_items
     from .cron import parse_crontab as parse_crontab
     from .errors import GraphileWorkerError as GraphileWorkerError
-    from .process.serve import serve as serve
     from .runner import run as run
     from .runner import run_once as run_once
     from .runner.application import App as App
+    from .runner.process.serve import serve as serve
     from .runner.runner import Runner as Runner
     from .tasks import AbortSignal as AbortSignal
     from .tasks import Depends as Depends
@@ -58,7 +58,7 @@ export_lazily(
         "client.sync_worker_utils": "SyncWorkerUtils make_sync_worker_utils",
         "cron": "CronItem parse_cron_items parse_crontab",
         "errors": "GraphileWorkerError",
-        "process.serve": "serve",
+        "runner.process.serve": "serve",
         "runner": "run run_once",
         "runner.application": "App",
         "runner.runner": "Runner",

@@ -329,8 +329,6 @@ async def test_an_open_tab_costs_little(
     for page in visited:
         for busy, most in ((False, QUIET_COST), (True, BUSY_COST)):
             costs = [await minute.cost(page, busy=busy)]
-            while (
-                costs[-1] > most and len(costs) < 3
-            ):  # timers of the hub may add a refresh
+            while costs[-1] > most and len(costs) < 3:  # timers of the hub may add a refresh
                 costs.append(await minute.cost(page, busy=busy))
             assert min(costs) <= most, (page, busy, costs)

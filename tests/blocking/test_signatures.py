@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import textwrap
 import typing
 from collections.abc import Callable
 from importlib import import_module
@@ -87,15 +88,24 @@ def test_arguments_overloads_and_results_are_the_same(there: type, here: type, n
     theirs, ours = getattr(there, name), getattr(here, name)
     assert not inspect.iscoroutinefunction(ours)
     assert ours.__doc__
-    if hasattr(ours, "__wrapped__") and name != "with_pg_client":
-        assert (
-            ours.__wrapped__ is theirs
-        )  # a type checker takes its arguments from there, if it has no overloads
-    else:
-        expected = shape(theirs, blocking)
-        actual = shape(ours, lambda annotation: str(annotation))
-        if name == "with_pg_client":
-            actual = (actual[0], str(actual[1]).replace("SyncConnection", "BlockingConnection"))
-        assert actual == expected
+    assert "`WorkerUtils" not in ours.__doc__
+    actual = shape(ours, str)
+    if name == "with_pg_client":
+        actual = (actual[0], str(actual[1]).replace("SyncConnection", "BlockingConnection"))
+    assert actual == shape(theirs, blocking)
     overloads = [shape(each, blocking) for each in typing.get_overloads(theirs)]
     assert [shape(each, str) for each in typing.get_overloads(ours)] == overloads
+
+
+def test_methods_with_overloads_show_the_beginning_of_the_docstring_in_an_editor() -> None:
+    for there, here, name in members():
+        if not typing.get_overloads(getattr(here, name)):
+            continue
+        tree = ast.parse(textwrap.dedent(inspect.getsource(here)))
+        *_, written = (
+            node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name == name
+        )
+        beginning = (inspect.getdoc(getattr(there, name)) or "").partition("\n\n")[0].split()
+        assert (ast.get_docstring(written) or "").split()[: len(beginning)] == [
+            word.replace("`WorkerUtils", "`SyncWorkerUtils") for word in beginning
+        ]

@@ -19,7 +19,7 @@ from graphile_worker.cli.dev.render import ShownRate, ViewState, render
 from graphile_worker.database.statements.inspection import JobCounts
 from graphile_worker.hooks import Hooks
 from graphile_worker.hooks.events import JobCompleted, PoolCreated
-from graphile_worker.process.reports import receiving
+from graphile_worker.runner.process.reports import receiving
 from graphile_worker.values.job import Pause
 from support.cases import looped
 from support.finished import a_job

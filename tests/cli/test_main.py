@@ -16,7 +16,7 @@ from graphile_worker.cli.main import COMMANDS, graphile_worker, run_main
 from graphile_worker.cli.support.parameters import CLEANUP_TASKS
 from graphile_worker.database.statements import cleanup
 from graphile_worker.errors import DatabaseError, SchemaTooNewError, WorkerStoppedError
-from graphile_worker.process.error_report import exit_status, report
+from graphile_worker.runner.process.error_report import exit_status, report
 from support.cases import looped
 from support.command_line import COMMAND, Call, clean_environment
 from support.server import DatabaseServer
@@ -222,7 +222,7 @@ def _imported_by(arguments: list[str], **environment: str) -> set[str]:
 def test_heavy_modules_are_imported_only_when_they_are_used(place: Path) -> None:
     for_version = _imported_by(["--version"])
     assert "click" in for_version
-    heavy = {"rich", "json5", "tomllib", "uvloop", "pydantic", "graphile_worker.process.run_worker"}
+    heavy = {"rich", "json5", "tomllib", "uvloop", "pydantic", "graphile_worker.runner.process.run_worker"}
     assert not for_version & heavy
     for_listing = _imported_by(["-c", UNREACHABLE, "list"])
     assert "asyncpg" in for_listing

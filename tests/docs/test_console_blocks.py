@@ -18,7 +18,7 @@ import yaml
 from cli.typing_commands import parse, words_of
 from docs.blocks import ROOT, Block, blocks_of, name_of, pages
 from graphile_worker.contrib.django.management.commands.graphile_worker import Command
-from graphile_worker.process.probes import PATHS
+from graphile_worker.runner.process.probes import PATHS
 
 PROJECT = ROOT / "examples" / "first_project"
 LINES = [

@@ -13,8 +13,8 @@ from graphile_worker import App, serve
 from graphile_worker.cli.main import graphile_worker
 from graphile_worker.config.settings import SERVE_OPTIONS
 from graphile_worker.errors import ConfigError
-from graphile_worker.process.serve import OWN_ARGUMENTS
 from graphile_worker.runner.arguments import RunArguments, WorkerArguments
+from graphile_worker.runner.process.serve import OWN_ARGUMENTS
 from graphile_worker.values.options import WorkerOptions
 
 PAGE = Path(__file__).parents[2] / "docs" / "worker-program.md"

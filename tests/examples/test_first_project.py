@@ -23,7 +23,7 @@ import yaml
 
 from cli.typing_commands import parse
 from docs.blocks import ROOT
-from graphile_worker.process.probes import PATHS
+from graphile_worker.runner.process.probes import PATHS
 from graphile_worker.values.options import WorkerOptions
 from support.dockerfile import read_instructions
 from support.ports import unused_port

@@ -89,6 +89,6 @@ def test_only_what_serves_a_registry_needs_the_client_library() -> None:
         "for name in ('catalogue', 'grafana', 'families', 'counts', 'database_reader', 'minutes'):\n"
         "    importlib.import_module('graphile_worker.metrics.' + name)\n"
         "import graphile_worker.contrib.opentelemetry\n"
-        "import graphile_worker.process.reports\n"
+        "import graphile_worker.runner.process.reports\n"
     )
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60)

@@ -17,7 +17,7 @@ from graphile_worker import Runner, run
 from graphile_worker.config.calls import AwaitableContext
 from graphile_worker.contrib.http import HttpPlugin
 from graphile_worker.errors import ConfigError
-from graphile_worker.process.reports import ReportingPlugin, WorkerProcesses
+from graphile_worker.runner.process.reports import ReportingPlugin, WorkerProcesses
 from service.probes import address_of, probe, scrape
 from service.programs import Start, write_program
 from support.programs import needed

@@ -9,8 +9,15 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 import pytest
 
 from graphile_worker.errors import ConfigError
-from graphile_worker.process import http_server as http
-from graphile_worker.process.http_server import HttpServer, Request, Response, bind, json_response, url_of
+from graphile_worker.runner.process import http_server as http
+from graphile_worker.runner.process.http_server import (
+    HttpServer,
+    Request,
+    Response,
+    bind,
+    json_response,
+    url_of,
+)
 
 
 async def handler(request: Request) -> Response:

@@ -15,7 +15,7 @@ from support.command_line import clean_environment
 
 SCRIPT = """
 import logging, os, signal, sys
-from graphile_worker.process.processes import Supervisor
+from graphile_worker.runner.process.processes import Supervisor
 
 logging.basicConfig(level="ERROR", format="%(message)s")
 

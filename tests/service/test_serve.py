@@ -133,7 +133,7 @@ async def test_what_a_worker_does_not_use_is_not_imported(start: Start, tmp_path
         "import sys\n"
         "from graphile_worker import serve\n"
         "def loaded():\n"
-        "    names = [name for name in sys.modules if name.startswith('graphile_worker.process.')]\n"
+        "    names = [name for name in sys.modules if name.startswith('graphile_worker.runner.process.')]\n"
         "    found = ' '.join(sorted(name.rpartition('.')[2] for name in names))\n"
         "    print(f'loaded: {found}\\n', end='')\n"
         "serve(task_list={'loaded': loaded})\n"
@@ -278,7 +278,7 @@ def test_in_another_thread_it_is_refused() -> None:
 
 
 def test_importing_the_package_does_not_import_it() -> None:
-    code = "import sys, graphile_worker; print('graphile_worker.process' in sys.modules)"
+    code = "import sys, graphile_worker; print('graphile_worker.runner.process' in sys.modules)"
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, env=clean_environment(), check=True
     )

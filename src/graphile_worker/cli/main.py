@@ -234,7 +234,7 @@ def run_main(arguments: list[str] | None = None, host: Host | None = None) -> in
 
     `host` is the framework whose command this is a part of.
     """
-    from ..process.error_report import reported
+    from ..runner.process.error_report import reported
 
     def run() -> int:
         status = graphile_worker.main(arguments, prog_name=PROGRAM, standalone_mode=False, obj=host)

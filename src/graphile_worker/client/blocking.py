@@ -10,7 +10,9 @@ from __future__ import annotations
 import asyncio
 import functools
 import inspect
+import re
 from collections.abc import Callable, Coroutine, Iterator
+from types import FunctionType
 from typing import Any, ClassVar, Concatenate, ParamSpec, Protocol, TypeVar, cast, overload
 
 from ..errors import InvalidArgumentError
@@ -65,10 +67,11 @@ def blocking(
 
     `is_long`: whether it can take long by nature, or the argument with which it can.
     """
-    name = method.__name__
-    takes_connection = "connection" in (cast(Any, method).__kwdefaults__ or ())
+    declared = _declared(cast(FunctionType, method))
+    name = declared.__name__
+    takes_connection = "connection" in (declared.__kwdefaults__ or ())
 
-    @functools.wraps(method)
+    @functools.wraps(declared)
     def call(self: SyncMember, *given: Any, **keywords: Any) -> Any:
         connection = keywords.pop("connection", None) if takes_connection else None
         arguments = [read_here(each) for each in given]
@@ -85,6 +88,20 @@ def blocking(
     return cast("Blocking[Arguments, T]", call)
 
 
+def _declared(method: FunctionType) -> FunctionType:
+    """The method with the types and the docstring of the blocking client, for `help` and `inspect`."""
+    found = FunctionType(
+        method.__code__, method.__globals__, method.__name__, method.__defaults__, method.__closure__
+    )
+    found.__qualname__, found.__kwdefaults__ = method.__qualname__, method.__kwdefaults__
+    found.__doc__ = re.sub(r"`(?=WorkerUtils\b)", "`Sync", method.__doc__ or "")
+    found.__annotations__ = {
+        name: re.sub(r"\b(ConnectionT|UserConnection)\b", "BlockingConnection", text)
+        for name, text in method.__annotations__.items()
+    }
+    return found
+
+
 def _prepare_steps(options: dict[str, Any], *, in_background: bool) -> None:
     """The options of a change in steps: `on_step` may use the same client."""
     if isinstance(options.get("stop"), asyncio.Event):
@@ -99,7 +116,7 @@ def _prepare_steps(options: dict[str, Any], *, in_background: bool) -> None:
 
 
 def like(method: Callable[..., Any], *, is_long: bool | str = False) -> Callable[[Function], Function]:
-    """Over overloads without a body: makes them the blocking form of the method."""
+    """Over overloads: makes them the blocking form of the method. Their body is a docstring for editors."""
 
     def made(declared: Function) -> Function:
         form: Any = blocking(method, is_long=is_long)

@@ -253,7 +253,6 @@ async def watch_progress(client: Reader, job_waiter: JobWaiter, job_id: int) -> 
         ended.cancel()
 
 
-DEFAULT_TIMEOUT = 6.0  # seconds; a worker that only polls looks every five
 FIRST_WAIT = 0.02  # seconds
 LONGEST_WAIT = 0.25  # seconds
 

@@ -30,7 +30,6 @@ from ..values.schema_name import SchemaName
 CHANNEL = "worker:ended"
 POLL_INTERVAL = 10.0  # seconds between lookups while announcements arrive
 FIRST_POLL, LONGEST_POLL, POLL_GROWTH = 0.25, 5.0, 1.5  # the same otherwise
-PING_WITHIN = 3.0  # seconds for our ping to arrive
 LINGER = 5.0  # seconds without a waiter until the connection is returned
 LOOKUP = 2_000  # jobs per statement
 

@@ -314,7 +314,8 @@ class SyncWorkerUtils:
     ) -> BulkReport: ...
 
     @like(WorkerUtils.complete_jobs, is_long="filter")
-    def complete_jobs(self, *args: Any, **keywords: Any) -> Any: ...
+    def complete_jobs(self, *args: Any, **keywords: Any) -> Any:
+        """Delete jobs as if they had run, by id or by filter; returns those deleted, or a report."""
 
     @overload
     def permanently_fail_jobs(
@@ -336,7 +337,10 @@ class SyncWorkerUtils:
     ) -> BulkReport: ...
 
     @like(WorkerUtils.permanently_fail_jobs, is_long="filter")
-    def permanently_fail_jobs(self, *args: Any, **keywords: Any) -> Any: ...
+    def permanently_fail_jobs(self, *args: Any, **keywords: Any) -> Any:
+        """Fail jobs permanently with this last error, by id or by filter; returns those failed, or a
+        report.
+        """
 
     @overload
     def reschedule_jobs(
@@ -364,7 +368,8 @@ class SyncWorkerUtils:
     ) -> BulkReport: ...
 
     @like(WorkerUtils.reschedule_jobs, is_long="filter")
-    def reschedule_jobs(self, *args: Any, **keywords: Any) -> Any: ...
+    def reschedule_jobs(self, *args: Any, **keywords: Any) -> Any:
+        """Change the given values (0 is a value) of jobs, by id or by filter."""
 
     @overload
     def cancel_jobs(
@@ -386,7 +391,8 @@ class SyncWorkerUtils:
     ) -> BulkReport: ...
 
     @like(WorkerUtils.cancel_jobs, is_long="filter")
-    def cancel_jobs(self, *args: Any, **keywords: Any) -> Any: ...
+    def cancel_jobs(self, *args: Any, **keywords: Any) -> Any:
+        """Cancel jobs, by id or by filter: waiting jobs are deleted, workers are told to end running ones."""
 
     # -- pausing, workers, the schema and cleaning up ------------------------------------------------------
 

@@ -5,6 +5,6 @@ The command `graphile-worker --http-port` and `serve(http_port=…)` do the same
 
 from __future__ import annotations
 
-from ..process.probes import HttpPlugin
+from ..runner.process.probes import HttpPlugin
 
 __all__ = ["HttpPlugin"]

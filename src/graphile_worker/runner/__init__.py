@@ -1,8 +1,9 @@
 """`run`, `run_once` and `App`: the only package that knows all parts of a worker.
 
 It builds them from the options and starts them in order: database, schema, tasks, recurring jobs, pool.
-An `App` is what an application brings to a worker. `process`, `testing`, `admin` and what is above them may
-import this package. Start in `build`; `application` has the app, and `lifespan` its state.
+An `App` is what an application brings to a worker. `testing`, `admin` and what is above them may import this
+package. Start in `build`; `application` has the app, `lifespan` its state, and `process/` a worker as a
+process of the operating system.
 """
 
 from typing import TYPE_CHECKING

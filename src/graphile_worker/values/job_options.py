@@ -52,11 +52,6 @@ class JobOption(msgspec.Struct, frozen=True, kw_only=True):
     absent: Mapping[Face, str] = {}
     """Where it makes no sense, and why."""
 
-    @property
-    def is_column(self) -> bool:
-        """Whether the shared tables have a column for it."""
-        return ":" not in self.stored
-
 
 _FROM_BACKEND = "the backend's RESULTS and RESULT_DAYS decide"
 

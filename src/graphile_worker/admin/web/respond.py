@@ -1,10 +1,9 @@
 """Turns what handlers return or raise into responses. A page is a template in the frame of the layout.
 
 Templates are of Jinja2 with autoescape. Each can use the macros of `templates/parts/ui.html` as `ui.NAME`,
-without an import; that file says how. Filters: `ago` and `until` (relative time), `instant` and `clock`
-(exact time), `duration` (seconds), `number`, `sentence` (capital letter), `short` (one line, cut), `exact`
-(for values of fields). Characters that change the direction of text are shown by number in all texts that
-are not `exact`.
+without an import; that file says how. Filters: `ago` (relative time), `clock` and `clock_in` (exact time),
+`duration` (seconds), `number`, `sentence` (capital letter), `short` (one line, cut), `exact` (for values of
+fields). Characters that change the direction of text are shown by number in all texts that are not `exact`.
 """
 
 from __future__ import annotations

@@ -13,8 +13,8 @@ import click
 from ...config import Settings
 from ...config.settings import AUTH_KINDS, split_address
 from ...errors import ConfigError
-from ...process.logs import start_logging
-from ...process.signals import end_by_signal
+from ...runner.process.logs import start_logging
+from ...runner.process.signals import end_by_signal
 from ..support.client import load_settings, utils_for, with_app, with_database
 from ..support.output import print_json
 from ..support.parameters import (

@@ -163,7 +163,7 @@ async def measure(options: WorkerOptions, *, jobs: int, processes: int) -> dict[
 
 
 async def _environment(options: WorkerOptions) -> dict[str, Any]:
-    from ...process.run_worker import fast_loop  # the whole worker, which the help does not need
+    from ...runner.process.run_worker import fast_loop  # the whole worker, which the help does not need
 
     async with _connected(options) as connection:
         server = await connection.fetchrow(load("bench/server"))
@@ -299,7 +299,7 @@ async def _answer(options: WorkerOptions) -> None:
 
 def work(duty: str) -> None:
     """The program of a worker process."""
-    from ...process.run_worker import fast_loop
+    from ...runner.process.run_worker import fast_loop
 
     options = msgspec.json.decode(sys.stdin.readline(), type=WorkerOptions)
     logger = logging.getLogger("graphile_worker")

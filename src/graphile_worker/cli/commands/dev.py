@@ -15,9 +15,9 @@ import click
 from ...config import Settings
 from ...errors import ConfigError
 from ...logging.configure import configure_logging
-from ...process.logs import start_logging
-from ...process.signals import REPORTS, end_by_signal, forwarded_signals, signal_received
-from ...process.watch import COMMAND, Reloader
+from ...runner.process.logs import start_logging
+from ...runner.process.signals import REPORTS, end_by_signal, forwarded_signals, signal_received
+from ...runner.process.watch import COMMAND, Reloader
 from ..dev.database import DevDatabase, embedded_database, existing_database
 from ..dev.display import Display, LiveDisplay, dev_dashboard
 from ..support.client import load_settings, with_app

@@ -61,7 +61,7 @@ def doctor_command(
     graphile-worker doctor --lock-age 10m
     """
     from ...diagnostics.examine import examine
-    from ...process.error_report import database_hint
+    from ...runner.process.error_report import database_hint
 
     thresholds = Thresholds(
         lock_age=_seconds(lock_age, "--lock-age"),

@@ -12,8 +12,8 @@ import click
 
 from ...config import Settings
 from ...errors import ConfigError
-from ...process.logs import start_logging
-from ...process.signals import end_by_signal, signal_received
+from ...runner.process.logs import start_logging
+from ...runner.process.signals import end_by_signal, signal_received
 from ...values import __version__
 from ...values.options import WorkerOptions
 from ..support.client import load_settings, run_async, utils_for, with_app, with_database
@@ -117,8 +117,16 @@ async def _export(options: WorkerOptions, address: str, port: int, values: dict[
         raise ConfigError(str(error)) from error
     from ...metrics.catalogue import INFO
     from ...metrics.families import single
-    from ...process.http_server import HttpServer, Request, Response, bind, json_response, logger, url_of
-    from ...process.probes import METRICS_TYPE, nothing_here, own_metrics
+    from ...runner.process.http_server import (
+        HttpServer,
+        Request,
+        Response,
+        bind,
+        json_response,
+        logger,
+        url_of,
+    )
+    from ...runner.process.probes import METRICS_TYPE, nothing_here, own_metrics
 
     async def answer(request: Request) -> Response:
         match request.path:

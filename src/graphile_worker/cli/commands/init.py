@@ -18,7 +18,7 @@ from ...config.settings import AdminOptions, known_settings
 from ...database.connections.connection_text import HIDDEN
 from ...database.connections.dsn import masked
 from ...errors import ConfigError
-from ...process.dev_database import DATA_DIRECTORY
+from ...runner.process.dev_database import DATA_DIRECTORY
 from ...values.component_options import shown_options
 from ...values.options import WorkerOptions
 from ..support.client import with_database

@@ -9,8 +9,8 @@ import click
 from ...config import Settings
 from ...config.settings import callable_names
 from ...logging.configure import PipeHandler
-from ...process.logs import start_early_logging, start_logging
-from ...process.signals import ParentProcess
+from ...runner.process.logs import start_early_logging, start_logging
+from ...runner.process.signals import ParentProcess
 from ..support.client import load_settings, with_app, with_database
 from ..support.parameters import ARGUMENTS
 
@@ -40,7 +40,7 @@ def run_command(ctx: click.Context, flags: dict[str, Any]) -> int:
 
 def _run(settings: Settings, handler: PipeHandler, *, once: bool) -> int:
     """Run a worker in this process, or several."""
-    from ...process.run_service import Service, run_service
+    from ...runner.process.run_service import Service, run_service
 
     parent = ParentProcess()
 
@@ -66,7 +66,7 @@ def _run(settings: Settings, handler: PipeHandler, *, once: bool) -> int:
 
 
 def _watch(ctx: click.Context, options: dict[str, Any]) -> int:
-    from ...process.watch import COMMAND, run_watched
+    from ...runner.process.watch import COMMAND, run_watched
 
     def load() -> Settings:
         return load_settings(ctx, options)

@@ -14,7 +14,7 @@ from pathlib import Path
 from ...database.connections.dsn import Dsn
 from ...database.embedded import EmbeddedPostgres, find_binaries
 from ...errors import ConfigError, EmbeddedPostgresError
-from ...process.dev_database import DATA_DIRECTORY
+from ...runner.process.dev_database import DATA_DIRECTORY
 
 
 @dataclass(frozen=True, slots=True)

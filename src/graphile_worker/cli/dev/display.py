@@ -21,7 +21,7 @@ from ...config.settings import AdminOptions, split_address
 from ...database.connections.dsn import masked
 from ...errors import ConfigError
 from ...errors.text import message_of
-from ...process.watch import Reader, WorkerLog, how_it_ended, names
+from ...runner.process.watch import Reader, WorkerLog, how_it_ended, names
 from .database import DevDatabase
 from .render import ViewState
 
@@ -164,7 +164,7 @@ class LiveDisplay(Display):
 
     @asynccontextmanager
     async def open(self, utils: WorkerUtils) -> AsyncIterator[None]:
-        from ...process.reports import receiving
+        from ...runner.process.reports import receiving
         from .feed import Snapshot
 
         taken = receiving(Snapshot, lambda report: self._state.update(report, time.monotonic()))

@@ -15,7 +15,7 @@ import msgspec
 from ...errors.text import summarize
 from ...hooks import Hooks, events
 from ...hooks.faults import Supervised
-from ...process.reports import send
+from ...runner.process.reports import send
 
 INTERVAL = 0.25  # seconds
 MOST_RUNNING = 8

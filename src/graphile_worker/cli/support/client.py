@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from ...config import Host, Settings, resolve_settings
-from ...process.dev_database import with_database as with_database
-from ...process.signals import collect_garbage
+from ...runner.process.dev_database import with_database as with_database
+from ...runner.process.signals import collect_garbage
 from .parameters import split_levels
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ import msgspec
 from ...config import Settings
 from ...database.connections.connection_text import masked
 from ...errors import AppLoadError
-from ...process.logs import start_logging
+from ...runner.process.logs import start_logging
 from .client import load_settings, run_async, utils_for, with_app
 from .output import print_json
 from .parameters import ARGUMENTS, CONFIG_OPTION, CONNECTION_OPTION, JSON_OPTION, SCHEMA_OPTION, SHARED_FLAGS

@@ -281,7 +281,8 @@ class SyncJobsClient(SyncMember):
     ) -> CancelReport: ...
 
     @like(JobsClient.cancel)
-    def cancel(self, *args: Any, **keywords: Any) -> Any: ...
+    def cancel(self, *args: Any, **keywords: Any) -> Any:
+        """Cancel one job, or the job that has this key; see `SyncWorkerUtils.cancel_jobs`."""
 
 
 def _wait_here(client: Any, job: object, timeout: float | timedelta | None) -> Any:

@@ -104,7 +104,7 @@ class Command(BaseCommand):
 
             asyncio.run(run_once(app=app, options=chosen.worker))
             return
-        from graphile_worker.process.serve import serve
+        from graphile_worker.runner.process.serve import serve
 
         self._avoid_repeated_lines()
         of_process = {name: getattr(chosen.process, name) for name in SERVE_OPTIONS if name in chosen.places}

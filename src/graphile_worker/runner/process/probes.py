@@ -11,17 +11,17 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from ..config.settings import ANY_ADDRESS
-from ..errors import ConfigError
-from ..hooks import WorkerContext
-from ..hooks.faults import call_guarded
+from ...config.settings import ANY_ADDRESS
+from ...errors import ConfigError
+from ...hooks import WorkerContext
+from ...hooks.faults import call_guarded
 from .health import HealthSource, OwnHealth, PoolHealth, ProcessHealth
 from .http_server import HttpServer, Request, Response, bind, json_response, problem, url_of
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
-    from ..hooks import Plugin
+    from ...hooks import Plugin
 
 logger = logging.getLogger("graphile_worker.http")
 
@@ -162,7 +162,7 @@ def _pool(pool: PoolHealth) -> dict[str, object]:
 async def own_metrics(registry: CollectorRegistry | None = None) -> bytes | None:
     """The metrics of this process as text; None without the package."""
     try:
-        from ..metrics.prometheus import REGISTRY, rendered
+        from ...metrics.prometheus import REGISTRY, rendered
     except ImportError:
         return None
     # In a thread, because collectors of the application may take their time.
@@ -172,13 +172,13 @@ async def own_metrics(registry: CollectorRegistry | None = None) -> bytes | None
 def metrics_plugins(*, of_database: bool) -> list[Plugin]:
     """What measures; nothing without the package, unless the database is to be measured."""
     try:
-        from ..metrics.prometheus import PrometheusPlugin
+        from ...metrics.prometheus import PrometheusPlugin
     except ImportError as error:
         if of_database:
             raise ConfigError(f"database_metrics: {error}") from error
         return []
     if not of_database:
         return [PrometheusPlugin()]
-    from ..metrics.database_metrics import DatabaseMetricsPlugin
+    from ...metrics.database_metrics import DatabaseMetricsPlugin
 
     return [PrometheusPlugin(), DatabaseMetricsPlugin()]

@@ -8,14 +8,14 @@ import shlex
 import sys
 from collections.abc import Callable
 
-from ..errors import (
+from ...errors import (
     GraphileWorkerError,
     NoDatabaseError,
     SchemaTooNewError,
     TaskLoadError,
     WorkerUnhealthyError,
 )
-from ..errors.text import message_of, type_name
+from ...errors.text import message_of, type_name
 
 BREAKING_MIGRATION = 57
 UNHEALTHY = 58

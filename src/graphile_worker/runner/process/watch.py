@@ -28,9 +28,9 @@ from importlib.util import cache_from_source
 from pathlib import Path
 from typing import Any
 
-from ..config import Settings
-from ..errors import ConfigError
-from ..values.text import signal_name
+from ...config import Settings
+from ...errors import ConfigError
+from ...values.text import signal_name
 from .run_service import UNKNOWN_GRACE
 from .signals import PARENT_PIPE, end_by_signal, forwarded_signals, has_terminal
 

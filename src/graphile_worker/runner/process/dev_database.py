@@ -11,8 +11,8 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from ..config import Settings
-from ..errors import EmbeddedPostgresError
+from ...config import Settings
+from ...errors import EmbeddedPostgresError
 
 DATA_DIRECTORY = ".graphile-worker"
 """Where `dev` keeps its database."""
@@ -43,7 +43,7 @@ def _running_url(directory: Path) -> str | None:
     try:
         if directory.stat().st_uid != os.geteuid():  # in /tmp, say: do not trust another user's server
             return None
-        from ..database.embedded import EmbeddedPostgres
+        from ...database.embedded import EmbeddedPostgres
 
         server = EmbeddedPostgres(directory)
         return server.url() if server.is_running else None

@@ -9,16 +9,16 @@ from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack, suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ..errors import LeakedTasksError
-from ..hooks import Plugin
-from ..logging.configure import PipeHandler
-from ..runner import end_by_signal, run, run_once
-from ..runner.build import WorkerBuilder
-from ..runner.signals import SignalHandling, output_closed, stop_workers
+from ...errors import LeakedTasksError
+from ...hooks import Plugin
+from ...logging.configure import PipeHandler
+from .. import end_by_signal, run, run_once
+from ..build import WorkerBuilder
+from ..signals import SignalHandling, output_closed, stop_workers
 from .signals import Reload, collect_garbage, flush_output
 
 if TYPE_CHECKING:
-    from ..runner.runner import Runner
+    from ..runner import Runner
 
 CANCEL_WITHIN = 1.0  # seconds for asyncio tasks that jobs left behind
 WAIT_FOR_DATABASE = 5.0  # seconds, unless the options say it

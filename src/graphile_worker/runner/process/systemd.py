@@ -14,9 +14,9 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 
-from ..hooks import Hooks
-from ..hooks.events import GracefulShutdown, Stopped
-from ..hooks.faults import Supervised
+from ...hooks import Hooks
+from ...hooks.events import GracefulShutdown, Stopped
+from ...hooks.faults import Supervised
 from .health import HealthSource, OwnHealth
 
 LONGEST_PAUSE = 10.0  # seconds
@@ -65,7 +65,7 @@ class Systemd:
 
 
 async def notify(systemd: Systemd, send: Callable[[str], None], source: HealthSource) -> None:
-    """Tell systemd when the worker processes are ready, and that they are alive, until cancelled.
+    """Tell systemd when the worker processes are ready, and if it has a watchdog, that they are alive.
 
     The watchdog gets a message three times in its period, unless a process does not answer within the rest of
     it. A process that has not started to work yet does not count.

@@ -7,12 +7,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ..config.settings import ProcessOptions
-from ..logging.configure import PipeHandler
+from ...config.settings import ProcessOptions
+from ...logging.configure import PipeHandler
 from .signals import ParentProcess, Reload
 
 if TYPE_CHECKING:
-    from ..hooks import Plugin
+    from ...hooks import Plugin
     from .reports import Observer
     from .run_worker import OpenPlugin
     from .systemd import Systemd

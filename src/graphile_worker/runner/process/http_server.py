@@ -18,8 +18,8 @@ from urllib.parse import parse_qsl, urlsplit
 
 import msgspec
 
-from ..errors import ConfigError
-from ..hooks.faults import is_our_end, report
+from ...errors import ConfigError
+from ...hooks.faults import is_our_end, report
 
 MAX_HEAD = 8192  # bytes of a request line with its headers
 READ_WITHIN = 5.0  # seconds for a client to send its request

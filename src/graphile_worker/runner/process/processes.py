@@ -21,7 +21,7 @@ from contextlib import suppress
 from types import FrameType
 from typing import TYPE_CHECKING, NoReturn
 
-from ..values.text import signal_name
+from ...values.text import signal_name
 from .error_report import UNHEALTHY
 from .signals import Reload, end_by_signal, flush_output, forwarded_signals, stop_when_parent_dies
 

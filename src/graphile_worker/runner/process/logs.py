@@ -7,9 +7,9 @@ import logging
 import os
 import sys
 
-from ..config import Settings
-from ..logging.configure import PipeHandler, configure_logging, debug_wanted
-from ..logging.job_context import ROOT
+from ...config import Settings
+from ...logging.configure import PipeHandler, configure_logging, debug_wanted
+from ...logging.job_context import ROOT
 
 
 def start_logging(settings: Settings, *, quiet: bool = False) -> PipeHandler:

@@ -12,10 +12,10 @@ from typing import Literal, Protocol
 
 import msgspec
 
-from ..database.connections.errors import explained
-from ..errors.text import message_of
-from ..hooks import Hooks, WorkerContext, events
-from ..values.text import duration
+from ...database.connections.errors import explained
+from ...errors.text import message_of
+from ...hooks import Hooks, WorkerContext, events
+from ...values.text import duration
 
 PoolState = Literal["starting", "running", "stopping", "ended"]
 

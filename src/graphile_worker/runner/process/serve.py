@@ -8,12 +8,12 @@ import threading
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NoReturn, Unpack
 
-from ..config import Settings, resolve_settings
-from ..config.calls import check_names
-from ..config.settings import SERVE_OPTIONS, ProcessOptions
-from ..errors import ConfigError
-from ..runner.build import OBJECTS, WorkerBuilder
-from ..values.options import OPTION_NAMES
+from ...config import Settings, resolve_settings
+from ...config.calls import check_names
+from ...config.settings import SERVE_OPTIONS, ProcessOptions
+from ...errors import ConfigError
+from ...values.options import OPTION_NAMES
+from ..build import OBJECTS, WorkerBuilder
 from .dev_database import with_database
 from .error_report import reported
 from .logs import start_program_logging
@@ -21,9 +21,9 @@ from .run_service import Service, run_service
 from .signals import ParentProcess, same_program
 
 if TYPE_CHECKING:
-    from ..config.settings import ProcessOptionValues
-    from ..runner.application import App, Lifespan
-    from ..runner.arguments import WorkerArguments
+    from ...config.settings import ProcessOptionValues
+    from ..application import App, Lifespan
+    from ..arguments import WorkerArguments
 
     class ServeArguments(WorkerArguments, ProcessOptionValues, total=False):
         """The arguments of `run` except `pg_pool`, and the options of a process."""

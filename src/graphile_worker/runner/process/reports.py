@@ -22,13 +22,13 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ..hooks.faults import Supervised, call_guarded
-from ..values.lines import Lines, line
+from ...hooks.faults import Supervised, call_guarded
+from ...values.lines import Lines, line
 from .health import ANSWER_WITHIN, OwnHealth, ProcessHealth
 from .signals import collect_garbage
 
 if TYPE_CHECKING:
-    from ..metrics.families import Family
+    from ...metrics.families import Family
     from .systemd import Relay
 
 CHUNK = 1 << 16
@@ -165,7 +165,7 @@ class ReportingPlugin(OwnHealth):
 async def _encoded_metrics() -> bytes | None:
     """The metrics of this process; None without the client library."""
     try:
-        from ..metrics.prometheus import REGISTRY, families_of
+        from ...metrics.prometheus import REGISTRY, families_of
     except ImportError:
         return None
     return msgspec.msgpack.encode(await asyncio.to_thread(call_guarded, families_of, REGISTRY))
@@ -228,7 +228,7 @@ class WorkerProcesses:
             self._connected.discard(process)
             process.ended()
             if process.metrics is not None:
-                from ..metrics.families import add_up, counted
+                from ...metrics.families import add_up, counted
 
                 self._ended = add_up({process.pid: counted(_families(process.metrics))}, self._ended)
 
@@ -245,8 +245,8 @@ class WorkerProcesses:
     async def metrics(self) -> bytes | None:
         """The metrics of all of them in one text; None without the client library."""
         try:
-            from ..metrics.families import add_up, counted
-            from ..metrics.prometheus import text_of
+            from ...metrics.families import add_up, counted
+            from ...metrics.prometheus import text_of
         except ImportError:
             return None
         processes = list(self._connected)
@@ -263,7 +263,7 @@ class WorkerProcesses:
 
 
 def _families(encoded: bytes | None) -> list[Family]:
-    from ..metrics.families import Family
+    from ...metrics.families import Family
 
     return [] if encoded is None else msgspec.msgpack.decode(encoded, type=list[Family])
 

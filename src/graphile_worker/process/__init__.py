@@ -1,4 +1,0 @@
-"""A worker as an operating system process: signals, worker processes, reloading, health checks.
-
-The command and `serve` both end in `run_service`; start there. `cli` and `contrib` may import this package.
-"""
