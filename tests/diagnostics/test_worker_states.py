@@ -92,8 +92,10 @@ class Flags:
     def __init__(self) -> None:
         self.is_broken = False
         self.is_stuck = False
+        self.has_failed = False
 
     async def __call__(self) -> list[str]:
+        self.has_failed |= self.is_broken or self.is_stuck
         if self.is_broken:
             raise asyncio.CancelledError("as asked")
         await until(lambda: not self.is_stuck)
@@ -143,6 +145,7 @@ async def test_a_pool_that_fetches_nothing_is_seen_from_everywhere(
     )
     await until(is_over)
     setattr(flags, how, True)
+    await until(lambda: flags.has_failed)  # a fetch before that may still be in flight
     await jobs.add("step")
     await until(is_seen)
     assert not ran.is_set()
