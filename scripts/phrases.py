@@ -35,7 +35,7 @@ INSTEAD = {
 REFUSED = [
     (re.compile(rf"\b(?:{phrase})\b".replace(" ", r"\s+")), instead) for phrase, instead in INSTEAD.items()
 ]
-EXEMPT = ("docs/design/", "docs/moving-from-node.md")
+EXEMPT = ("docs/design/",)
 NOT_PROSE = re.compile(r"```.*?```|`[^`\n]*`|\]\([^)\s]*\)|<a id=[^>]*>", re.DOTALL)
 BORDER = re.compile(r"[\"']\s+[fr]?[\"']")
 """Between two literals that are one text."""
