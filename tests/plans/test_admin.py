@@ -96,8 +96,9 @@ async def test_scheduled_jobs_are_counted_up_to_a_bound(desk: Desk) -> None:
     many = Count(SIZE, "estimate")
     found = await listing.count_later(desk.explaining, desk.schema, many)
     assert found == (many, Count(0, "at_least"))
-    (plan,) = desk.explaining.plans
+    plan, size = desk.explaining.plans  # the second tells how large the table is
     assert_bounded(plan, listing.BOUND + listing.READ + 20)
+    assert not size.job_scans, size.describe()
 
 
 @pytest.mark.parametrize("state", [None, "ready", "scheduled"])
