@@ -247,3 +247,29 @@ async def test_the_look_for_a_backlog_ends_soon(statements: Statements, session:
     assert await may_have_backlog(statements.connection, statements.schema)
     await session.execute("rollback")
     assert not await may_have_backlog(statements.connection, statements.schema)
+
+
+class SlowToRollBack(asyncpg.Connection):  # type: ignore[misc]
+    """As on a busy machine, where the bound of the statements ends the first ROLLBACK as well."""
+
+    refused = 0
+
+    async def execute(self, query: str, *args: Any, **options: Any) -> str:
+        if query == "ROLLBACK;" and not self.refused:
+            self.refused += 1
+            raise asyncpg.QueryCanceledError("canceling statement due to statement timeout")
+        return await super().execute(query, *args, **options)
+
+
+async def test_after_a_look_that_was_ended_the_session_can_be_used(
+    database_url: str, statements: Statements, session: Any
+) -> None:
+    """A worker could not start: `current transaction is aborted`."""
+    await session.execute(f"lock table {SCHEMA}._private_jobs")
+    connection = await asyncpg.connect(database_url, connection_class=SlowToRollBack)
+    try:
+        assert await may_have_backlog(connection, statements.schema)
+        assert connection.refused
+        assert await connection.fetchval("select 1") == 1
+    finally:
+        await connection.close()

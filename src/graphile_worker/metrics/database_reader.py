@@ -18,6 +18,7 @@ from contextlib import AbstractAsyncContextManager
 
 from ..database.connections.connection import Connection
 from ..database.connections.errors import explained
+from ..database.connections.statement import bounded_transaction
 from ..database.sql import load
 from ..database.statements.inspection import count_by_task
 from ..hooks.faults import Supervised
@@ -194,9 +195,11 @@ class DatabaseReader:
             await asyncio.sleep(self._every)
 
     async def _read(self, connection: Connection) -> None:
-        async with asyncio.timeout(4 * self._statement_timeout), connection.transaction(readonly=True):
-            milliseconds = str(round(self._statement_timeout * 1000))
-            await connection.fetchrow(load("session/bounds", self._schema), milliseconds, milliseconds)
+        bound = str(round(self._statement_timeout * 1000))
+        async with (
+            asyncio.timeout(4 * self._statement_timeout),
+            bounded_transaction(connection, self._schema, bound, bound, readonly=True),
+        ):
             self._ready = await read_ready_gauges(connection, self._schema)
             if time.monotonic() - self._table_read_at >= TABLE_EVERY:
                 self._table = await read_table_gauges(

@@ -33,6 +33,7 @@ import msgspec
 from ..database.connections.bound import is_gone
 from ..database.connections.connection import Connection
 from ..database.connections.errors import explained, sqlstate_of
+from ..database.connections.statement import bounded_transaction
 from ..database.sql import load
 from ..values.schema_name import SchemaName
 from .registry.workers import UNAVAILABLE
@@ -199,8 +200,7 @@ class BlockedBatches:
 
     async def _end(self, connection: Connection, batch: OpenBatch, began: datetime) -> None:
         schema, pid = self._schema, batch.backend_pid
-        async with connection.transaction():
-            await connection.fetchrow(load("session/bounds", schema), MOST_TIME, MOST_WAIT)
+        async with bounded_transaction(connection, schema, MOST_TIME, MOST_WAIT):
             kept = await connection.fetch(load("recovery/keep_held_jobs", schema), batch.ids)
             if await connection.fetchrow(load("recovery/end_held_session"), pid, began) is None:
                 return  # it has ended, or is about to

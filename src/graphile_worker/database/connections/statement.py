@@ -11,7 +11,8 @@ The contract for adapters, such as those in `database/connections/foreign`:
   Job's fields.
 - `Statement.pyformat()` translates for drivers with `%(name)s` parameters.
 
-`with_planner_settings` sets the planner for one transaction, so that large tables are read by their indexes.
+`with_planner_settings` sets the planner for one transaction, so that large tables are read by their indexes;
+`bounded_transaction` bounds the time of its statements.
 """
 
 from __future__ import annotations
@@ -24,8 +25,11 @@ from typing import Any, NamedTuple, TypeVar, overload
 from ...values.job import Job
 from ...values.schema_name import SchemaName
 from ..sql import load
+from . import sqlstates
+from .bound import is_gone
 from .connection import Connection, Row
 from .encoding import named, pyformat, without_comments
+from .errors import sqlstate_of
 
 T = TypeVar("T")
 
@@ -116,3 +120,27 @@ async def with_planner_settings(connection: Connection, settings: str) -> AsyncI
     async with connection.transaction():
         await connection.fetchrow(settings)
         yield
+
+
+@asynccontextmanager
+async def bounded_transaction(
+    connection: Connection, schema: SchemaName, time: str, lock_time: str, *, readonly: bool = False
+) -> AsyncIterator[None]:
+    """A transaction whose statements may take `time`, and wait `lock_time` for a lock, both in milliseconds.
+
+    The bound holds for its ROLLBACK, too. On a busy machine the server may refuse that, and the next statement
+    would find a transaction that has failed.
+    """
+    is_inside = connection.is_in_transaction()
+    try:
+        async with connection.transaction(readonly=readonly):
+            await connection.fetchrow(load("session/bounds", schema), time, lock_time)
+            yield
+    except Exception:
+        while not is_inside and not is_gone(connection) and connection.is_in_transaction():
+            try:
+                await connection.execute("rollback")
+            except Exception as error:
+                if sqlstate_of(error) != sqlstates.QUERY_CANCELED:
+                    raise
+        raise

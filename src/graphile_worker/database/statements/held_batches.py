@@ -18,7 +18,7 @@ from ...values.schema_name import SchemaName
 from ..connections.connection import Connection, Row
 from ..connections.errors import sqlstate_of
 from ..connections.sqlstates import LOCK_NOT_AVAILABLE, QUERY_CANCELED
-from ..connections.statement import taken_jobs
+from ..connections.statement import bounded_transaction, taken_jobs
 from ..sql import load
 from .fetch import Ranges, flag_terms, load_routed, plain_jobs, task_ids
 
@@ -212,8 +212,7 @@ async def warm_up(connection: Connection, schema: SchemaName, flags: FlagRules =
 async def may_have_backlog(connection: Connection, schema: SchemaName) -> bool:
     """Whether many jobs are ready, or the answer takes long, as with many dead rows at the front."""
     try:
-        async with connection.transaction(readonly=True):
-            await connection.fetchrow(load("session/bounds", schema), LOOK, LOOK)
+        async with bounded_transaction(connection, schema, LOOK, LOOK, readonly=True):
             return bool(await connection.fetchval(load("held/has_backlog", schema), BACKLOG))
     except Exception as error:
         if sqlstate_of(error) in (QUERY_CANCELED, LOCK_NOT_AVAILABLE):
