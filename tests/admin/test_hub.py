@@ -56,13 +56,28 @@ async def test_a_new_job_is_announced(admin: AdminApp, utils: WorkerUtils) -> No
 
 
 async def test_a_job_that_is_looked_at_is_announced_when_it_changes(
-    admin: AdminApp, utils: WorkerUtils
+    admin: AdminApp, utils: WorkerUtils, jobs: Jobs
 ) -> None:
-    hub_of(admin).interval = 0.05
+    """First because it may have changed since its page was made. SQL does not have to know of a revision."""
+    hub = hub_of(admin)
+    hub.interval = 0.05
     job = await utils.add_job("task")
     async with reading(admin, f"job:{job.id}") as reader:
-        await until(lambda: job.id in hub_of(admin).sampler.versions)
-        await utils.reschedule_jobs([job.id], priority=5)
+        assert (await reader.next("changed")).data == {"topics": [f"job:{job.id}"]}
+        await jobs.connection.execute("update graphile_worker._private_jobs set priority = 5")
+        assert (await reader.next("changed")).data == {"topics": [f"job:{job.id}"]}
+
+
+async def test_a_sample_that_a_page_asks_for_hides_no_change(
+    admin: AdminApp, utils: WorkerUtils, jobs: Jobs
+) -> None:
+    hub = hub_of(admin)
+    hub.interval = 3600
+    job = await utils.add_job("task")
+    async with reading(admin, f"job:{job.id}") as reader:
+        assert (await reader.next("changed")).data == {"topics": [f"job:{job.id}"]}
+        await jobs.connection.execute("update graphile_worker._private_jobs set priority = 5")
+        await hub.current(max_age=0)
         assert (await reader.next("changed")).data == {"topics": [f"job:{job.id}"]}
 
 

@@ -155,6 +155,11 @@ class Hub:
         self._flush: asyncio.TimerHandle | None = None
         self._overview_at = -1e9
         self._watched_at = -1e9
+        self._versions: dict[int, str] = {}
+        """Of the jobs that are looked at, as announced.
+
+        A job that is new here is announced: it may have changed since its page was made.
+        """
         self._is_quiet = False
         """Whether the last two samples were the same, and nothing was heard since."""
         self._is_closed = False
@@ -339,7 +344,6 @@ class Hub:
 
     async def _sample_for_streams(self) -> None:
         before = self.sampler.samples[-1] if self.sampler.samples else None
-        versions = self.sampler.versions
         try:
             async with self._sampling:
                 sample = await self._sample()
@@ -358,11 +362,6 @@ class Hub:
         if not self._is_quiet and self._uptime() - self._watched_at >= WATCHED_EVERY:
             self._watched_at = self._uptime()
             self.publish(*(f"job:{id}" for id in self._watched_jobs()))
-        if versions is not self.sampler.versions:
-            after = self.sampler.versions
-            self.publish(
-                *(f"job:{id}" for id in versions.keys() | after if versions.get(id) != after.get(id))
-            )
 
     async def _sample(self) -> Sample:
         """Take a sample, and note whether the database answers."""
@@ -380,6 +379,9 @@ class Hub:
             self.down_since = None
             self._send("up", {})
             self.publish(*{topic for stream in self._streams for topic in stream.topics})
+        before, self._versions = self._versions, self.sampler.versions
+        changed = {id for id, _ in before.items() ^ self._versions.items()}
+        self.publish(*(f"job:{id}" for id in changed))
         return sample
 
     def _watched_jobs(self) -> list[int]:

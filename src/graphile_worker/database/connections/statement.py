@@ -128,8 +128,8 @@ async def bounded_transaction(
 ) -> AsyncIterator[None]:
     """A transaction whose statements may take `time`, and wait `lock_time` for a lock, both in milliseconds.
 
-    The bound holds for its ROLLBACK, too. On a busy machine the server may refuse that, and the next statement
-    would find a transaction that has failed.
+    The bound holds for its ROLLBACK, too. On a busy machine the server may refuse that, and the next
+    statement would find a transaction that has failed.
     """
     is_inside = connection.is_in_transaction()
     try:

@@ -92,13 +92,12 @@ with deleted as (
 select count(*) from deleted
 
 -- statement: job_versions
--- What changes when a job does, for jobs that are being looked at.
+-- What changes when a job does, for jobs that are being looked at. Its revision would not tell that SQL or another runtime has
+-- changed the priority.
 --
 -- $1 bigint[]  ids
 -- Returns id and version, for the jobs that exist.
-select
-  jobs.id,
-  pg_catalog.concat_ws('/'::text, jobs.revision, jobs.attempts, jobs.locked_at, jobs.run_at, jobs.max_attempts) as version
+select jobs.id, jobs.xmin::text as version
 from :GRAPHILE_WORKER_SCHEMA._private_jobs as jobs
 where jobs.id = any ($1::bigint[])
 
