@@ -1,7 +1,8 @@
 """`python -m scripts.phrases` finds phrases that read like a translation, in what users read.
 
-That is the README, the documentation and the texts in `src/`: help, log lines, errors. Docstrings of the
-public API are on the pages of the reference. Design records are history and stay as they are.
+That is the README, the documentation, the texts in `src/` (help, log lines, errors) and the dashboard's
+templates and scripts. Docstrings of the public API are on the pages of the reference. Design records are
+history and stay as they are.
 """
 
 from __future__ import annotations
@@ -36,7 +37,12 @@ REFUSED = [
     (re.compile(rf"\b(?:{phrase})\b".replace(" ", r"\s+")), instead) for phrase, instead in INSTEAD.items()
 ]
 EXEMPT = ("docs/design/",)
-NOT_PROSE = re.compile(r"```.*?```|`[^`\n]*`|\]\([^)\s]*\)|<a id=[^>]*>", re.DOTALL)
+NOT_PROSE = {
+    ".md": re.compile(r"```.*?```|`[^`\n]*`|\]\([^)\s]*\)|<a id=[^>]*>", re.DOTALL),
+    ".html": re.compile(r"\{#.*?#\}|</?[\w-]+", re.DOTALL),
+    ".js": re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL),
+}
+"""What nobody reads, by the suffix of the file."""
 BORDER = re.compile(r"[\"']\s+[fr]?[\"']")
 """Between two literals that are one text."""
 
@@ -50,13 +56,14 @@ def main() -> str | None:
 
 def _pages() -> list[Path]:
     pages = [ROOT / "README.md", *sorted(ROOT.glob("docs/**/*.md"))]
+    pages += (path for suffix in ("html", "js") for path in sorted(PACKAGE.rglob(f"*.{suffix}")))
     return [page for page in pages if not _name(page).startswith(EXEMPT)]
 
 
 def _in_page(path: Path) -> Iterator[str]:
     text = path.read_text(encoding="utf-8")
     # Each character keeps its line.
-    prose = NOT_PROSE.sub(lambda code: re.sub(r"[^\n]", " ", code[0]), text)
+    prose = NOT_PROSE[path.suffix].sub(lambda code: re.sub(r"[^\n]", " ", code[0]), text)
     yield from _report(path, prose, 1)
 
 

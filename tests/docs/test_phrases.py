@@ -46,6 +46,16 @@ def test_messages_and_help_are_searched_and_comments_are_not(root: Path) -> None
     ]
 
 
+def test_texts_of_the_dashboard_are_searched_and_its_comments_are_not(root: Path) -> None:
+    (root / "src" / "a.html").write_text('{# goes on #}\n<p title="It goes on">Fine.</p>\n')
+    (root / "src" / "b.js").write_text('// goes on\nsay("It goes on"); /* goes on */\n')
+    assert (phrases.main() or "").splitlines() == [
+        "src/a.html:2: “goes on”; rather: continues, finishes",
+        "src/b.js:2: “goes on”; rather: continues, finishes",
+        "2 phrases to write differently",
+    ]
+
+
 def test_design_records_stay_as_they_are(root: Path) -> None:
     (root / "docs" / "design").mkdir()
     (root / "docs" / "design" / "0001.md").write_text("A verdict.\n")
