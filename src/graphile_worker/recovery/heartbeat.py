@@ -309,7 +309,7 @@ class Heartbeat:
         if self._deregister:
             await deregister_worker(connection, schema, pool_id, timeout=self._timeout)
             await self._rust_heartbeat.deregister(connection)
-        if liveness == "lock":
+        elif liveness == "lock":  # without the row, nobody looks at it until the session ends
             await unlock_worker(connection, schema, pool_id, timeout=self._timeout)
         await self._write_statistics(connection, True)
 

@@ -150,7 +150,8 @@ class HistoryRecorder:
     async def prepare(self, identifiers: Sequence[str]) -> None:
         """Make the partitions that the first writes need, and remember the names of these tasks.
 
-        In a transaction of the caller, a write makes those that it misses: others would wait for the locks.
+        In a transaction of the caller, a write makes those that it misses: others would wait for the locks. At the
+        start, the session of the writes looks whether there is a backlog.
         """
 
         async def statements(connection: Connection) -> None:
@@ -158,7 +159,7 @@ class HistoryRecorder:
             if not connection.is_in_transaction():
                 await self.add_partitions(connection)
 
-        await self._sessions.run(statements)
+        await self._sessions.fetch.run(statements)
 
     async def close(self) -> None:
         """Store the counts of errors that are left, if the database answers soon."""
