@@ -150,8 +150,8 @@ class HistoryRecorder:
     async def prepare(self, identifiers: Sequence[str]) -> None:
         """Make the partitions that the first writes need, and remember the names of these tasks.
 
-        In a transaction of the caller, a write makes those that it misses: others would wait for the locks. At the
-        start, the session of the writes looks whether there is a backlog.
+        In a transaction of the caller, a write makes those that it misses: others would wait for the locks.
+        At the start, the session of the writes looks whether there is a backlog.
         """
 
         async def statements(connection: Connection) -> None:
