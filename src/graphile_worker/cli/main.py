@@ -196,6 +196,7 @@ def graphile_worker(ctx: click.Context, /, **values: Any) -> int:
     recurring jobs from ./crontab, and runs jobs until it is stopped.
 
     \b
+    graphile-worker demo                         look at the dashboard with a lively example
     graphile-worker dev                          start a database and a worker for development
     graphile-worker -c postgres:///my_db -j 10   run ten jobs at a time
     graphile-worker --app shop.worker:app        run the tasks of an App
