@@ -100,7 +100,7 @@ install-browser: $(BROWSER_STAMP)
 browser: $(BROWSER_STAMP)
 	$(BIN)/pytest --numprocesses=$(BROWSER_PROCESSES) tests/browser $(PYTEST_ARGS)
 
-# Each page with lively data, for the documentation.
+# Each page with lively data, for the documentation; SCREENSHOTS_ARGS=--demo takes those of `graphile-worker demo`.
 screenshots: $(BROWSER_STAMP)
 	$(BIN)/python -m scripts.screenshots $(SCREENSHOTS_ARGS)
 

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import asyncpg
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -36,6 +37,7 @@ from graphile_worker.errors.text import (
     summarize,
     type_name,
 )
+from graphile_worker.history.error_groups import place_in
 from graphile_worker.values.payload import decoder_for
 from support.properties import examples
 
@@ -116,6 +118,22 @@ def test_the_place_is_the_users_own_code_and_not_the_library_that_it_called() ->
         shutil.rmtree("/does/not/exist")
 
     assert f"line {line_of('shutil.rmtree(')}, in remove" in describe(raised(in_package(remove)))
+
+
+async def test_the_place_is_not_in_a_library_that_was_compiled(database_url: str) -> None:
+    async def look_up() -> None:
+        connection = await asyncpg.connect(database_url)
+        try:
+            await connection.fetch("select $1::int", "42")
+        finally:
+            await connection.close()
+
+    with pytest.raises(asyncpg.DataError) as caught:
+        await look_up()
+    assert f"line {line_of('await connection.fetch(')}, in look_up" in describe(caught.value)
+    printed = format_traceback(caught.value)
+    assert ".pyx" in printed
+    assert place_in(printed).endswith(" in look_up")
 
 
 def test_a_program_that_is_installed_as_a_package_is_the_users_own_code() -> None:

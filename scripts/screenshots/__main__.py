@@ -3,6 +3,7 @@
 --all       both sizes and both themes of every page (default: what the documentation shows)
 --folder    where they are written (default: docs/admin/images)
 --only TEXT pages whose name contains the text
+--demo      instead three pages of `graphile-worker demo`, which takes three minutes
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from ..lively.fill import fill
 from ..lively.people import ada_may
 from ..lively.serving import serving
 from ..lively.workers import working
+from .demo import DEMO_SIZE, INSTALLED, RENAME, demo_pages, running_demo
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "docs" / "admin" / "images"
@@ -44,6 +46,7 @@ SHOWN = frozenset({
 ALSO = {("overview", "wide", "dark"), ("overview", "phone", "light"), ("job", "phone", "dark")}
 SETTLED = 500  # milliseconds after the page has loaded
 ZONE = "Europe/Berlin"
+AS_A_PERSON: dict[str, Any] = {"timezone_id": ZONE, "locale": "en-GB", "reduced_motion": "reduce"}
 SETTINGS = {"max_wal_size": "1GB"}
 
 
@@ -111,7 +114,7 @@ async def take(folder: Path, *, every: bool, only: str) -> int:
             width, height = SIZES[size]
             context = await browser.new_context(
                 base_url=address, viewport={"width": width, "height": height}, color_scheme=theme,
-                timezone_id=ZONE, locale="en-GB", reduced_motion="reduce",
+                **AS_A_PERSON,
             )  # fmt: skip
             await context.add_cookies([{"name": "gw_zone", "value": quote(ZONE, safe=""), "url": address}])
             for name, path in pages:
@@ -124,10 +127,27 @@ async def take(folder: Path, *, every: bool, only: str) -> int:
     return count
 
 
+async def take_demo(folder: Path) -> int:
+    """Write the pictures of the demo; how many."""
+    from playwright.async_api import async_playwright
+
+    async with running_demo() as address, async_playwright() as playwright:
+        browser: Any = await playwright.chromium.launch(executable_path=find_chromium())
+        context = await browser.new_context(
+            base_url=address, viewport=DEMO_SIZE, color_scheme="light", **AS_A_PERSON
+        )
+        pages = await demo_pages(address)
+        for name, path in pages.items():
+            await _shoot(context, path, folder / f"{name}.png", is_full=False)
+        await browser.close()
+    return len(pages)
+
+
 async def _shoot(context: Any, path: str, file: Path, *, is_full: bool) -> None:
     page = await context.new_page()
     await page.goto(path, wait_until="load")
     await page.wait_for_timeout(SETTLED)
+    await page.evaluate(RENAME, [str(ROOT / "src"), INSTALLED])
     await page.screenshot(path=file, full_page=is_full)
     await page.close()
     print(file.name, f"{file.stat().st_size // 1024} KB")
@@ -138,12 +158,16 @@ def main() -> int:
     parser.add_argument("--all", action="store_true", help="both sizes and themes of every page, whole pages")
     parser.add_argument("--folder", type=Path, default=FOLDER)
     parser.add_argument("--only", default="", help="only pages whose name contains this text")
+    parser.add_argument("--demo", action="store_true", help="only pages of `graphile-worker demo`")
     arguments = parser.parse_args()
     if find_chromium() is None:
         print("no Chromium was found; install it, or set CHROMIUM", file=sys.stderr)
         return 1
     logging.getLogger("graphile_worker").setLevel(logging.CRITICAL)  # its workers fail on purpose
-    count = asyncio.run(take(arguments.folder, every=arguments.all, only=arguments.only))
+    if arguments.demo:
+        count = asyncio.run(take_demo(arguments.folder))
+    else:
+        count = asyncio.run(take(arguments.folder, every=arguments.all, only=arguments.only))
     print(f"{count} screenshots in {arguments.folder}")
     return 0
 

@@ -22,7 +22,7 @@ def test_a_script_for_the_shell_is_printed(call: Call, shell: str) -> None:
 @looped(
     ("words", "expected"),
     [
-        ("graphile-worker d", {"dev", "doctor"}),
+        ("graphile-worker d", {"demo", "dev", "doctor"}),
         ("graphile-worker dev --f", {"--fresh"}),
         ("graphile-worker --log-l", {"--log-level"}),
         ("graphile-worker --log-level w", {"warning"}),

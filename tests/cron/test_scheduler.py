@@ -280,14 +280,16 @@ async def test_items_that_share_an_identifier_are_refused(station: MakeStation) 
         station(items)
 
 
-async def test_a_task_that_is_not_here_is_warned_about_and_added_all_the_same(
+async def test_tasks_that_are_not_here_are_named_in_one_warning_and_their_jobs_are_added(
     station: MakeStation, caplog: pytest.LogCaptureFixture
 ) -> None:
-    cron = station("* * * * * here\n* * * * * elsewhere", tasks=build_registry({"here": lambda: None}))
+    crontab = "* * * * * here\n* * * * * elsewhere\n8 * * * * far\n7 * * * * far ?id=further"
+    cron = station(crontab, tasks=build_registry({"here": lambda: None}))
     await cron.start()
     await cron.clock.advance(1)
-    assert [record.levelname for record in caplog.records] == ["WARNING"]
-    assert "no task 'elsewhere'" in caplog.text
+    (warning,) = caplog.records
+    assert warning.levelname == "WARNING"
+    assert warning.getMessage().endswith("does not have their tasks: 'elsewhere', 'far'")
     assert [job["task"] for job in await cron.jobs()] == ["here", "elsewhere"]
 
 

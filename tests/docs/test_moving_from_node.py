@@ -6,13 +6,14 @@ import importlib
 import inspect
 import re
 import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import graphile_worker
-from docs.blocks import ROOT
-from graphile_worker import JobHelpers, Runner, WorkerUtils
+from docs.blocks import ROOT, blocks_of
+from graphile_worker import JobHelpers, Runner, WorkerUtils, make_worker_utils, run_once
 from graphile_worker.cli.main import graphile_worker as command
 from graphile_worker.config.settings import known_settings
 from graphile_worker.hooks.events import EVENT_TYPES
@@ -226,3 +227,25 @@ def test_the_events_it_names_exist() -> None:
     named = {name for name in re.findall(r"`(\w+:[\w:]+)`", table) if not name.startswith("module")}
     assert named
     assert named <= set(EVENT_TYPES)
+
+
+async def test_the_task_that_was_moved_accepts_what_node_adds(
+    connection: Any, database_url: str, tmp_path: Path
+) -> None:
+    (block,) = (each for each in blocks_of(PAGE) if each.path)
+    assert block.path is not None
+    file = tmp_path / block.path
+    file.parent.mkdir()
+    file.write_text(block.text)
+    await connection.execute(
+        "create table customers (id bigint, email text, seen_at timestamptz);"
+        "insert into customers values (42, 'ada@example.com')"
+    )
+    async with make_worker_utils(connection_string=database_url) as utils:
+        for customer in ("42", 42, 43):
+            payload = {"customerId": customer, "since": "2030-01-31T12:00:00.000Z"}
+            await utils.add_job("customer_seen", payload)
+        await run_once(connection_string=database_url, task_directory=str(file.parent))
+        (mail,) = await utils.jobs.list()
+    assert (mail.task_identifier, mail.key, mail.revision) == ("send_email", "seen:42", 1)
+    assert await connection.fetchval("select seen_at::text from customers") == "2030-01-31 12:00:00+00"

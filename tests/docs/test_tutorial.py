@@ -15,7 +15,6 @@ import shlex
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -34,7 +33,6 @@ PROJECT = ROOT / "examples" / "first_project"
 TUTORIAL = sorted((ROOT / "docs" / "tutorial").glob("*.md"))
 LEFT_OUT = ("python3 ", ". ", "pip ", "docker ", "sudo ")
 NAME = re.compile(r"# (?P<path>[\w./-]+)\n")
-PATIENCE = 120.0
 LONGEST = 600  # words of a page, without its code
 
 
@@ -111,12 +109,9 @@ class Reader:
         terminal = self._terminals[-1 if prints else 0]
         start = 0 if prints else self._seen
 
-        ended = time.monotonic() + PATIENCE
-        while not re.search(pattern, terminal.output[start:], re.DOTALL):
-            if time.monotonic() > ended:
-                self._printed = terminal.output[start:]
-                raise AssertionError(self._difference(expected))
-            time.sleep(0.05)
+        if not terminal.says(re.compile(pattern, re.DOTALL), start=start):
+            self._printed = terminal.output[start:]
+            raise AssertionError(self._difference(expected))
 
     def _difference(self, expected: str) -> str:
         return f"expected:\n{expected}\nactual:\n{self._printed}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import select
 import signal
 import socket
@@ -85,6 +86,16 @@ class WorkerProcess:
             self._changed.wait_for(lambda: is_said() or not self._open_streams, PATIENCE)
             assert is_said(), f"{text!r} was not said {times} times:\n{''.join(self._lines)}"
         return self
+
+    def says(self, pattern: re.Pattern[str], *, start: int = 0) -> bool:
+        """Wait until the output from `start` on has the pattern; whether it has."""
+
+        def is_said() -> bool:
+            return pattern.search("".join(self._lines)[start:]) is not None
+
+        with self._changed:
+            self._changed.wait_for(lambda: is_said() or not self._open_streams, PATIENCE)
+            return is_said()
 
     def ready(self) -> WorkerProcess:
         return self.wait_for("ready: graphile-worker")

@@ -218,6 +218,19 @@ def test_files_that_are_neither_python_nor_executable_are_warned_about(folder: A
     assert "chmod +x" not in warnings[1]
 
 
+def test_modules_of_node_in_the_folder_are_named_in_one_line(folder: Any, caplog: Any) -> None:
+    caplog.set_level(logging.INFO)
+    folder.write("hello.py", "def hello(): ...")
+    folder.write("hello.js")  # moved already
+    for name in ("a.js", "b.ts", "b.d.ts", "users/c.mjs", "d.js.map"):
+        folder.write(name)
+    folder.write("forgotten.js", "#!/usr/bin/env node")
+    assert list(load_tasks("tasks")) == ["hello"]
+    forgotten, of_node = (record.getMessage() for record in caplog.records)
+    assert "chmod +x" in forgotten
+    assert of_node == f"{folder.path}: left to Node's workers: a.js, b.d.ts, b.ts, … (5 files)"
+
+
 def test_a_python_file_with_the_execute_bit_is_still_python(folder: Any) -> None:
     folder.write("hello.py", "#!/usr/bin/env python3\ndef hello(): return 'python'", executable=True)
     assert run(load_tasks("tasks")["hello"]) == "python"

@@ -1,6 +1,6 @@
 """The command `graphile-worker`.
 
 `commands/` has the sub-commands, each imported when it is called; `support/` what several of them share;
-`dev/` belongs to `graphile-worker dev`. Only `contrib` may import this package. Start in
+`dev/` and `demo/` belong to the commands of these names. Only `contrib` may import this package. Start in
 `main`.
 """

@@ -38,6 +38,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "complete": ("jobs", "Delete jobs as if they had run."),
     "config": ("init", "Show every option, its value, and where the value comes from."),
     "crontab": ("schedules", "Check a crontab, or show when its recurring jobs run next."),
+    "demo": ("demo", "Show the dashboard with a lively example, which is removed at the end."),
     "dev": ("dev", "Run a database and a worker that reloads your code, with a live view."),
     "doctor": ("doctor", "Check the connection, the schema, the jobs and the server, and give advice."),
     "errors": (
@@ -195,6 +196,7 @@ def graphile_worker(ctx: click.Context, /, **values: Any) -> int:
     recurring jobs from ./crontab, and runs jobs until it is stopped.
 
     \b
+    graphile-worker demo                         look at the dashboard with a lively example
     graphile-worker dev                          start a database and a worker for development
     graphile-worker -c postgres:///my_db -j 10   run ten jobs at a time
     graphile-worker --app shop.worker:app        run the tasks of an App

@@ -370,13 +370,16 @@ class CronScheduler:
             self._is_sleeping = False
 
     def _warn_of_unknown_tasks(self) -> None:
-        for item in self._items:
-            if self._tasks is not None and item.task_identifier not in self._tasks:
-                self._logger.warning(
-                    "recurring job %r: this worker has no task %r; its jobs are added anyway",
-                    item.identifier,
-                    item.task_identifier,
-                )
+        if self._tasks is None:
+            return
+        unknown = dict.fromkeys(
+            item.task_identifier for item in self._items if item.task_identifier not in self._tasks
+        )
+        if unknown:
+            self._logger.warning(
+                "recurring jobs are added although this worker does not have their tasks: %s",
+                ", ".join(map(repr, unknown)),
+            )
 
     def _warn_of_payloads(self) -> None:
         for problem in payload_problems(self._items, self._tasks or {}):

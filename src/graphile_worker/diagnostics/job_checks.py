@@ -158,7 +158,8 @@ def check_workers(locks: Locks) -> Iterator[Finding]:
         known = f", and {count(locks.schedules, 'recurring job')} known" if locks.schedules else ""
         yield Finding(
             "workers", "warning", f"no Python worker is running{others}{known}{last}",
-            "There were some. Jobs that are added wait, and nobody adds recurring jobs.",
+            "There were some. Unless workers of Node or Rust run, which are not seen while they have no job, "
+            "jobs that are added wait, and nobody adds recurring jobs.",
             "Start one: graphile-worker",
         )  # fmt: skip
     else:

@@ -37,6 +37,7 @@ _LIBRARY_FOLDER = os.path.join(os.path.dirname(os.__file__), "")
 _CALLERS = (_LIBRARY_FOLDER + name for name in ("asyncio", "concurrent", "threading.py", "contextlib.py"))
 _ABOVE_TASKS = (PACKAGE_FOLDER, *_CALLERS)
 _LIBRARIES = (PACKAGE_FOLDER, _LIBRARY_FOLDER, "<frozen ")
+_COMPILED = ".pyx"  # Cython gives its code a path that exists nowhere, such as asyncpg/protocol/protocol.pyx
 _INSTALLED = re.compile(r".*[/\\](?:site|dist)-packages[/\\][^/\\]*[/\\]?", re.DOTALL)
 _CIRCUMSTANCES = re.compile(r"\n(?=  at .+, line \d+, in |caused by |while handling )")
 _HEADER = "Traceback (most recent call last):\n"
@@ -299,7 +300,8 @@ def _own_location(error: BaseException) -> tuple[str, int, str] | None:
 
 
 def _is_library(filename: str) -> bool:
-    return filename.startswith(_LIBRARIES) or _INSTALLED.match(filename) is not None
+    is_known = filename.startswith(_LIBRARIES) or filename.endswith(_COMPILED)
+    return is_known or _INSTALLED.match(filename) is not None
 
 
 def _place(location: tuple[str, int, str] | None) -> str:

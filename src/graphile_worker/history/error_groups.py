@@ -139,7 +139,7 @@ async def purge_error_groups(
 
 MAX_FINGERPRINTED = 200
 _FRAME = re.compile(r'^\s*\|?\s*File "(.+)", line \d+, in (.+)$', re.MULTILINE)
-_LIBRARY = re.compile(r"[/\\](?:site-packages|dist-packages)[/\\]|[/\\]lib[/\\]python3\.\d+[/\\]")
+_LIBRARY = re.compile(r"[/\\](?:site-packages|dist-packages)[/\\]|[/\\]lib[/\\]python3\.\d+[/\\]|\.pyx$")
 _VARIABLE = re.compile(
     r"""'[^']*'|"[^"]*"|`[^`]*`"""  # quoted values
     r"|\b[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}\b"  # UUIDs

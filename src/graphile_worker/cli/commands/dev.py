@@ -8,7 +8,7 @@ import signal
 import sys
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import click
 
@@ -16,7 +16,7 @@ from ...config import Settings
 from ...errors import ConfigError
 from ...logging.configure import configure_logging
 from ...runner.process.logs import start_logging
-from ...runner.process.signals import REPORTS, end_by_signal, forwarded_signals, signal_received
+from ...runner.process.signals import REPORTS, end_by_signal, exit_with, forwarded_signals, signal_received
 from ...runner.process.watch import COMMAND, Reloader
 from ..dev.database import DevDatabase, embedded_database, existing_database
 from ..dev.display import Display, LiveDisplay, dev_dashboard
@@ -116,7 +116,7 @@ def dev_command(
     if not no_worker:  # the package that it needs may be missing
         reloader = Reloader(load, display, config_file=config_file, grace=_grace(settings))
         _offer_tasks(settings)
-    signal.signal(signal.SIGTERM, _exit)  # until there is a worker, so that the server is stopped
+    signal.signal(signal.SIGTERM, exit_with)  # until there is a worker, so that the server is stopped
     with (
         nullcontext(existing_database(settings.worker.connection_string or ""))
         if is_given
@@ -230,7 +230,3 @@ def _offer_tasks(settings: Settings) -> None:
 def _config_file(ctx: click.Context) -> str | None:
     parent = ctx.parent.params.get("config") if ctx.parent is not None else None
     return ctx.params.get("config") or parent
-
-
-def _exit(number: int, _: object) -> NoReturn:
-    sys.exit(128 + number)

@@ -168,7 +168,7 @@ def _print_workers(found: list[WorkerSummary]) -> None:
         memory=lambda worker: worker.load and _megabytes(worker.load.memory),
         cpu=_cpu,
         job_ids=lambda worker: _ids(worker.job_ids),
-        empty="No worker is running.",
+        empty="No Python worker is running; others are listed while they have jobs.",
     )
     places = [(worker.id, each) for worker in found for each in worker.executors or ()]
     if places:

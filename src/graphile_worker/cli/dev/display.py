@@ -263,7 +263,7 @@ async def _serve(url: str, schema: str, display: Display) -> None:
 
     options = AdminOptions(environment="development", auth="token")
     try:
-        host, endpoint = _listen(options)
+        host, endpoint = listen_nearby(options)
     except ConfigError as error:
         logger.warning("no dashboard: %s", message_of(error))
         return
@@ -274,7 +274,7 @@ async def _serve(url: str, schema: str, display: Display) -> None:
         await DashboardServer(built.app, built.admin).run_on(endpoint)
 
 
-def _listen(options: AdminOptions) -> tuple[str, socket.socket]:
+def listen_nearby(options: AdminOptions) -> tuple[str, socket.socket]:
     """A socket on the usual port, or on a free one if another dashboard has it."""
     from ...admin.standalone import listen
 

@@ -11,6 +11,7 @@ import threading
 from collections.abc import Iterable
 from contextlib import suppress
 from types import FrameType
+from typing import NoReturn
 
 logger = logging.getLogger("graphile_worker.reload")
 
@@ -54,6 +55,11 @@ def end_by_signal(number: int) -> int:
     signal.signal(number, signal.SIG_DFL)
     os.kill(os.getpid(), number)
     return 128 + number
+
+
+def exit_with(number: int, _: object) -> NoReturn:
+    """A handler that ends the process with clean-up, before it has an event loop."""
+    sys.exit(128 + number)
 
 
 def flush_output() -> None:

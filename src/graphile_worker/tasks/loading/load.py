@@ -25,6 +25,8 @@ from .python import add_tasks_of_file, add_tasks_of_module, add_tasks_of_value
 
 _CAN_EXECUTE = os.name == "posix"
 _UNREADABLE = "its tasks cannot be read"  # imported, but what it defines cannot be inspected
+_OF_NODE = (".js", ".mjs", ".cjs", ".ts", ".mts", ".cts", ".js.map")
+_SHOWN = 3
 
 logger = logging.getLogger("graphile_worker.tasks")
 
@@ -54,6 +56,7 @@ def load_tasks(source: str | Path) -> TaskRegistry:
 def _load_folder(registry: TaskRegistry, root: Path) -> None:
     folder = TaskFolder(root)
     groups = find_task_files(root)
+    of_node: list[str] = []
     for identifier, files in groups.items():
         python = next((file for file in files if file.extension == ".py"), None)
         executables = [file for file in files if file is not python and _CAN_EXECUTE and file.is_executable]
@@ -65,7 +68,10 @@ def _load_folder(registry: TaskRegistry, root: Path) -> None:
             registry.add(_executable_task(executables[0]))
             _warn_of_unused(identifier, executables[0], executables[1:])
         else:
-            _warn_of_no_task(identifier, files)
+            _warn_of_no_task(identifier, files, of_node)
+    if of_node:
+        more = f", … ({len(of_node)} files)" if len(of_node) > _SHOWN else ""
+        logger.info("%s: left to Node's workers: %s%s", root, ", ".join(of_node[:_SHOWN]), more)
     if not registry:
         raise TaskLoadError(
             "there is no task in it; put a file hello.py with a function hello(payload, helpers) there",
@@ -118,9 +124,14 @@ def _warn_of_unused(identifier: str, used: TaskFile, others: list[TaskFile]) -> 
         )
 
 
-def _warn_of_no_task(identifier: str, files: list[TaskFile]) -> None:
+def _warn_of_no_task(identifier: str, files: list[TaskFile], of_node: list[str]) -> None:
+    """Warn of each file, except modules of Node, which are collected in `of_node`."""
     for file in files:
-        hint = " (it begins with #! but is not executable: chmod +x)" if _has_shebang(file.path) else ""
+        is_script = _has_shebang(file.path)
+        if file.extension.endswith(_OF_NODE) and not is_script:
+            of_node.append(identifier + file.extension)
+            continue
+        hint = " (it begins with #! but is not executable: chmod +x)" if is_script else ""
         logger.warning(
             "no task %r: %s is neither a Python file nor executable%s", identifier, file.path, hint
         )
