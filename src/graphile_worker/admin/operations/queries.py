@@ -249,7 +249,7 @@ def check_confirmation(found: DryRun, confirm: int | None) -> None:
         raise Problem(
             409,
             "Repeat the number of jobs to confirm",
-            f"This would change {found.count} jobs. Send the number as `confirm`.",
+            f"This would change {found.count} jobs. Type the number; in the API, send it as `confirm`.",
             count=found.count.value,
         )
     difference = abs(found.count.value - confirm)
