@@ -66,6 +66,7 @@ async def go_on(
     within: Ranges | None = None,
     *,
     among_others: bool = False,
+    limit: int = BATCH,
 ) -> list[int]:
     assert ties is not None
     rows = await get_tied_jobs(
@@ -74,7 +75,7 @@ async def go_on(
         ties=ties,
         ranges=ranges_up_to(ties.priority, within),
         tasks=statements.tasks,
-        limit=BATCH,
+        limit=limit,
         among_others=among_others,
     )
     return [row[ID] for row in rows]
@@ -120,6 +121,23 @@ async def test_jobs_between_those_of_others_are_found(tied: Statements, other: A
         found = await go_on(tied, ties)
     between = range(ties.last_id + BATCH + 1, ties.last_id + 2 * BATCH + 1)
     assert found == list(between)
+
+
+async def test_where_others_are_right_ahead_it_goes_on_far_behind_them(
+    tied: Statements, other: Any, among_others: bool
+) -> None:
+    """So that the two do not meet again with the next batch; COUNT is 60 batches."""
+    ties = ties_of(await held(tied, limit=50))
+    assert ties is not None
+    await tied.connection.execute("select setseed(0.5)")
+    explaining = ExplainingConnection(tied.connection)
+    async with other.transaction():
+        taken = await go_on(tied, ties, other, limit=300)
+        async with tied.connection.transaction():
+            found = await go_on(tied, ties, explaining, limit=50, among_others=among_others)
+    assert len(found) == 50
+    assert found[0] > taken[-1] + 50
+    assert explaining.plans[0].touched <= 500, explaining.plans[0].describe()
 
 
 async def test_the_rows_are_locked_and_unchanged(tied: Statements, other: Any) -> None:
@@ -221,11 +239,14 @@ async def test_only_jobs_with_the_same_run_at_are_taken(tied: Statements) -> Non
     assert await go_on(tied, ties_of(rows)) == list(range(last + 1, last + 11))
 
 
-async def test_rows_that_are_alike_and_close_together_are_ties(tied: Statements) -> None:
-    rows = await held(tied, limit=4)
-    assert ties_of(rows) == CursorPosition(0, rows[0][3], rows[3][ID])
-    other_priority = [*rows[:3], (rows[3][0], None, 1, rows[3][3])]
-    other_time = [*rows[:3], (rows[3][0], None, 0, rows[3][3] + 1)]
-    far_away = [*rows[:3], (rows[3][0] + 100, None, 0, rows[3][3])]
+async def test_rows_that_are_alike_and_at_last_close_together_are_ties(tied: Statements) -> None:
+    rows = await held(tied, limit=32)
+    last, run_at = rows[-1][ID], rows[-1][RUN_AT]
+    assert ties_of(rows) == CursorPosition(0, run_at, last)
+    after_a_gap: list[Any] = [*rows[:20], *((row[ID] + 1000, None, 0, run_at) for row in rows[20:])]
+    assert ties_of(after_a_gap) == CursorPosition(0, run_at, last + 1000)
+    other_priority = [*rows[:-1], (last, None, 1, run_at)]
+    other_time = [*rows[:-1], (last, None, 0, run_at + 1)]
+    far_away = [*rows[:-1], (last + 100, None, 0, run_at)]
     backwards = rows[::-1]
     assert [ties_of(each) for each in (other_priority, other_time, far_away, backwards)] == [None] * 4

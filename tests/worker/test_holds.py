@@ -13,7 +13,7 @@ from typing import Any
 import asyncpg
 import pytest
 
-from graphile_worker import Snooze, WorkerUtils, task
+from graphile_worker import JobHelpers, Snooze, WorkerUtils, task
 from graphile_worker.database.sql import load
 from graphile_worker.database.statements.held_batches import get_keyed_jobs
 from graphile_worker.hooks import Hooks
@@ -503,20 +503,29 @@ async def test_a_fetch_by_id_that_reads_not_all_ids_leaves_no_job_below_a_waterm
     assert Holding(jobs, workers, recorder).held_fetches
 
 
-async def test_after_jobs_were_released_a_fetch_reads_from_the_start(
+LIMIT, LAST_ID = 0, 6  # arguments of a fetch by id
+
+
+async def test_after_jobs_were_released_a_fetch_goes_back_to_them(
     never_slow: None, jobs: Jobs, workers: Workers, database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Those that wait behind a slow job are free when its batch ends; a fetch by id would pass them."""
     monkeypatch.setattr(cursor, "FROM_START_AFTER", SELDOM)
     names = {load(f"held/{name}", SchemaName()): name for name in ("get_held_jobs", "get_tied_jobs")}
-    sent: list[str] = []
+    sent: list[tuple[str, Any]] = []
+    slow: list[int] = []
     entered, opened = asyncio.Event(), asyncio.Event()
 
-    async def watch(connection: Any) -> None:
-        connection.add_query_logger(lambda query: sent.append(names.get(query.query, "")))
+    def log(query: Any) -> None:
+        if query.query in names and query.args[LIMIT] > 0:  # not to make a plan
+            sent.append((names[query.query], query.args))
 
-    async def step(payload: Any) -> None:
-        if sent.count("get_tied_jobs") > 5 and not entered.is_set():
+    async def watch(connection: Any) -> None:
+        connection.add_query_logger(log)
+
+    async def step(payload: Any, helpers: JobHelpers) -> None:
+        if sum(name == "get_tied_jobs" for name, _ in sent) > 2 and not slow:
+            slow.append(helpers.job.id)
             entered.set()
             await opened.wait()
 
@@ -535,8 +544,10 @@ async def test_after_jobs_were_released_a_fetch_reads_from_the_start(
             mark = len(sent)
             opened.set()
             await jobs.until_gone()
-            while not any(sent[mark:]):  # the slow job counts for a while
+            while not sent[mark:]:  # the slow job counts for a while
                 await jobs.connection.execute(ADD_TOGETHER)
                 await jobs.until_gone()
         await runner.stop()
-    assert next(filter(None, sent[mark:])) == "get_held_jobs"
+    name, arguments = sent[mark]
+    assert name == "get_tied_jobs"
+    assert arguments[LAST_ID] == slow[0]

@@ -157,14 +157,49 @@ async def test_a_job_that_was_left_behind_is_found_from_the_start(
     assert (await batches.fetch())[0] == left
 
 
-async def test_what_became_free_while_a_fetch_was_in_flight_is_found_by_the_next(batches: Batches) -> None:
-    async def released() -> None:
-        batches.tied.forget()
+async def test_what_the_pool_has_released_is_next(batches: Batches, statements: Statements) -> None:
+    """Also if that was while a fetch was in flight."""
+    first = await batches.fetch()
+    released = first[:10]
 
-    batches.meanwhile = released
-    await batches.fetch()
-    await batches.fetch()
+    async def release() -> None:
+        await statements.connection.execute(
+            f"insert into {SCHEMA}._private_jobs (id, task_id, run_at) overriding system value "
+            f"select unnest($1::bigint[]), task_id, run_at "
+            f"from (select * from {SCHEMA}._private_jobs limit 1) one",
+            released,
+        )
+        batches.tied.released(released)
+
+    batches.meanwhile = release
+    last = (await batches.fetch())[-1]
+    found = await batches.fetch()
+    assert batches.sent == ["get_tied_jobs"]
+    assert found[:10] == released
+    assert found[10:] == list(range(last + 1, last + 1 + BATCH - 10))
+
+
+async def test_a_fetch_from_the_start_in_between_does_not_lose_the_place(
+    batches: Batches, database_url: str
+) -> None:
+    """Other workers may have what comes after the jobs that it finds."""
+    left = await batches.fetch()
+    other = await asyncpg.connect(database_url)
+    try:
+        async with other.transaction():
+            await other.execute(
+                f"select from {SCHEMA}._private_jobs where id <= $1 for update", left[-1] + BATCH
+            )
+            place = (await batches.fetch())[-1]
+            assert place > left[-1] + BATCH
+    finally:
+        await other.close()
+    batches.tied.forget()
+    passed = await batches.fetch()
     assert batches.sent == ["get_held_jobs"]
+    assert passed == list(range(left[-1] + 1, left[-1] + BATCH + 1))
+    assert (await batches.fetch())[0] == place + 1
+    assert batches.sent == ["get_tied_jobs"]
 
 
 async def test_lanes_do_not_go_on_after_each_other(

@@ -361,8 +361,6 @@ class Fetcher:
     def jobs_freed(self) -> None:
         """Look everywhere soon: jobs were returned, unlocked or rescheduled."""
         self._plan.jobs_freed()
-        if self.held_batches is not None:
-            self.held_batches.jobs_freed()
 
     # -- jobs that were not run, and queues ----------------------------------------------------------------
 

@@ -139,10 +139,6 @@ class HeldBatches:
         """Hold jobs after this many seconds; nothing is held before it is called."""
         self._policy.allow_from(time.monotonic() + after)
 
-    def jobs_freed(self) -> None:
-        """Let the next batch be fetched from the start: jobs were returned, unlocked or rescheduled."""
-        self._tied.forget()
-
     def hold_less(self) -> None:
         """The last batch was of little use, or would have been."""
         self._policy.hold_less()
@@ -426,7 +422,7 @@ class HeldBatches:
                 raise
         else:
             if len(batch.ids) < len(batch.jobs):
-                self._tied.forget()  # released jobs are free now
+                self._tied.released({job.id for job in batch.jobs} - batch.ids)
             else:
                 self._policy.ended(len(batch.jobs), len(outlasting))
             self._forget(batch, running)

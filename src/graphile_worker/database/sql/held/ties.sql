@@ -81,19 +81,30 @@ urgent as materialized (
   ) first
   limit 1
 ),
--- Where to start. Other workers go on by id too and may have taken the next thousands. Looking at ten ids in each eighth of a
--- batch, for eight batches, finds the first that are free, and the fetch starts one eighth before them. Free ids that it
--- passes are left to a later fetch.
+-- Where to start. Other workers go on by id too and may have taken the next ids. Looking at ten ids in each eighth of a batch,
+-- for four batches, finds the first that are free, and the fetch starts one eighth before them. If there are none, other
+-- workers are right ahead, and this one goes on at random in the next 1,024 batches, or 512, and so on. So each worker soon has
+-- a part of a long backlog to itself. Free ids that it passes are left to a later fetch.
 -- `is true`: see complete_adjacent_jobs.
 start (id) as materialized (
-  select greatest(look.id - greatest($1::bigint / 8::bigint, 1::bigint), $7::bigint)
-  from pg_catalog.generate_series(
-    $7 + 1::bigint, $7 + 8::bigint * $1::bigint, greatest($1::bigint / 8::bigint, 1::bigint)
-  ) as look (id)
+  select look.id
+  from (
+    select
+      greatest($7::bigint + (near.step - 1::bigint) * greatest($1::bigint / 8::bigint, 1::bigint), $7::bigint) as id,
+      $7::bigint + near.step * greatest($1::bigint / 8::bigint, 1::bigint) + 1::bigint as first
+    from pg_catalog.generate_series(0::bigint, 32::bigint) as near (step)
+    union all
+    select far.id, far.id + 1::bigint
+    from (
+      select $7::bigint + (pg_catalog.random() * (1024 >> try.number / 4)::double precision * $1::double precision)::bigint as id
+      from pg_catalog.generate_series(0, 43) as try (number)
+    ) far
+  ) look
   cross join lateral (
     select
     from :GRAPHILE_WORKER_SCHEMA._private_jobs job
-    where job.id >= look.id and job.id < look.id + 10::bigint and (job.is_available) is true
+    where job.id >= look.first and job.id < look.first + 10::bigint and (job.is_available) is true
+      and job.priority = $5 and job.run_at = to_timestamp($6::double precision)
       and (job.xmax = 0 or job.xmax <> all ((select transactions from other)::xid[]))
     limit 1
   ) free
