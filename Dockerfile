@@ -21,7 +21,8 @@ ENV PATH=/opt/graphile-worker/bin:$PATH \
     PYTHONUNBUFFERED=1 \
     GRAPHILE_WORKER_HTTP_PORT=8080
 WORKDIR /worker
-USER worker
+# By number: Kubernetes refuses a name with runAsNonRoot.
+USER 10001
 
 # Healthy: the event loop runs and jobs can be fetched. With --live, the database does not count.
 HEALTHCHECK --interval=30s --timeout=10s --start-period=30s --retries=2 \

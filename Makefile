@@ -5,7 +5,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 
-.PHONY: setup demo observe shop test skipped coverage documents statements libraries stress runtimes harness browser install-browser screenshots scale check format reference docs clusters install-clusters integrations versions interop peers bench chaos fuzz soak poison clean
+.PHONY: setup demo observe shop test skipped coverage documents package statements libraries stress runtimes harness browser install-browser screenshots scale check format reference docs clusters install-clusters integrations versions interop peers bench chaos fuzz soak poison clean
 
 setup: $(STAMP)
 
@@ -65,6 +65,11 @@ coverage: $(STAMP)
 # Faults of what users read and type: code in the documentation, examples, the types of user code, the package.
 documents: $(STAMP)
 	$(BIN)/pytest $(PARALLEL) $(DOCUMENTS) $(PYTEST_ARGS)
+
+# The wheel and the source archive in empty environments of these Pythons, as far as the machine has them.
+PACKAGE_PYTHONS ?= 3.11 3.12 3.13 3.14
+package: $(STAMP)
+	PACKAGE_PYTHONS='$(PACKAGE_PYTHONS)' $(BIN)/pytest tests/docs/test_package.py $(PYTEST_ARGS)
 
 # Faults of SQL: plans on large tables, and names that a stranger's objects could take over.
 statements: $(STAMP)

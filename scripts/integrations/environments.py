@@ -18,7 +18,7 @@ PROCESSES = os.environ.get("TEST_PROCESSES", "4")
 
 def environment_of(combination: Combination) -> str | None:
     """The Python of the combination's environment, made if it does not exist or has other packages."""
-    python = next((found for name in combination.pythons if (found := _works(name))), None)
+    python = next((found for name in combination.pythons if (found := working_python(name))), None)
     if python is None:
         return None
     target = HOME / combination.name
@@ -55,7 +55,7 @@ def run_tests(python: str, combination: Combination) -> bool:
     return not subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode  # noqa: S603
 
 
-def _works(name: str) -> str | None:
+def working_python(name: str) -> str | None:
     """The path of a Python that starts; pyenv has names for versions that are installed, but not chosen."""
     versions = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv") / "versions"
     for path in (shutil.which(name), *map(str, versions.glob(f"*/bin/{name}"))):

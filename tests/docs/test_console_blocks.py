@@ -53,7 +53,7 @@ def test_every_command_in_a_console_block_could_be_typed(page: Path, block: Bloc
             extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
             for package in packages:
                 name, _, wanted = package.rstrip("]").partition("[")
-                assert name in ("graphile-worker", "pytest", "pytest-asyncio")
+                assert name in (".", "graphile-worker", "pytest", "pytest-asyncio")
                 assert set(wanted.split(",")) - {""} <= set(extras)
         case ["make", target]:
             assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(), re.MULTILINE)

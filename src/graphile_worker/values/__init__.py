@@ -4,4 +4,4 @@ No module here knows a database, a worker or a client. Every package but `errors
 `job` (a job that exists) and `spec` (a job to add); `options` has the options of a worker.
 """
 
-__version__ = "0.1.0"
+__version__ = "1.0.0rc1"

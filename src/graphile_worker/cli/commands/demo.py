@@ -106,12 +106,12 @@ async def _demo(url: str, *, opens: bool, as_json: bool) -> int:
             try:
                 _announce(built.url(host, port), url, opens=opens, as_json=as_json)
                 await asyncio.wait((stop, living, serving), return_when=asyncio.FIRST_COMPLETED)
+                if not stop.done():
+                    await (living if living.done() else serving)  # raises its error
                 say("the demo ends")
             finally:
                 serving.cancel()
                 await asyncio.gather(serving, return_exceptions=True)
-            if not stop.done():
-                living.result()  # raises its error
             return await stop
 
 
@@ -123,4 +123,4 @@ def _announce(dashboard: str, database: str, *, opens: bool, as_json: bool) -> N
     if opens:
         import webbrowser
 
-        webbrowser.open(dashboard)
+        asyncio.get_running_loop().run_in_executor(None, webbrowser.open, dashboard)  # some take seconds

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from typing import Any
 
 from ...client import WorkerUtils, make_worker_utils
 from ...cron import parse_crontab
@@ -22,7 +23,7 @@ DEPLOYS = (
     (20, Release("1.1", sends_emails=False), "e-mails fail from now on, see Failures"),
     (150, Release("1.2"), "e-mails are sent again; on the page of the failure, retry those that failed"),
 )
-"""Seconds after the start, the release, and what it changes."""
+"""Seconds after the one before, the release, and what it changes."""
 WORKERS = 2
 WAITING_INVOICES = 30
 EVERY = 0.5  # seconds between additions of jobs
@@ -41,17 +42,17 @@ class Shop:
         self._workers: list[Runner] = []
 
     @asynccontextmanager
-    async def open(self, say: Say) -> AsyncIterator[asyncio.Task[None]]:
+    async def open(self, say: Say) -> AsyncIterator[asyncio.Future[Any]]:
         """Install the schema, and let the shop live; at the end its workers are killed.
 
-        The task never ends, unless by an error.
+        What it gives ends by an error only.
         """
         async with make_worker_utils(options=self._options) as utils:
             await utils.migrate()
             await self._write_past(utils)
             await utils.add_jobs([new_job(write_invoice) for _ in range(WAITING_INVOICES)])
             await self._deploy(FIRST)
-            living = asyncio.create_task(self._live(utils, say))
+            living = asyncio.ensure_future(asyncio.gather(self._add_jobs(utils), self._deploy_later(say)))
             try:
                 yield living
             finally:
@@ -59,13 +60,11 @@ class Shop:
                 await asyncio.gather(living, return_exceptions=True)
                 await asyncio.gather(*(worker.kill() for worker in self._workers))
 
-    async def _live(self, utils: WorkerUtils, say: Say) -> None:
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self._add_jobs(utils))
-            for seconds, release, change in DEPLOYS:
-                await asyncio.sleep(seconds)
-                say(f"version {release.version} is deployed: {change}")
-                await self._deploy(release)
+    async def _deploy_later(self, say: Say) -> None:
+        for seconds, release, change in DEPLOYS:
+            await asyncio.sleep(seconds)
+            say(f"version {release.version} is deployed: {change}")
+            await self._deploy(release)
 
     async def _write_past(self, utils: WorkerUtils) -> None:
         names = [task.identifier for task, _, _ in LOAD]
