@@ -510,6 +510,94 @@ def test_the_fast_path_gives_the_same_texts(size: int) -> None:
             assert describe_and_format(error) == (describe(error), format_traceback(error))
 
 
+def chained(number: int, outer: BaseException, how: str) -> BaseException:
+    """An error that was raised while another was handled, or because of it."""
+
+    def raises() -> None:
+        try:
+            ship()
+        except KeyError as error:
+            if how == "cause":
+                raise outer from error
+            if how == "hidden":
+                raise outer from None
+            raise outer  # noqa: B904
+
+    error: BaseException = raised(raises)
+    return error if number < 2 else chained(number - 1, error, how)
+
+
+def generated(number: int) -> BaseException:
+    """From code that is made anew each time, with other text in the same lines."""
+    code = compile(f"def made():\n    raise ValueError({number})\n", "<made>", "exec")
+    namespace: dict[str, Any] = {}
+    exec(code, namespace)
+    return raised(namespace["made"])  # type: ignore[no-any-return]
+
+
+def raised_here(make: Callable[[], BaseException]) -> BaseException:
+    """All from one place, so that they may share what was made for the last one."""
+
+    def raises() -> None:
+        raise make()
+
+    return raised(raises)  # type: ignore[no-any-return]
+
+
+SHARED: dict[str, Callable[[int], BaseException]] = {
+    "equal messages": lambda number: raised_here(lambda: ValueError("no")),
+    "other messages": lambda number: raised_here(lambda: ValueError(f"no {number}")),
+    "other types": lambda number: raised_here(lambda: (ValueError, KeyError, OwnError)[number % 3]("no")),
+    "types of equal names": lambda number: raised_here(lambda: type("Made", (Exception,), {})(number // 2)),
+    "without a message": lambda number: raised_here(lambda: (ValueError, TypeError)[number % 2]()),
+    "a type without a name": lambda number: raised_here(lambda: type("", (Exception,), {"__module__": 3})()),
+    "long, then short": lambda number: raised_here(lambda: ValueError("x" * (3 * MAX_PART // (number + 1)))),
+    "notes, then none": lambda number: raised_here(lambda: with_notes(["noted"] * (number % 2))),
+    "what is to be escaped": lambda number: raised_here(lambda: ValueError("\0\ud800" * (number % 3 * 400))),
+    "a cause": lambda number: chained(1, OwnError(number // 2), "cause"),
+    "a context": lambda number: chained(1, OwnError(number // 2), "context"),
+    "a hidden context": lambda number: chained(1, OwnError(number // 2), "hidden"),
+    "many causes": lambda number: chained(6 + number, OwnError(number), "cause"),
+    "a long cause": lambda number: chained(2, OwnError("x" * (MAX_PART - 10 + 3 * number)), "cause"),
+    "a cause of this package": lambda number: _caused(OwnError("x"), raised(raise_, JobError("no"))),
+    "a group as the cause": lambda number: _caused(OwnError("x"), nested(number)),
+    "a syntax error as the cause": lambda number: _caused(OwnError("x"), SyntaxError("x", ("f", 1, 2, "y"))),
+    "a cause with notes": lambda number: _caused(OwnError("x"), with_notes(["noted"] * (number % 2))),
+    "the same error twice": lambda number: ring(),
+    "its own cause": lambda number: _caused(error := OwnError("x"), error),
+    "generated code": generated,
+}
+
+
+def raise_(error: BaseException) -> None:
+    raise error
+
+
+@pytest.mark.parametrize("kind", SHARED)
+def test_errors_that_share_texts_have_those_of_their_own(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in (0, 1, 1, 2, 3, 4, 4):
+        error = SHARED[kind](number)
+        texts = describe_and_format(error)
+        with monkeypatch.context() as without_sharing:
+            without_sharing.setattr(error_text, "_stacks", {})
+            assert texts == (describe(error), format_traceback(error))
+        drop_frames(error)
+
+
+@pytest.mark.parametrize(
+    "kind", sorted(HOSTILE.keys() - {"str raises the error itself"})
+)  # it grows at each look
+def test_the_fast_path_gives_the_same_texts_of_hostile_errors(kind: str) -> None:
+    for error in (HOSTILE[kind](), raised_here(HOSTILE[kind])):
+        assert describe_and_format(error) == (describe(error), format_traceback(error))
+
+
+def test_errors_that_are_equal_share_their_texts() -> None:
+    first, second = (describe_and_format(raised_here(lambda: OwnError("no"))) for _ in range(2))
+    assert first[0] is second[0]
+    assert first[1] is second[1]
+
+
 # -- memory ------------------------------------------------------------------------------------------------
 
 
@@ -547,6 +635,34 @@ def test_making_a_text_keeps_nothing_alive() -> None:
     drop_frames(error)
     gc.collect()
     assert kept[0]() is None
+
+
+def test_shared_texts_keep_neither_errors_nor_their_classes_alive() -> None:
+    kept: list[weakref.ref[Any]] = []
+
+    def fails() -> None:
+        class Error(Exception):
+            pass
+
+        try:
+            raise Error("cause")
+        except Error as error:
+            kept.append(weakref.ref(error))
+            kept.append(weakref.ref(Error))
+            raise Error("outer") from error
+
+    error = raised(fails)
+    kept.append(weakref.ref(error))
+    describe_and_format(error)
+    del error
+    gc.collect()
+    assert [ref() for ref in kept] == [None] * 3
+
+
+def test_shared_texts_are_bounded() -> None:
+    for number in range(3 * error_text.MAX_CACHED):
+        describe_and_format(generated(number))
+        assert len(error_text._stacks) <= error_text.MAX_CACHED
 
 
 def test_the_module_needs_no_more_than_asyncio_has_imported() -> None:

@@ -9,9 +9,10 @@ callers, the event loop and threads, are left out.
 
 from __future__ import annotations
 
+import builtins
 import os
 import re
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import dropwhile, islice, pairwise
 from traceback import StackSummary, TracebackException, extract_tb
@@ -40,6 +41,14 @@ _LIBRARIES = (PACKAGE_FOLDER, _LIBRARY_FOLDER, "<frozen ")
 _INSTALLED = re.compile(r".*[/\\](?:site|dist)-packages[/\\][^/\\]*[/\\]?", re.DOTALL)
 _CIRCUMSTANCES = re.compile(r"\n(?=  at .+, line \d+, in |caused by |while handling )")
 _HEADER = "Traceback (most recent call last):\n"
+_CAUSE = "\nThe above exception was the direct cause of the following exception:\n\n"
+_CONTEXT = "\nDuring handling of the above exception, another exception occurred:\n\n"
+_BUILT_IN = {
+    id(kind): name
+    for name, kind in vars(builtins).items()
+    if isinstance(kind, type) and issubclass(kind, BaseException) and kind.__name__ == name
+}
+"""Names by the ids of classes, which live as long as the process: no code of a metaclass is run."""
 
 # Attributes as the interpreter reads them, bypassing a property of the same name.
 cause_of: Callable[[BaseException], BaseException | None] = BaseException.__dict__["__cause__"].__get__
@@ -71,15 +80,15 @@ def format_traceback(error: BaseException) -> str:
 
 
 def describe_and_format(error: BaseException) -> tuple[str, str]:
-    """Both texts at once; much faster for short errors without a cause, context or notes, the usual case."""
-    with suppress(BaseException):  # below, each step is guarded
-        if _is_simple(error) and not notes_of(error):
-            stack = _stack_of(error)
-            name, message = qualified_name(error), text_of(error, MAX_PART)
-            headline = storable(f"{name}: {message}" if message else name)
-            if len(headline) <= MAX_PART and len(stack.text) <= MAX_TRACEBACK - 2 * MAX_PART:
-                return headline + stack.below, stack.above + headline
-    return describe(error), format_traceback(error)
+    """Both texts at once; much faster for short errors without notes or members, the usual case.
+
+    What errors of one place have in common is made once. If their messages are equal, so are the texts.
+    """
+    try:
+        texts = _short_texts(error)
+    except BaseException:  # below, each step is guarded
+        texts = None
+    return texts or (describe(error), format_traceback(error))
 
 
 def summarize(error: BaseException) -> str:
@@ -130,8 +139,10 @@ def type_name(error: BaseException) -> str:
 
 def qualified_name(error: BaseException) -> str:
     """The name as Python prints it: with the module, except `builtins` and `__main__`, and ours without."""
+    kind = type(error)
+    if (known := _BUILT_IN.get(id(kind))) is not None:
+        return known
     try:
-        kind = type(error)
         name, module = str.__getitem__(kind.__qualname__, slice(200)), kind.__module__
         if not isinstance(module, str) or module in ("builtins", "__main__") or is_ours(error):
             return name
@@ -162,8 +173,11 @@ def members_of(error: BaseException) -> tuple[BaseException, ...]:
 
 def is_ours(error: BaseException) -> bool:
     """Whether the class of the error belongs to this package."""
+    kind = type(error)
+    if id(kind) in _BUILT_IN:
+        return False
     try:
-        module = type(error).__module__
+        module = kind.__module__
         return isinstance(module, str) and module.partition(".")[0] == PACKAGE
     except BaseException:
         return False
@@ -174,10 +188,10 @@ def is_a(error: BaseException, kind: type[BaseException]) -> bool:
     return issubclass(type(error), kind)
 
 
-def related(error: BaseException) -> Iterator[BaseException]:
+def related(error: BaseException) -> Iterable[BaseException]:
     """The error, its causes and contexts and the members of its groups, each once."""
-    if _is_simple(error):
-        return iter((error,))
+    if cause_of(error) is None and context_of(error) is None and _is_plain(error):
+        return (error,)
     return _walk(error, lambda each: (cause_of(each), context_of(each), *members_of(each)))
 
 
@@ -236,11 +250,51 @@ def storable(text: str, limit: int = MAX_MESSAGE) -> str:
     return cut(text.replace("\0", "\\x00"), limit)
 
 
-def _is_simple(error: BaseException) -> bool:
-    """Whether it has no cause, context or members, and is not from this package, whose texts differ."""
-    if cause_of(error) is not None or context_of(error) is not None:
-        return False
+def _is_plain(error: BaseException) -> bool:
+    """Whether it has no members and is not from this package, whose texts differ."""
     return not issubclass(type(error), (BaseExceptionGroup, SyntaxError)) and not is_ours(error)
+
+
+def _short_texts(error: BaseException) -> tuple[str, str] | None:
+    """What `describe` and `format_traceback` return; None if it is too long or special for this."""
+    if not _is_plain(error) or notes_of(error):
+        return None
+    stack = _stack_of(error)
+    texts = _texts_of(error, stack)
+    if len(texts.line) > MAX_PART:
+        return None
+    if (inner := _next_in_chain(error)) is None:
+        return texts.both if stack.is_short else None
+    chain, (description, traceback) = [error], texts.both
+    while inner is not None:
+        outer = chain[-1]
+        if not _is_plain(inner) or any(inner is each for each in chain) or notes_of(inner):
+            return None
+        chain.append(inner)
+        stack, is_cause = _stack_of(inner), cause_of(outer) is inner
+        line = _texts_of(inner, stack).line
+        description += f"\n{'caused by' if is_cause else 'while handling'} {line}{stack.below}"
+        traceback = f"{stack.above}{line}\n{_CAUSE if is_cause else _CONTEXT}{traceback}"
+        if len(line) > MAX_PART or len(chain) > MAX_CHAIN or len(traceback) > MAX_TRACEBACK:
+            return None
+        inner = _next_in_chain(inner)
+    return (description, traceback) if len(description) <= MAX_MESSAGE // 2 else None
+
+
+def _texts_of(error: BaseException, stack: _Stack) -> _Texts:
+    """Those of the last error of the place if this one has the same type and message."""
+    name, message = qualified_name(error), text_of(error, MAX_PART)
+    texts = stack.latest
+    if texts is None or message != texts.message or name != texts.name:
+        line = storable(f"{name}: {message}" if message else name)
+        stack.latest = texts = _Texts(name, message, line, (line + stack.below, stack.above + line))
+    return texts
+
+
+def _next_in_chain(error: BaseException) -> BaseException | None:
+    """The cause of an error, else its context, unless that is hidden."""
+    cause = cause_of(error)
+    return cause if cause is not None or suppresses_context(error) else context_of(error)
 
 
 def _walk(
@@ -258,8 +312,7 @@ def _walk(
 
 def _chained(error: BaseException) -> BaseException | None:
     """The cause of an error, else its context, if Python prints it."""
-    cause = cause_of(error)
-    found = cause if cause is not None or suppresses_context(error) else context_of(error)
+    found = _next_in_chain(error)
     # Our own errors say everything themselves, unless user code caused them.
     return None if found is None or (is_ours(error) and _own_location(found) is None) else found
 
@@ -347,16 +400,34 @@ def _syntax_error(error: BaseException) -> list[str]:
     return []
 
 
-class _Stack(NamedTuple):
+class _Texts(NamedTuple):
+    """Of the last error with some stack; of no use for a long message."""
+
+    name: str
+    message: str
+    line: str
+    """Type and message; storable."""
+    both: tuple[str, str]
+    """The description and the traceback, without causes."""
+
+
+class _Stack:
     """The frames of an error, as text."""
 
-    text: str
-    own_location: tuple[str, int, str] | None
-    codes: list[CodeType]  # held, so that their ids are not reused
-    above: str
-    """What stands above the type and the message in a traceback; storable."""
-    below: str
-    """What stands below them in a description: the place in user code; storable."""
+    __slots__ = ("above", "below", "codes", "is_short", "latest", "own_location", "text")
+
+    def __init__(
+        self, text: str, own_location: tuple[str, int, str] | None, codes: Sequence[CodeType]
+    ) -> None:
+        self.text = text
+        self.own_location = own_location
+        self.codes = codes  # held, so that their ids are not reused
+        self.above = storable(f"{_HEADER}{text}" if text else "", MAX_TRACEBACK)
+        """What stands above the type and the message in a traceback; storable."""
+        self.below = storable(f"\n  {place}" if (place := _place(own_location)) else "")
+        """What stands below them in a description: the place in user code; storable."""
+        self.is_short = len(text) <= MAX_TRACEBACK - 2 * MAX_PART
+        self.latest: _Texts | None = None
 
     def format(self, **_: object) -> str:
         return self.text
@@ -367,17 +438,16 @@ _stacks: dict[tuple[int, ...], _Stack] = {}
 
 def _stack_of(error: BaseException) -> _Stack:
     """Cached, since a task often fails in the same place."""
-    codes: list[CodeType] = []
     numbers: list[int] = []
-    for frame in frames_of(error):
-        codes.append(frame.tb_frame.f_code)
-        numbers += (id(codes[-1]), frame.tb_lasti)
+    frame = _frame_of(error)
+    while frame is not None:
+        numbers += (id(frame.tb_frame.f_code), frame.tb_lasti)
+        frame = frame.tb_next
     known = _stacks.get(key := tuple(numbers))
     if known is None:
-        text, location = _frames_text(list(frames_of(error))), _own_location(error)
-        above = storable(f"{_HEADER}{text}" if text else "", MAX_TRACEBACK)
-        below = storable(f"\n  {place}" if (place := _place(location)) else "")
-        known = _Stack(text, location, codes, above, below)
+        frames = list(frames_of(error))
+        codes = [frame.tb_frame.f_code for frame in frames]
+        known = _Stack(_frames_text(frames), _own_location(error), codes)
         if len(_stacks) >= MAX_CACHED:
             _stacks.clear()
         if len(codes) <= MAX_FRAMES:

@@ -87,9 +87,12 @@ def failed(
 ) -> Failed:
     """A failure with its texts; never raises, even if the exception's own methods do."""
     message, traceback = describe_and_format(error)
-    held = sum(map(_text_size, (error, *(batch_errors or ()))))
-    texts = len(message) + len(traceback) + len(remaining_payload or "")
-    return Failed(error, message, traceback, batch_errors, remaining_payload, FAILURE_WEIGHT + held + texts)
+    weight = FAILURE_WEIGHT + len(message) + len(traceback) + _text_size(error)
+    if batch_errors is not None:
+        weight += sum(map(_text_size, batch_errors))
+    if remaining_payload is not None:
+        weight += len(remaining_payload)
+    return Failed(error, message, traceback, batch_errors, remaining_payload, weight)
 
 
 class Snoozed(msgspec.Struct, frozen=True):
@@ -197,7 +200,12 @@ def queues_of(finished_jobs: Sequence[Finished]) -> list[int]:
 
 def _text_size(error: BaseException) -> int:
     """The size of the texts that an exception and its causes keep alive."""
-    return sum(_size(value) for each in related(error) for value in _arguments(each))
+    size = 0
+    for each in related(error):
+        for value in _arguments(each):
+            if type(value) in (str, bytes, bytearray):
+                size += len(value)
+    return size
 
 
 def _arguments(error: BaseException) -> tuple[Any, ...]:
@@ -206,10 +214,6 @@ def _arguments(error: BaseException) -> tuple[Any, ...]:
         return found if type(found) is tuple else ()
     except BaseException:
         return ()
-
-
-def _size(value: Any) -> int:
-    return len(value) if type(value) in (str, bytes, bytearray) else 0
 
 
 logger = logging.getLogger("graphile_worker.worker")

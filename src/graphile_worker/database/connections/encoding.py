@@ -25,8 +25,17 @@ _NAMES = {"EUC_CN": "gb2312", "KOI8R": "koi8-r", "KOI8U": "koi8-u", "UHC": "cp94
 
 def fit_to_server(connection: Connection, text: str) -> str:
     """Replace each character that the database cannot store with a question mark."""
-    encoding = server_codec(getattr(connection.get_settings(), "server_encoding", ""))
+    encoding = _codec_of(connection)
     return text if encoding is None else text.encode(encoding, "replace").decode(encoding)
+
+
+def stores_every_text(connection: Connection) -> bool:
+    """Whether `fit_to_server` returns every text as it is: as with UTF-8, which most databases have."""
+    return _codec_of(connection) is None
+
+
+def _codec_of(connection: Connection) -> str | None:
+    return server_codec(getattr(connection.get_settings(), "server_encoding", ""))
 
 
 @cache

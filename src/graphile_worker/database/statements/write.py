@@ -20,7 +20,7 @@ from ...errors.text import message_of
 from ...values.job import Job
 from ...values.schema_name import SchemaName
 from ..connections.connection import Connection, Row, savepoint
-from ..connections.encoding import fit_to_server, teach_arrays
+from ..connections.encoding import fit_to_server, stores_every_text, teach_arrays
 from ..connections.errors import if_readable
 from ..connections.statement import taken_jobs
 from ..sql import load
@@ -172,7 +172,7 @@ async def release_queue(connection: Connection, schema: SchemaName, pool_id: str
 
 
 def _arguments(connection: Connection, plan: WritePlan) -> Sequence[Any]:
-    if not plan.texts_at:
+    if not plan.texts_at or stores_every_text(connection):
         return plan.arguments
     arguments = list(plan.arguments)
     for index in plan.texts_at:

@@ -216,14 +216,14 @@ class Executor:
             return outcome
         if type(outcome) is Completed:
             outcome = self._completed(job, outcome)
-        if isinstance(outcome, Expired | Cancelled):
-            return self._deleted(job, outcome)
-        if isinstance(outcome, Failed | Snoozed):
+        if isinstance(outcome, (Failed, Snoozed)):
             rules = self._failure_rules.get(job.task_identifier)
             if rules is not None:
                 outcome = with_retry_rules(job, outcome, rules, self._clock.now())
             if isinstance(outcome, Failed):
                 outcome.drop_frames()
+        elif isinstance(outcome, (Expired, Cancelled)):
+            return self._deleted(job, outcome)
         return outcome
 
     def _completed(self, job: Job, outcome: Completed) -> Outcome:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from typing import Any
 
 from ...database.statements.write_plan import CUT_OFF
 from ...errors import JobError
@@ -142,26 +141,38 @@ class OutcomeEvents:
 
     def _failed(self, finished: Finished, outcome: Failed, *, is_final: bool) -> None:
         events, job = self._events, finished.job
-        if events.observed.isdisjoint((JobErrored, JobFailed)):
-            return
-        about: dict[str, Any] = {
-            "worker_id": finished.worker_id,
-            "job": job,
-            "error": outcome.error,
-            "duration": finished.duration,
-            "batch_job_errors": outcome.batch_errors,
-            "traceback": outcome.traceback,
-        }
         if JobErrored in events.observed:
             retry_in = None
             if not is_final:
-                wait = seconds_left(outcome, self._clock.now())
+                # Hardly any failure has a time of its own, and to ask for the present one costs more.
+                wait = outcome.delay if outcome.until is None else seconds_left(outcome, self._clock.now())
                 retry_in = back_off(job.attempts) if wait is None else wait
-            events.emit(JobErrored(**about, will_retry=not is_final, retry_in=retry_in))
+            events.emit(
+                JobErrored(
+                    worker_id=finished.worker_id,
+                    job=job,
+                    error=outcome.error,
+                    duration=finished.duration,
+                    batch_job_errors=outcome.batch_errors,
+                    traceback=outcome.traceback,
+                    will_retry=not is_final,
+                    retry_in=retry_in,
+                )
+            )
         if is_final and JobFailed in events.observed:
-            given_up = outcome.given_up if job.attempts < job.max_attempts else None
-            is_cut_off = outcome.given_up is None and job.attempts < job.max_attempts
-            events.emit(JobFailed(**about, is_cut_off=is_cut_off, given_up=given_up))
+            may_be_retried = job.attempts < job.max_attempts
+            events.emit(
+                JobFailed(
+                    worker_id=finished.worker_id,
+                    job=job,
+                    error=outcome.error,
+                    duration=finished.duration,
+                    batch_job_errors=outcome.batch_errors,
+                    traceback=outcome.traceback,
+                    is_cut_off=may_be_retried and outcome.given_up is None,
+                    given_up=outcome.given_up if may_be_retried else None,
+                )
+            )
 
     def interrupted(self, finished: Finished, outcome: Interrupted, *, can_run: bool = True) -> None:
         """The job was unlocked. It cannot run again if its key was removed or reused while it ran."""

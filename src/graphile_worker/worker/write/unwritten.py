@@ -175,14 +175,15 @@ class Unwritten:
 
 def weight_of(finished: Finished) -> int:
     """The approximate bytes of memory it holds until it is written; 0 if only the number counts."""
-    size = len(finished.job.raw_payload)
+    job, outcome = finished.job, finished.outcome
+    size = len(job.raw_payload)
     weight = size if size > LIGHT else 0
-    if isinstance(finished.outcome, Failed):
-        weight += finished.outcome.weight + len(finished.job.last_error or "")
-    elif isinstance(finished.outcome, Kept):
-        weight += KEPT_WEIGHT + _texts_of(finished.outcome)
-    elif isinstance(finished.outcome, Snoozed):
-        weight += KEPT_WEIGHT + len(finished.outcome.remaining_payload or "")
+    if isinstance(outcome, Failed):
+        weight += outcome.weight + len(job.last_error or "")
+    elif isinstance(outcome, Kept):
+        weight += KEPT_WEIGHT + _texts_of(outcome)
+    elif isinstance(outcome, Snoozed):
+        weight += KEPT_WEIGHT + len(outcome.remaining_payload or "")
     return weight
 
 
@@ -198,13 +199,11 @@ def write_size(waiting: Sequence[Finished], room: int) -> int:
 
 def _sent_bytes(finished: Finished) -> int:
     outcome = finished.outcome
+    if isinstance(outcome, Failed):
+        return len(outcome.message) + len(outcome.traceback) + len(outcome.remaining_payload or "")
     if isinstance(outcome, Kept):
         return _texts_of(outcome)
-    if isinstance(outcome, Snoozed):
-        return len(outcome.remaining_payload or "")
-    if not isinstance(outcome, Failed):
-        return 0
-    return len(outcome.message) + len(outcome.traceback) + len(outcome.remaining_payload or "")
+    return len(outcome.remaining_payload or "") if isinstance(outcome, Snoozed) else 0
 
 
 def _texts_of(outcome: Kept) -> int:
