@@ -46,3 +46,10 @@ def test_variable_parts_are_left_out(message: str, template: str) -> None:
 def test_the_place_is_the_innermost_frame_of_the_application() -> None:
     assert place_in(TRACEBACK.format(line=7, message="x")) == "/app/tasks/mail.py in send"
     assert place_in("ValueError: no frames") == ""
+
+
+def test_frames_in_a_message_count_as_before() -> None:
+    remote = 'failed elsewhere:\n  File "/remote/job.py", line 3, in work'
+    for message in (remote, f"{remote}\nValueError: no", "x\n\n", ""):
+        expected = "/remote/job.py in work" if "remote" in message else "/app/tasks/mail.py in send"
+        assert place_in(TRACEBACK.format(line=7, message=message)) == expected

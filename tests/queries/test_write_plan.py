@@ -112,7 +112,7 @@ def test_every_statement_has_its_batch() -> None:
         (plan(NEXT, completed=[9], queues=[4]), ([9], "{1,7}", None, None)),
         (
             plan(completed=[9], failed=[FAILURE]),
-            ([9], None, None, None, [5], ["no"], ["[1]"], [None], [None], [None]),
+            ([9], None, None, None, [5], ["no"], ["[1]"], [None], [], []),
         ),
         (plan(returned=[9], queues=[4], note="stopped", delay=2.5), ([9], "stopped", [4], 2.5)),
     ],

@@ -149,7 +149,11 @@ _VARIABLE = re.compile(
 
 def fingerprint(task_identifier: str, error_type: str, message: str, traceback: str) -> str:
     """Sixteen hexadecimal digits."""
-    parts = (task_identifier, error_type, place_in(traceback), template_of(message))
+    return _digest(task_identifier, error_type, place_in(traceback), template_of(message))
+
+
+@lru_cache(maxsize=200)
+def _digest(*parts: str) -> str:
     return blake2b("\0".join(parts).encode("utf-8", "replace"), digest_size=8).hexdigest()
 
 
@@ -161,6 +165,12 @@ def template_of(message: str) -> str:
 
 def place_in(traceback: str) -> str:
     """File and function of the innermost frame outside of libraries; without its line, which changes."""
+    stack, _, last = traceback.rpartition("\n")
+    return _place_in(traceback if 'File "' in last else stack)  # errors of one place differ in the last line
+
+
+@lru_cache(maxsize=200)
+def _place_in(traceback: str) -> str:
     frames = _FRAME.findall(traceback)
     own = [frame for frame in frames if not _LIBRARY.search(frame[0])]
     for path, function in (own or frames)[-1:]:

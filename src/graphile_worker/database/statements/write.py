@@ -178,7 +178,7 @@ def _arguments(connection: Connection, plan: WritePlan) -> Sequence[Any]:
     for index in plan.texts_at:
         texts = arguments[index]
         if isinstance(texts, list):
-            arguments[index] = [fit_to_server(connection, text) for text in texts]
+            arguments[index] = [text and fit_to_server(connection, text) for text in texts]
         elif texts is not None:
             arguments[index] = fit_to_server(connection, texts)
     return arguments

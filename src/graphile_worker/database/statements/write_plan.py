@@ -326,6 +326,11 @@ def _kept_jobs(finished_jobs: Sequence[Finished]) -> KeptJobs:
     )
 
 
+def _unless_empty(values: list[Any]) -> list[Any]:
+    """An array of nulls is an empty one: `unnest` fills it up, and the driver looks at each element."""
+    return values if any(value is not None for value in values) else []
+
+
 def _variant(statement: str, continuation: Continuation | None) -> str:
     if continuation is None:
         return statement
@@ -412,10 +417,10 @@ class WritePlanner:
                 *self._terms(continuation),
                 [failure.job_id for failure in failures],
                 [failure.message for failure in failures],
-                [failure.remaining_payload for failure in failures],
+                _unless_empty([failure.remaining_payload for failure in failures]),
                 [failure.max_attempts for failure in failures],
-                [failure.decision for failure in failures],
-                [failure.delay for failure in failures],
+                _unless_empty([failure.decision for failure in failures]),
+                _unless_empty([failure.delay for failure in failures]),
             ),
             answer=NEXT_JOBS,
             outcomes=outcomes,
@@ -427,6 +432,7 @@ class WritePlanner:
         plan, kept = self._write_any(outcomes, continuation), outcomes.kept or NO_KEPT_JOBS
         records = [failure.record or NOTHING_KEPT for failure in outcomes.failed]
         retentions = [record.retention for record in records]
+        kept_errors = [None if record.keep_error_seconds is None else record for record in records]
         awaited = [
             failure.job_id
             for failure, record in zip(outcomes.failed, records, strict=True)
@@ -438,10 +444,10 @@ class WritePlanner:
             [record.seconds for record in records],
             [None if retention is None else retention.seconds for retention in retentions],
             [retention is not None and retention.payload for retention in retentions],
-            [record.keep_error_seconds for record in records],
-            [record.error_type for record in records],
-            [record.traceback for record in records],
-            [record.fingerprint for record in records],
+            _unless_empty([record and record.keep_error_seconds for record in kept_errors]),
+            _unless_empty([record and record.error_type for record in kept_errors]),
+            _unless_empty([record and record.traceback for record in kept_errors]),
+            _unless_empty([record and record.fingerprint for record in kept_errors]),
             [record.due_at for record in records],
             kept.job_ids,
             kept.seconds,
@@ -452,7 +458,7 @@ class WritePlanner:
             self._version,
             self._schema_name,
             kept.payloads,
-            [record.payload for record in records],
+            _unless_empty([record.payload for record in records]),
             *plan.arguments[failures:],
             [failure.attempt for failure in outcomes.failed],
             kept.state,
