@@ -420,7 +420,8 @@ class HeldBatches:
             failures = self._sink.held_failures(undeleted) if undeleted else NO_FAILURES
             others = failures.others
             outlasting = [*running, *(each.job for each in others)]
-            self._policy.ending(len(batch.jobs), len(outlasting))
+            burden = len(outlasting) - failures.kept  # those are soon as many as are kept
+            self._policy.ending(len(batch.jobs), burden)
             async with session.lock:  # until it is known what was locked
                 await self._end_on(session, batch, completed, outlasting, failures.outcomes.failed)
                 if outlasting:
@@ -433,7 +434,7 @@ class HeldBatches:
             if len(batch.ids) < len(batch.jobs):
                 self._tied.forget()  # released jobs are free now
             else:
-                self._policy.ended(len(batch.jobs), len(outlasting))
+                self._policy.ended(len(batch.jobs), burden)
             self._forget(batch, running)
             for finished in [*others, *batch.finished]:
                 self._sink.accept(finished)

@@ -40,6 +40,8 @@ class HeldFailures(msgspec.Struct, frozen=True, kw_only=True):
     outcomes: Outcomes = NOTHING_WRITTEN
     """The same as rows."""
     others: Sequence[Finished] = ()
+    kept: int = 0
+    """How many of these would be written too if their error were not kept; at most the limit of one kind."""
 
 
 class HeldOutcomes(Protocol):

@@ -42,7 +42,7 @@ from ..held.reconcile import HeldFailures
 from ..run.outcomes import TAKEN_AWAY
 from ..session import Session
 from .events import LOST_ROW, OutcomeEvents
-from .recorder import HistoryRecorder, with_redacted_errors
+from .recorder import MAX_ERRORS, HistoryRecorder, with_redacted_errors
 from .unwritten import MAX_WRITE_BYTES, is_only_retried
 
 MAX_GIVEN_UP = 10  # in a row; if nothing can be written, the cause is hardly a single outcome
@@ -177,7 +177,8 @@ class OutcomeWriter:
                 rows.append(failure_of(each, each.outcome, record, self._clock.now))
         ids = {each.job.id for each in written}
         others = [each for each in finished if each.job.id not in ids]
-        return HeldFailures(finished=written, outcomes=Outcomes(failed=rows), others=others)
+        kept = min(len(retried) - len(written), MAX_ERRORS)
+        return HeldFailures(finished=written, outcomes=Outcomes(failed=rows), others=others, kept=kept)
 
     def written_held(self, batch: Sequence[Finished], began: float, outcomes: Outcomes) -> None:
         """Count the jobs that a held batch has deleted or, as `outcomes` says, failed; emit their events."""
