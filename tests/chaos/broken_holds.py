@@ -48,21 +48,22 @@ def _forget_outcomes() -> None:
 def _delete_released() -> None:
     commit = HeldBatches._commit
 
-    async def broken(self: Any, batch: Any, completed: Any, outlasting: Any, connection: Any) -> None:
+    async def broken(self: Any, batch: Any, completed: Any, *more: Any) -> None:
         released = [job.id for job in batch.jobs if job.id not in batch.ids]
-        await connection.execute("delete from graphile_worker._private_jobs where id = any ($1)", released)
-        await commit(self, batch, completed, outlasting, connection)
+        delete = "delete from graphile_worker._private_jobs where id = any ($1)"
+        await batch.connection.execute(delete, released)
+        await commit(self, batch, completed, *more)
 
-    HeldBatches._commit = broken  # type: ignore[method-assign]
+    HeldBatches._commit = broken  # type: ignore[method-assign, assignment]
 
 
 def _keep_one() -> None:
     commit = HeldBatches._commit
 
-    async def broken(self: Any, batch: Any, completed: Any, outlasting: Any, connection: Any) -> None:
-        await commit(self, batch, completed[1:], outlasting, connection)
+    async def broken(self: Any, batch: Any, completed: Any, *more: Any) -> None:
+        await commit(self, batch, completed[1:], *more)
 
-    HeldBatches._commit = broken  # type: ignore[method-assign]
+    HeldBatches._commit = broken  # type: ignore[method-assign, assignment]
 
 
 BROKEN_HOLDS = [

@@ -198,13 +198,13 @@ async def test_a_lost_job_is_locked_only_if_it_is_still_as_the_batch_found_it(
     await session.execute("begin")
     await session.execute(f"select from {SCHEMA}._private_jobs where id = {busy.id} for update")
     lost = [free, gone, taken, failed, ours, busy]
-    found = await settle_jobs(connection, statements.schema, POOL, lost)
+    found = (await settle_jobs(connection, statements.schema, POOL, lost)).is_ours
     assert found == {free.id: True, ours.id: True, busy.id: False, taken.id: None, failed.id: None}
     rows = {row["id"]: row for row in await connection.fetch(ROWS)}
     assert (rows[free.id]["attempts"], rows[free.id]["locked_by"]) == (1, POOL)
     assert rows[ours.id]["attempts"] == 1  # and not a second one
     await session.execute("rollback")
-    found = await settle_jobs(connection, statements.schema, POOL, lost)
+    found = (await settle_jobs(connection, statements.schema, POOL, lost)).is_ours
     assert found == {free.id: True, ours.id: True, busy.id: True, taken.id: None, failed.id: None}
     assert ids == [job.id for job in lost]
 
@@ -214,7 +214,7 @@ async def test_a_lost_job_with_other_attempts_is_not_ours(statements: Statements
     (job,) = jobs_of(statements, await held(statements, session))
     await session.execute("rollback")
     found = await settle_jobs(statements.connection, statements.schema, POOL, [replace(job, attempts=2)])
-    assert found == {job.id: None}
+    assert found.is_ours == {job.id: None}
 
 
 async def test_a_lost_job_whose_row_does_not_change_is_let_go(statements: Statements, session: Any) -> None:
@@ -226,7 +226,8 @@ async def test_a_lost_job_whose_row_does_not_change_is_let_go(statements: Statem
         f"create trigger keep before update on {SCHEMA}._private_jobs for each row "
         f"when (old.id = {ids[1]}) execute function {SCHEMA}.keep()"
     )
-    assert await settle_jobs(statements.connection, statements.schema, POOL, jobs) == {
+    found = await settle_jobs(statements.connection, statements.schema, POOL, jobs)
+    assert found.is_ours == {
         ids[0]: True,
         ids[1]: None,
     }

@@ -11,6 +11,7 @@ import asyncpg
 import pytest
 
 from graphile_worker.database.connections.connection import Pool
+from graphile_worker.database.statements.write_plan import Outcomes
 from graphile_worker.recovery.lease import Lease
 from graphile_worker.runner.services import ConnectionBudget
 from graphile_worker.values.flags import NO_RULES
@@ -20,6 +21,7 @@ from graphile_worker.values.outcome import COMPLETED, Finished
 from graphile_worker.values.schema_name import SchemaName
 from graphile_worker.worker.held.batches import HeldBatches
 from graphile_worker.worker.held.policy import Workload
+from graphile_worker.worker.held.reconcile import HeldFailures
 from graphile_worker.worker.held.sessions import FEWEST_SESSIONS, SESSIONS, BatchSessions
 from graphile_worker.worker.session import SessionClosedError, Sessions
 from support.held_load import FREE_ROWS
@@ -74,7 +76,10 @@ class Scene:
     def accept(self, finished: Finished) -> None:
         raise AssertionError("no outcome is left to the sink here")
 
-    def completed_held(self, batch: list[Finished], began: float) -> None: ...
+    def held_failures(self, finished: Sequence[Finished]) -> HeldFailures:
+        return HeldFailures(others=finished)
+
+    def written_held(self, batch: Sequence[Finished], began: float, outcomes: Outcomes) -> None: ...
 
     def discarded_held(self, finished: Finished) -> None:
         raise AssertionError("no batch is lost here")

@@ -1,7 +1,8 @@
 """Statements of held batches: transactions that lock the rows of jobs while these run.
 
 A transaction begins with `begin_batch` and `get_held_jobs`, which write nothing, and ends with `end_batch`:
-completed jobs are deleted, others are locked as a fetch would have done. Jobs with a key are never held.
+completed jobs are deleted, failures that are retried are written, and all other jobs are locked as a fetch
+would have done. Jobs with a key are never held.
 See docs/design/0030-held-batches.md.
 """
 
@@ -9,18 +10,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from typing import Any
 
 import msgspec
 
 from ...values.flags import NO_RULES, FlagRules
 from ...values.job import Job
 from ...values.schema_name import SchemaName
+from ...values.spec import DEFAULT_MAX_ATTEMPTS
 from ..connections.connection import Connection, Row
+from ..connections.encoding import fit_to_server, stores_every_text
 from ..connections.errors import sqlstate_of
 from ..connections.sqlstates import LOCK_NOT_AVAILABLE, QUERY_CANCELED
 from ..connections.statement import bounded_transaction, taken_jobs
 from ..sql import load
 from .fetch import Ranges, flag_terms, load_routed, plain_jobs, task_ids
+from .write_plan import Failure
 
 BACKLOG = 500  # jobs
 LOOK = "20"  # milliseconds; the start of a worker waits for it
@@ -41,6 +46,15 @@ class Place(msgspec.Struct, frozen=True, order=True):
     priority: int
     run_at: float
     """Seconds since 1970."""
+
+
+class Settled(msgspec.Struct, frozen=True):
+    """What has become of the jobs of a lost batch."""
+
+    is_ours: Mapping[int, bool | None]
+    """Whether each is; None if it is taken. Without those that are gone."""
+    maybe_failed: frozenset[int]
+    """Those that are as the end of the batch leaves a failed job, if it was committed."""
 
 
 class CursorPosition(msgspec.Struct, frozen=True):
@@ -182,10 +196,11 @@ async def end_batch(
     *,
     completed: Sequence[int],
     outlasting: Sequence[int],
+    failed: Sequence[Failure] = (),
     released: int = 0,
     now: datetime | None = None,
 ) -> None:
-    """Delete completed jobs and lock those that outlast the batch. Raises RowsKeptError.
+    """Delete completed jobs, write failures and lock jobs that outlast the batch. Raises RowsKeptError.
 
     `released`: how many other jobs the batch has. Workers that found their rows locked are woken for them.
     """
@@ -193,12 +208,30 @@ async def end_batch(
         deleted = await _delete(connection, schema, completed)
         if deleted != f"DELETE {len(completed)}":
             raise RowsKeptError
+    if failed:
+        written = await connection.execute(load("held/fail_jobs", schema), *_columns(connection, failed))
+        if written != f"UPDATE {len(failed)}":
+            raise RowsKeptError
     if outlasting:
         locked = await connection.execute(load("held/lock_jobs", schema), pool_id, outlasting, now)
         if locked != f"UPDATE {len(outlasting)}":
             raise RowsKeptError
     if released:
         await connection.fetchval(load("add/announce_jobs", schema), released)
+
+
+def _columns(connection: Connection, failed: Sequence[Failure]) -> tuple[Sequence[Any], ...]:
+    messages = [failure.message for failure in failed]
+    if not stores_every_text(connection):
+        messages = [fit_to_server(connection, message) for message in messages]
+    own = [failure.max_attempts for failure in failed]
+    delays = [failure.delay for failure in failed]
+    return (
+        [failure.job_id for failure in failed],
+        messages,
+        own if any(each != DEFAULT_MAX_ATTEMPTS for each in own) else (),
+        delays if any(delay is not None for delay in delays) else (),
+    )
 
 
 async def _delete(connection: Connection, schema: SchemaName, job_ids: Sequence[int]) -> str:
@@ -237,8 +270,8 @@ async def settle_jobs(
     pool_id: str,
     jobs: Sequence[Job],
     now: datetime | None = None,
-) -> dict[int, bool | None]:
-    """Lock jobs of a lost batch. Whether each is ours; None if it is taken. Without those that are gone."""
+) -> Settled:
+    """Lock jobs of a lost batch, as far as they are still as it found them."""
     rows = await connection.fetch(
         load("held/settle_jobs", schema),
         pool_id,
@@ -246,4 +279,6 @@ async def settle_jobs(
         [job.attempts for job in jobs],
         now,
     )
-    return {row[0]: row[1] for row in rows}
+    return Settled(
+        {row[0]: row[1] for row in rows}, frozenset(row[0] for row in rows if row[1] is None and row[2])
+    )

@@ -246,13 +246,13 @@ def outcomes_of(
         outcome = finished.outcome
         if type(outcome) is Completed:
             continue
-        if isinstance(outcome, Failed):
-            failures.append(_failure(finished, outcome, record, now))
-            if outcome._on_failure is not None:
+        if isinstance(outcome, (Failed, Snoozed)):
+            kept_of_it = None if record is None else record(finished, outcome)
+            failures.append(failure_of(finished, outcome, kept_of_it, now))
+            if isinstance(outcome, Snoozed):
+                has_snoozed_or_expired = True
+            elif outcome._on_failure is not None:
                 handled.append(finished)
-        elif isinstance(outcome, Snoozed):
-            has_snoozed_or_expired = True
-            failures.append(_failure(finished, outcome, record, now))
         else:
             has_snoozed_or_expired = has_snoozed_or_expired or isinstance(outcome, Expired)
             if record is None or retention_of(outcome) is None:
@@ -283,7 +283,10 @@ def cancelled_job(finished: Finished, *, is_kept: bool) -> CancelledJob:
     )
 
 
-def _failure(finished: Finished, outcome: Failed | Snoozed, record: Recorder | None, now: Now) -> Failure:
+def failure_of(
+    finished: Finished, outcome: Failed | Snoozed, record: ErrorRecord | None, now: Now
+) -> Failure:
+    """The outcome as a row; `record`: what is kept of the attempt."""
     job = finished.job
     decision: RetryDecision | None = None
     message = CUT_OFF
@@ -301,7 +304,7 @@ def _failure(finished: Finished, outcome: Failed | Snoozed, record: Recorder | N
         message,
         outcome.remaining_payload,
         job.max_attempts,
-        None if record is None else record(finished, outcome),
+        record,
         decision,
         delay,
         job.attempts,

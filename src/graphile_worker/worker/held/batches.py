@@ -3,9 +3,9 @@
 Most of what a job costs the server is the update that locks it, so that the lock outlasts the fetch. A job
 that takes a millisecond does not need that. A *held batch* is a transaction that locks the rows of some jobs
 with `for update` and stays open while they run. When all have ended, or after `hold` seconds, it is ended:
-completed jobs are deleted, and jobs that still run, or whose outcome is more than a delete, are locked as an
-ordinary fetch would have done. The sink writes what is left. Jobs that have not started are released: their
-rows are unchanged.
+completed jobs are deleted, failures that are retried are written, and all others, most of which still run,
+are locked as an ordinary fetch would have done. The sink writes what is left. Jobs that have not started are
+released: their rows are unchanged.
 
 A few sessions take turns: while one batch runs, another is fetched and a third is committed. If a connection
 is lost, `reconcile` finds out what has become of its batch. See docs/design/0030-held-batches.md.
@@ -40,6 +40,7 @@ from ...database.statements.held_batches import (
     may_have_backlog,
     roll_back_batch,
 )
+from ...database.statements.write_plan import Failure
 from ...errors.text import message_of
 from ...recovery.held_batches import OpenBatch
 from ...recovery.orphaned_jobs import RECOVERED
@@ -50,11 +51,13 @@ from ..context import JobTakers, PoolContext
 from ..session import Session, Sessions
 from .cursor import IdCursor
 from .policy import HoldPolicy, Workload
-from .reconcile import BatchReconciler, HeldOutcomes
+from .reconcile import BatchReconciler, HeldFailures, HeldOutcomes
 from .sessions import BatchSession, BatchSessions, HeldBatch, SpareConnections
 
 Fetch = Callable[[Connection], Awaitable[tuple[Sequence[Row], bool]]]
 """Locks rows; also whether there may be more."""
+
+NO_FAILURES = HeldFailures()
 
 logger = logging.getLogger("graphile_worker.worker")
 
@@ -405,52 +408,61 @@ class HeldBatches:
 
     async def _end(self, batch: HeldBatch) -> None:
         """Write what is known of the batch, and commit."""
-        completed, others = batch.take_finished()
+        completed, undeleted = batch.take_finished()
         by_id, session = self.by_id, batch.batch_session.session
         running = [job for job in batch.jobs if by_id.get(job.id) is batch] if batch.left else []
-        outlasting = [*running, *(each.job for each in others)]
-        self._policy.ending(len(batch.jobs), len(outlasting))
-        began = time.monotonic()
+        ended, began = [*completed, *undeleted], time.monotonic()
         try:
+            failures = self._sink.held_failures(undeleted) if undeleted else NO_FAILURES
+            others = failures.others
+            outlasting = [*running, *(each.job for each in others)]
+            burden = len(outlasting) - failures.kept  # those are soon as many as are kept
+            self._policy.ending(len(batch.jobs), burden)
             async with session.lock:  # until it is known what was locked
-                await self._end_on(session, batch, completed, outlasting)
+                await self._end_on(session, batch, completed, outlasting, failures.outcomes.failed)
                 if outlasting:
                     self._locked(batch, outlasting)
         except BaseException as error:
-            self._batch_lost(batch, [*completed, *others], running, error)
+            self._batch_lost(batch, ended, running, error)
             if not isinstance(error, Exception):
                 raise
         else:
             if len(batch.ids) < len(batch.jobs):
                 self._tied.released({job.id for job in batch.jobs} - batch.ids)
             else:
-                self._policy.ended(len(batch.jobs), len(outlasting))
+                self._policy.ended(len(batch.jobs), burden)
             self._forget(batch, running)
             for finished in [*others, *batch.finished]:
                 self._sink.accept(finished)
             batch.finished = []
-            if completed:
-                self._sink.completed_held(completed, began)
+            if completed or failures.finished:
+                self._sink.written_held([*completed, *failures.finished], began, failures.outcomes)
         finally:
             self._over(batch)
             if len(batch.ids) < len(batch.jobs):  # a fetch since then saw the released rows locked
                 self._lanes.jobs_freed()
 
     async def _end_on(
-        self, session: Session, batch: HeldBatch, completed: Sequence[Finished], outlasting: Sequence[Job]
+        self,
+        session: Session,
+        batch: HeldBatch,
+        completed: Sequence[Finished],
+        outlasting: Sequence[Job],
+        failed: Sequence[Failure] = (),
     ) -> None:
         if not batch.is_open:  # a new connection would take a while, and not have the transaction
             raise BatchLostError("the connection was lost while its jobs ran")
-        await session.run_exclusive(partial(self._commit, batch, completed, outlasting))
+        await session.run_exclusive(partial(self._commit, batch, completed, outlasting, failed))
 
     async def _commit(
         self,
         batch: HeldBatch,
         completed: Sequence[Finished],
         outlasting: Sequence[Job],
+        failed: Sequence[Failure],
         connection: Connection,
     ) -> None:
-        """Delete completed jobs, lock those that outlast the batch, and commit."""
+        """Delete completed jobs, write failures, lock what outlasts the batch, and commit."""
         batch.is_writing = True
         try:
             await end_batch(
@@ -459,6 +471,7 @@ class HeldBatches:
                 self._pool_id,
                 completed=[each.job.id for each in completed],
                 outlasting=[job.id for job in outlasting],
+                failed=failed,
                 released=len(batch.jobs) - len(batch.ids),
                 now=self._now(),
             )

@@ -13,18 +13,35 @@ import time
 from collections.abc import Collection, Iterable, Sequence
 from typing import Protocol
 
+import msgspec
+
 from ...database.connections.connection import Connection
 from ...database.connections.retry import Backoff, Delays, is_refusal, may_pass
-from ...database.statements.held_batches import settle_jobs
+from ...database.statements.held_batches import Settled, settle_jobs
+from ...database.statements.write_plan import Failure, Outcomes
 from ...hooks.faults import report
 from ...values.job import Job
-from ...values.outcome import Completed, Finished
+from ...values.outcome import Completed, Failed, Finished
 from ..context import PoolContext
 from ..session import Session
 
 RETRY_DELAYS = Delays(0.05, 1.0)
 
+NOTHING_WRITTEN = Outcomes()
+
 logger = logging.getLogger("graphile_worker.worker")
+
+
+class HeldFailures(msgspec.Struct, frozen=True, kw_only=True):
+    """Outcomes of held jobs, sorted by whether the end of their batch writes them."""
+
+    finished: Sequence[Finished] = ()
+    """Failures that are retried, and leave nothing in the history."""
+    outcomes: Outcomes = NOTHING_WRITTEN
+    """The same as rows."""
+    others: Sequence[Finished] = ()
+    kept: int = 0
+    """How many of these would be written too if their error were not kept; at most the limit of one kind."""
 
 
 class HeldOutcomes(Protocol):
@@ -35,7 +52,8 @@ class HeldOutcomes(Protocol):
     @property
     def not_deleted(self) -> int: ...
     def accept(self, finished: Finished) -> None: ...
-    def completed_held(self, batch: list[Finished], began: float) -> None: ...
+    def held_failures(self, finished: Sequence[Finished]) -> HeldFailures: ...
+    def written_held(self, batch: Sequence[Finished], began: float, outcomes: Outcomes) -> None: ...
     def discarded_held(self, finished: Finished) -> None: ...
     def held_write_failed(self, error: BaseException) -> None: ...
 
@@ -139,16 +157,17 @@ class BatchReconciler:
             self._one_at_a_time = True
 
     async def _settle(self, jobs: list[Job]) -> None:
-        found: dict[int, bool | None] = {}
+        settled = Settled({}, frozenset())
         began = time.monotonic()
         context = self._context
 
         async def statement(connection: Connection) -> Sequence[Job]:
-            nonlocal found
-            found = await settle_jobs(connection, context.schema, context.pool_id, jobs, context.now())
-            return [job for job in jobs if found.get(job.id)]
+            nonlocal settled
+            settled = await settle_jobs(connection, context.schema, context.pool_id, jobs, context.now())
+            return [job for job in jobs if settled.is_ours.get(job.id)]
 
         ours = await self._session.run_under_lease(statement)
+        found = settled.is_ours
         if not ours and any(found.values()):
             return  # the lease ended meanwhile; they are looked at again
         for job in ours:
@@ -156,23 +175,36 @@ class BatchReconciler:
             if finished is not None:
                 self._sink.accept(finished)
         gone = {job.id for job in jobs if job.id not in found}
-        self._let_go([job for job in jobs if found.get(job.id) is None], gone, began)
+        self._let_go([job for job in jobs if found.get(job.id) is None], gone, settled.maybe_failed, began)
 
-    def _let_go(self, jobs: Iterable[Job], gone: Collection[int] = (), began: float = 0.0) -> None:
-        """These jobs have ended, or other workers have them; `gone`: the ids of those that have no row."""
+    def _let_go(
+        self,
+        jobs: Iterable[Job],
+        gone: Collection[int] = (),
+        failed: Collection[int] = (),
+        began: float = 0.0,
+    ) -> None:
+        """These jobs have ended, or other workers have them; `gone`: the ids of those that have no row.
+
+        `failed`: of those whose row is as the batch would have left it, had it been committed.
+        """
         committed: list[Finished] = []
+        failures: list[Failure] = []
         taken: list[Job] = []
         for job in jobs:
-            may_be_committed = job.id in gone and job.id in self._may_be_committed
+            may_be_committed = job.id in self._may_be_committed
             finished = self._remove(job)
             if finished is None:
                 taken.append(job)
-            elif may_be_committed and type(finished.outcome) is Completed:
+            elif may_be_committed and job.id in gone and type(finished.outcome) is Completed:
                 committed.append(finished)
+            elif may_be_committed and job.id in failed and isinstance(finished.outcome, Failed):
+                committed.append(finished)
+                failures.append(Failure(job.id, finished.outcome.message))
             else:
                 self._sink.discarded_held(finished)
         if committed:
-            self._sink.completed_held(committed, began)
+            self._sink.written_held(committed, began, Outcomes(failed=failures))
         if taken:
             self._context.owner.jobs_taken(taken)
 

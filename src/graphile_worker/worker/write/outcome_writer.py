@@ -19,7 +19,15 @@ from ...database.connections.connection import Connection
 from ...database.connections.retry import is_refusal, may_pass
 from ...database.statements.control import CancelledJob
 from ...database.statements.write import ALL_WRITTEN, Written, release_queue, write
-from ...database.statements.write_plan import Outcomes, WritePlan, WritePlanner, outcomes_of
+from ...database.statements.write_plan import (
+    NOTHING_KEPT,
+    Failure,
+    Outcomes,
+    WritePlan,
+    WritePlanner,
+    failure_of,
+    outcomes_of,
+)
 from ...errors import JobError, JobInterruptedError
 from ...errors.text import message_of
 from ...history.upkeep import is_partition_missing
@@ -30,10 +38,12 @@ from ...recovery.orphaned_jobs import still_locked
 from ...values.job import Job
 from ...values.outcome import Expired, Failed, Finished, Interrupted, Snoozed, failed
 from ..context import JobTakers, PoolContext
+from ..held.reconcile import HeldFailures
 from ..run.outcomes import TAKEN_AWAY
 from ..session import Session
 from .events import LOST_ROW, OutcomeEvents
-from .recorder import HistoryRecorder, with_redacted_errors
+from .recorder import MAX_ERRORS, HistoryRecorder, with_redacted_errors
+from .unwritten import MAX_WRITE_BYTES, is_only_retried
 
 MAX_GIVEN_UP = 10  # in a row; if nothing can be written, the cause is hardly a single outcome
 
@@ -147,10 +157,35 @@ class OutcomeWriter:
         finally:
             self._sent.clear()
 
-    def completed_held(self, batch: list[Finished], began: float) -> None:
-        """Count completed jobs that a held batch has deleted, and emit their events."""
+    def held_failures(self, finished: Sequence[Finished]) -> HeldFailures:
+        """Which of these the end of a held batch writes: failures that are retried, and not kept."""
+        retried = [each for each in finished if is_only_retried(each)]
+        if not retried:
+            return HeldFailures(others=finished)
+        batch = with_redacted_errors(retried, self._redactors) if self._redactors else retried
+        recorder = self._recorder
+        records = [NOTHING_KEPT] * len(batch) if recorder is None else recorder.record_unless_kept(batch)
+        written: list[Finished] = []
+        rows: list[Failure] = []
+        room = MAX_WRITE_BYTES
+        for original, each, record in zip(retried, batch, records, strict=True):
+            if record is not None and isinstance(each.outcome, Failed):
+                room -= len(each.outcome.message)
+                if room < 0:
+                    break
+                written.append(original)
+                rows.append(failure_of(each, each.outcome, record, self._clock.now))
+        ids = {each.job.id for each in written}
+        others = [each for each in finished if each.job.id not in ids]
+        kept = min(len(retried) - len(written), MAX_ERRORS)
+        return HeldFailures(finished=written, outcomes=Outcomes(failed=rows), others=others, kept=kept)
+
+    def written_held(self, batch: Sequence[Finished], began: float, outcomes: Outcomes) -> None:
+        """Count the jobs that a held batch has deleted or, as `outcomes` says, failed; emit their events."""
+        if outcomes.failed and self._recorder is not None:
+            self._recorder.count(outcomes, batch, frozenset())
         if self._statistics is not None:
-            self._statistics.count(batch, frozenset(), has_failures=False)
+            self._statistics.count(batch, frozenset(), has_failures=bool(outcomes.failed))
         seconds = time.monotonic() - began if self._events.is_write_observed else None
         self._events.written(batch, frozenset(), seconds)
 

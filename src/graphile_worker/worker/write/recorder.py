@@ -20,7 +20,7 @@ import msgspec
 from ...database.connections import sqlstates
 from ...database.connections.connection import Connection
 from ...database.connections.errors import explained, is_surely_undone, sqlstate_of
-from ...database.statements.write_plan import ErrorRecord, Outcomes
+from ...database.statements.write_plan import NOTHING_KEPT, ErrorRecord, Outcomes
 from ...errors.text import message_of, qualified_name
 from ...history.error_groups import MAX_MESSAGE, CountedErrors, fingerprint, place_in, write_error_groups
 from ...history.task_reports import ProgressReport, write_progress
@@ -104,6 +104,23 @@ class HistoryRecorder:
             payload=self._redacted_payload(job, outcome.remaining_payload, retention),
         )
 
+    def record_unless_kept(self, batch: Sequence[Finished]) -> list[ErrorRecord | None]:
+        """For each failed job that is retried what is counted; None if its error is to be kept."""
+        if not self.is_on:
+            return [NOTHING_KEPT] * len(batch)
+        kept, records = Counter[str](), list[ErrorRecord | None]()
+        for finished in batch:
+            if not isinstance(outcome := finished.outcome, Failed):
+                raise TypeError("only failures have errors")
+            error_type = qualified_name(outcome.error)
+            mark = self._fingerprint(finished.job.task_identifier, error_type, outcome)
+            if self._error_retention > 0 and kept[mark] < MAX_ERRORS - self._kept_lately(mark):
+                kept[mark] += 1  # by the write of its own that it gets
+                records.append(None)
+            else:
+                records.append(msgspec.structs.replace(NOTHING_KEPT, error_type=error_type, fingerprint=mark))
+        return records
+
     def keep_cancelled(self, finished: Finished) -> tuple[Retention | None, str | None]:
         """How to keep a cancelled job, like a failure, and its payload if that is redacted."""
         job = finished.job
@@ -140,12 +157,16 @@ class HistoryRecorder:
         return known
 
     def _is_below_limit(self, mark: str) -> bool:
+        lately = self._kept_lately(mark)
+        self._recent[mark] = lately + 1
+        return lately < MAX_ERRORS
+
+    def _kept_lately(self, mark: str) -> int:
         now = time.monotonic()
         if now - self._minute >= MINUTE:
             self._minute = now
             self._recent.clear()
-        self._recent[mark] += 1
-        return self._recent[mark] <= MAX_ERRORS
+        return self._recent[mark]
 
     async def prepare(self, identifiers: Sequence[str]) -> None:
         """Make the partitions that the first writes need, and remember the names of these tasks.

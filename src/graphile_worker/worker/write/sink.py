@@ -17,6 +17,7 @@ from collections.abc import Callable, Collection, Sequence
 
 from ...database.connections.retry import Backoff, Delays
 from ...database.statements.fetch import NO_CEILING
+from ...database.statements.write_plan import Outcomes
 from ...errors import JobError
 from ...hooks.faults import is_our_end
 from ...hooks.interceptors import Redactor
@@ -24,6 +25,7 @@ from ...metrics.minutes import StatisticsCounter
 from ...values.outcome import Finished, queues_of
 from ..context import FailureLog, JobTakers, PoolContext, sleep_unless
 from ..held.batches import HeldBatches
+from ..held.reconcile import HeldFailures
 from ..session import Session
 from .outcome_writer import OutcomeWriter, PendingWrite
 from .recorder import HistoryRecorder
@@ -102,9 +104,16 @@ class Sink:
         """The number of outcomes so far that need more than a delete."""
         return self._unwritten.not_deleted
 
-    def completed_held(self, batch: list[Finished], began: float) -> None:
-        """A commit has deleted these held jobs; `began`: when their end began, or the search for it."""
-        self._writer.completed_held(batch, began)
+    def held_failures(self, finished: Sequence[Finished]) -> HeldFailures:
+        """Which of these outcomes of held jobs the end of their batch writes."""
+        return self._writer.held_failures(finished)
+
+    def written_held(self, batch: Sequence[Finished], began: float, outcomes: Outcomes) -> None:
+        """A commit has deleted these held jobs or, as `outcomes` says, failed them.
+
+        `began`: when their end began, or the search for it.
+        """
+        self._writer.written_held(batch, began, outcomes)
         if self.last_error is None:  # otherwise the next write of the sink tells whether the failure is over
             self._failures.succeeded()
 

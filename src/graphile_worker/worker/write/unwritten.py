@@ -47,7 +47,7 @@ class Unwritten:
         self._cancelled: list[Finished] = []
         self._weight = 0  # bytes, as far as they are counted
         self.not_deleted = 0
-        """How many outcomes so far were more than a delete: failed jobs, and those that the history keeps."""
+        """How many outcomes so far were more than the end of a held batch can write."""
 
     def put(self, finished: Finished) -> bool:
         """Add an outcome; whether there may be too many now, see `is_too_much`."""
@@ -57,7 +57,8 @@ class Unwritten:
             if len(finished.job.raw_payload) <= LIGHT and len(self._completed) <= MAX_UNWRITTEN:
                 return False
         elif isinstance(outcome, ROW_STAYS):
-            self.not_deleted += 1
+            if not is_only_retried(finished):
+                self.not_deleted += 1
             self._failed.append(finished)
         elif isinstance(outcome, END_IS_KEPT):
             self.not_deleted += 1
@@ -171,6 +172,17 @@ class Unwritten:
             (batch if is_like_first else others).append(finished)
         self._interrupted = others
         return batch
+
+
+def is_only_retried(finished: Finished) -> bool:
+    """Whether the job failed and is retried as it is: the end of a held batch can write that."""
+    job, outcome = finished.job, finished.outcome
+    return (
+        isinstance(outcome, Failed)
+        and outcome.given_up is None
+        and outcome.remaining_payload is None
+        and job.attempts < job.max_attempts
+    )
 
 
 def weight_of(finished: Finished) -> int:

@@ -147,6 +147,32 @@ update :GRAPHILE_WORKER_SCHEMA._private_jobs
 set attempts = attempts + 1, locked_by = $1::text, locked_at = coalesce($3::timestamptz, now())
 where id = any ($2::bigint[])
 
+-- statement: fail_jobs
+-- Write failed attempts of jobs of a held batch that are retried, with nothing to keep in the history: what write_outcomes
+-- does after lock_jobs, in one update. The attempt is counted here, and the back-off begins now: now() is when the batch began.
+--
+-- $1 bigint[]  job ids
+-- $2 text[]    their error messages
+-- $3 bigint[]  their max_attempts, which replace the default of 25; empty if none has any
+-- $4 float8[]  seconds until they run again, null for the back-off; empty if none has any
+update :GRAPHILE_WORKER_SCHEMA._private_jobs job
+set
+  last_error = failure.message,
+  max_attempts = case
+    when job.max_attempts <> 25::smallint then job.max_attempts
+    else coalesce(failure.own_max_attempts::smallint, job.max_attempts)
+  end,
+  (attempts, run_at) = (
+    select
+      job.attempts,
+      greatest(statement_timestamp(), job.run_at) + interval '1 second' * coalesce(failure.delay, back_off.seconds)
+    from (select job.run_at, job.attempts + 1::smallint as attempts) as job
+:include back_off
+  )
+from unnest($1::bigint[], $2::text[], $3::bigint[], $4::double precision[])
+  as failure (job_id, message, own_max_attempts, delay)
+where job.id = any (array[failure.job_id]) -- see write_outcomes
+
 -- statement: settle_jobs
 -- Lock jobs of a held batch whose transaction was lost, as far as they are still as the batch found them.
 --
@@ -156,7 +182,7 @@ where id = any ($2::bigint[])
 -- $4 timestamptz  the worker's time, or null for the server's
 -- Returns id and is_ours: true if this pool has locked it now; false if it is free, but its row cannot be locked now: a
 -- transaction has locked it, perhaps the lost one, or a policy hides it from updates; null if another worker has or had
--- it, or a trigger keeps its row. No row for a job that is gone.
+-- it, or a trigger keeps its row. No row for a job that is gone. The third column is whether it is as fail_jobs leaves it.
 with
 wanted as materialized (
   select id, attempts from unnest($2::bigint[], $3::integer[]) as wanted (id, attempts)
@@ -179,7 +205,8 @@ select
     when job.locked_by = $1::text or taken.id is not null then true
     when job.locked_at is null and job.attempts::integer = wanted.attempts - 1
       and job.id <> all (array(select id from free)) then false
-  end as is_ours
+  end as is_ours,
+  job.locked_at is null and job.attempts::integer = wanted.attempts as may_have_failed
 from wanted
 join :GRAPHILE_WORKER_SCHEMA._private_jobs job on job.id = wanted.id
 left join taken on taken.id = job.id
