@@ -250,6 +250,10 @@ class Lanes:
                     lane.source.adopt(own)
                 lane.source.reconsider()
 
+    def follow(self, job: Job) -> None:
+        """Run a job whose queue has just become free for it; only the pool's only lane has such jobs."""
+        self._all[0].source.follow(job)
+
     def cap_priority(self, above: int) -> None:
         """Start no job of a worse priority, until a write has locked the next job of a queue."""
         for lane in self._all:

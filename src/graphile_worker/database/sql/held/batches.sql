@@ -156,15 +156,23 @@ where id = any ($2::bigint[])
 -- $4 timestamptz  the worker's time, or null for the server's
 -- Returns id and is_ours: true if this pool has locked it now; false if it is free, but its row cannot be locked now: a
 -- transaction has locked it, perhaps the lost one, or a policy hides it from updates; null if another worker has or had
--- it, or a trigger keeps its row. No row for a job that is gone.
+-- it, or its queue, or a trigger keeps its row. No row for a job that is gone.
 with
 wanted as materialized (
-  select id, attempts from unnest($2::bigint[], $3::integer[]) as wanted (id, attempts)
+  select wanted.id, wanted.attempts
+  from unnest($2::bigint[], $3::integer[]) as wanted (id, attempts)
 ),
 free as materialized (
   select job.id
   from wanted join :GRAPHILE_WORKER_SCHEMA._private_jobs job on job.id = wanted.id
   where job.locked_at is null and job.attempts::integer = wanted.attempts - 1
+    and (
+      job.job_queue_id is null
+      or exists (
+        select from :GRAPHILE_WORKER_SCHEMA._private_job_queues queue
+        where queue.id = job.job_queue_id and queue.locked_by = $1::text
+      )
+    )
   for update of job skip locked
 ),
 taken as (
@@ -178,7 +186,15 @@ select
   case
     when job.locked_by = $1::text or taken.id is not null then true
     when job.locked_at is null and job.attempts::integer = wanted.attempts - 1
-      and job.id <> all (array(select id from free)) then false
+      and job.id <> all (array(select id from free))
+      and (
+        job.job_queue_id is null
+        or exists (
+          select from :GRAPHILE_WORKER_SCHEMA._private_job_queues queue
+          where queue.id = job.job_queue_id and queue.locked_by = $1::text
+        )
+      )
+      then false
   end as is_ours
 from wanted
 join :GRAPHILE_WORKER_SCHEMA._private_jobs job on job.id = wanted.id
