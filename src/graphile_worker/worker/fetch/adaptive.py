@@ -23,7 +23,6 @@ from ...hooks.faults import as_exception, is_our_end
 from ...values.job import Job
 from ..context import PoolContext, sleep_unless
 from ..held.policy import Workload
-from ..held.series import CONTINUED
 from ..run.slots import Slots
 from .fetcher import Fetcher
 from .source import RETRY_DELAYS, JobSource
@@ -194,7 +193,7 @@ class AdaptiveSource(JobSource):
         self._watch_prefetched()
 
     def follow(self, job: Job) -> None:
-        if not self._without_paused((job,)):
+        if self._is_paused is not None and not self._without_paused((job,)):
             return
         prefetched = self._prefetched
         if not prefetched:
@@ -250,8 +249,8 @@ class AdaptiveSource(JobSource):
     def can_continue_queue(self) -> bool:
         if self._released.is_set():
             return False
-        if self._pace.continued >= CONTINUED and self._fetcher.may_hold_series:
-            return False  # a fetch may find more jobs of the queue, and hold them
+        if self._pace.continued and self._fetcher.may_follow(self._pace.continued):
+            return False
         # With enough prefetched, the queue's next job takes its place among them. More come before it is due.
         return 0 < self._refill_at < len(self._prefetched) or not (self._may_be_more or self._is_requested)
 
@@ -388,8 +387,9 @@ class AdaptiveSource(JobSource):
 
     def _received(self, jobs: Sequence[Job], limit: int) -> None:
         pace = self._pace
-        pace.last_limit, pace.last_found = limit, len(jobs) + self._fetcher.followed
         pace.continued = 0
+        if jobs or not self._fetcher.has_series:  # of which a fetch finds nothing more
+            pace.last_limit, pace.last_found = limit, len(jobs) + self._fetcher.followed
         self._may_be_more = self._fetcher.may_have_left_some(len(jobs), limit)
         self._unpack()
         self._arrived = jobs = self._without_paused(jobs)  # first of all: they are locked
@@ -459,8 +459,8 @@ class AdaptiveSource(JobSource):
 
     def _workload(self, limit: int) -> Workload:
         pace = self._pace
-        found = pace.last_found + pace.continued
-        return Workload(limit, self._run_time, pace.last_limit, found, pace.jobs_in, self._concurrency)
+        limits = limit, self._run_time, pace.last_limit, pace.last_found, pace.jobs_in
+        return Workload(*limits, self._concurrency, pace.continued)
 
     # -- returning jobs ------------------------------------------------------------------------------------
 

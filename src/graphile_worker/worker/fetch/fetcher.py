@@ -420,10 +420,15 @@ class Fetcher:
         """Whether to fetch as many jobs of a named queue as its concurrency allows."""
         return self._wide_queues is not None and self._wide_queues.is_wide
 
+    def may_follow(self, continued: int) -> bool:
+        """Whether a fetch may hold jobs of a queue, of which writes have locked so many one by one."""
+        held_batches = self.held_batches
+        return held_batches is not None and held_batches.may_follow(continued) and not self.is_wide
+
     @property
-    def may_hold_series(self) -> bool:
-        """Whether a fetch may hold jobs of named queues."""
-        return self.held_batches is not None and self.held_batches.may_hold_series and not self.is_wide
+    def has_series(self) -> bool:
+        """Whether jobs of named queues are held."""
+        return self.held_batches is not None and self.held_batches.has_series
 
     @property
     def following(self) -> int:

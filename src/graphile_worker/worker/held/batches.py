@@ -130,6 +130,8 @@ class HeldBatches:
         """
         policy, sessions = self._policy, self._batch_sessions
         self._workload = workload
+        if workload.continued:
+            self._series_policy.tried()
         may_hold = (
             policy.is_worth_it(workload, is_warming=sessions.are_warming)
             and not (self._is_closing or self._deciders or self._lost.is_busy)
@@ -152,11 +154,14 @@ class HeldBatches:
         self._policy.allow_from(time.monotonic() + after)
         self._series_policy.allow_from(time.monotonic() + after)
 
-    @property
-    def may_hold_series(self) -> bool:
-        """Whether the next fetch may hold jobs of named queues, if those are short and many."""
-        now = time.monotonic()
-        return self._series_policy.is_allowed(now) and self._policy.is_allowed(now) and not self._deciders
+    def may_follow(self, continued: int) -> bool:
+        """Whether a fetch may find more jobs of a queue, of which writes have locked so many one by one."""
+        policy = self._series_policy
+        return (
+            continued >= policy.continued
+            and policy.is_allowed(time.monotonic())
+            and not (self._deciders or self._batch_sessions.are_warming)
+        )
 
     def jobs_freed(self) -> None:
         """Let the next batch be fetched from the start: jobs were returned, unlocked or rescheduled."""
@@ -258,6 +263,7 @@ class HeldBatches:
             self._end_soon(batch)
             return None
         self._end_in_time(batch)
+        series.began_at = time.monotonic()
         self.followed = series.waiting
         return series.first
 
@@ -405,8 +411,7 @@ class HeldBatches:
     def _follow(self, batch: HeldBatch, series: Series, finished: Finished) -> None:
         """Start the next job of the queue, or release those that are left if the queue is not free for it."""
         if type(finished.outcome) is Completed and not self._is_closing and self._has_queues(series):
-            job = series.next_after(finished.job)
-            if job is not None:
+            if (job := series.next_after(finished.job)) is not None:
                 self._lanes.follow(job)
         else:
             self._let_go(batch, series.end(finished.job))
@@ -432,6 +437,11 @@ class HeldBatches:
     def following(self) -> int:
         """How many jobs are held and not with a source yet: they follow others of their queues."""
         return sum(batch.series.waiting for batch in self.open if batch.series is not None)
+
+    @property
+    def has_series(self) -> bool:
+        """Whether jobs of named queues are held, which a fetch cannot find."""
+        return any(batch.series is not None for batch in self.open)
 
     def release(self, jobs: Sequence[Job]) -> Sequence[Job]:
         """Let go of held jobs that were not started; returns those that are not held.
@@ -550,6 +560,8 @@ class HeldBatches:
         policy, series = self._policy_of(batch), batch.series
         policy.ending(len(batch.jobs), len(outlasting))
         began = time.monotonic()
+        if series is not None:
+            self._series_policy.ran(len(completed), began - series.began_at)
         try:
             async with session.lock:  # until it is known what was locked
                 await self._end_on(session, batch, completed, outlasting)

@@ -38,6 +38,8 @@ class Workload(msgspec.Struct, frozen=True):
     """How many jobs can run in so many seconds."""
     concurrency: int = 1
     """How many jobs run at once."""
+    continued: int = 0
+    """How many jobs of named queues writes have locked since the last fetch."""
 
 
 class HoldPolicy:
@@ -69,7 +71,7 @@ class HoldPolicy:
         return (
             0 < workload.run_time < self.seconds * RUN_TIME
             and workload.wanted >= FEWEST
-            and workload.found >= min(workload.asked, FEWEST)
+            and (workload.found >= min(workload.asked, FEWEST) or workload.continued > 0)
             and self.most_of_next(workload, is_warming=is_warming) >= FEWEST
         )
 

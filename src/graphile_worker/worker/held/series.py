@@ -19,7 +19,7 @@ from ...values.job import Job
 from .policy import SHARE, HoldPolicy, Workload
 
 FEWEST_IN_SERIES = 10  # jobs of a batch; fewer are not worth two transactions
-CONTINUED = 50  # jobs that writes have locked one by one, after which a fetch looks for series
+CONTINUED, MOST_CONTINUED = 2, 64  # jobs that writes lock one by one until a fetch looks for series
 LONG = 20  # jobs of one queue; with more of each, fewer queues would gain nothing
 SHORT = 2  # jobs of each queue on average; fewer cost as much as ordinary fetches
 
@@ -33,6 +33,8 @@ class Series:
         """Ids of all queues that were locked for the batch, with jobs or without."""
         self.locked_at = locked_at
         self.epoch = epoch
+        self.began_at = 0.0
+        """When its first jobs could start, by the monotonic clock."""
         self._waiting: dict[int, deque[Job]] = {}
         self.first: list[Job] = []
         """The first job of each queue."""
@@ -99,10 +101,19 @@ class SeriesPolicy(HoldPolicy):
     def __init__(self, seconds: float) -> None:
         super().__init__(seconds)
         self._depth: float = LONG  # jobs of a queue, at most
+        self._pace = 0.0  # seconds for each job of the last batch
+        self.continued = CONTINUED
+        """After how many jobs that writes have locked one by one a fetch looks for series."""
+
+    def tried(self) -> None:
+        """A fetch looks for series: if it finds none, the next one looks later."""
+        self.continued = min(2 * self.continued, MOST_CONTINUED)
 
     def size(self, workload: Workload, limit: int) -> SeriesSize | None:
         """How much the next batch takes; None if jobs are too slow for series."""
         jobs = min(limit, self.most)
+        if self._pace:
+            jobs = min(jobs, int(self.seconds * SHARE / self._pace))
         longest = jobs
         if workload.run_time:
             longest = min(jobs, int(self.seconds * SHARE / workload.run_time))
@@ -111,8 +122,15 @@ class SeriesPolicy(HoldPolicy):
         queues = max(math.ceil(jobs / min(longest, self._depth)), workload.concurrency)
         return SeriesSize(queues=min(queues, jobs), jobs=jobs, longest=longest)
 
+    def ran(self, jobs: int, seconds: float) -> None:
+        """So many jobs of a batch have ended in this time."""
+        if jobs >= FEWEST_IN_SERIES:
+            self._pace = seconds / jobs
+
     def found(self, size: SeriesSize, queues: int, jobs: int) -> None:
         """A batch has taken this many queues and jobs."""
         self._depth = LONG if jobs >= size.jobs else min(LONG, max(1.0, jobs / queues))
         if jobs < FEWEST_IN_SERIES or jobs < SHORT * queues:
             self.hold_less()
+        else:
+            self.continued = CONTINUED

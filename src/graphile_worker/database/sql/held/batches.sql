@@ -10,14 +10,25 @@ begin;
 lock table :GRAPHILE_WORKER_SCHEMA._private_jobs in row exclusive mode
 
 -- statement: has_backlog
--- Whether many jobs of the usual priority are ready: a worker that starts beside them holds batches soon.
+-- Whether many jobs of the usual priority are ready, of named queues or of none: a worker that starts beside them holds
+-- batches soon.
 --
 -- $1 bigint  how many are many
 select count(*) = $1::bigint
 from (
-  select
-  from :GRAPHILE_WORKER_SCHEMA._private_jobs
-  where is_available and job_queue_id is null and priority = 0::smallint and run_at <= now()
+  (
+    select
+    from :GRAPHILE_WORKER_SCHEMA._private_jobs
+    where is_available and job_queue_id is null and priority = 0::smallint and run_at <= now()
+    limit $1
+  )
+  union all
+  (
+    select
+    from :GRAPHILE_WORKER_SCHEMA._private_jobs
+    where is_available and job_queue_id is not null and priority = 0::smallint and run_at <= now()
+    limit $1
+  )
   limit $1
 ) waiting
 

@@ -124,7 +124,7 @@ with
 first_keyed (place) as (select null::text),
 candidate as materialized (
   select found.place, taken.nth, found.turn
-  from pg_catalog.unnest($5::integer[], $6::smallint[]) with ordinality as taken (id, priority, nth)
+  from unnest($5::integer[], $6::smallint[]) with ordinality as taken (id, priority, nth)
   cross join lateral (
     select
       job.place, pg_catalog.row_number() over () as turn,
