@@ -253,7 +253,8 @@ class HeldBatches:
         terms = {"tasks": tasks, "flags": flags, "now": now}
         begin = partial(self._begin_series, size, terms, taken)
         batch, rows, self.may_be_more = await self._begin_on(batch_session, begin, tasks)
-        policy.found(size, sum(len(each.ids) for each in taken) or 1, len(rows))
+        if rows or not self.has_series:  # of which there may be no others
+            policy.found(size, sum(len(each.ids) for each in taken) or 1, len(rows))
         if not rows:
             return None
         jobs = self._begin(batch, rows, tasks)

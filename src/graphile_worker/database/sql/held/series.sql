@@ -7,6 +7,9 @@
 -- Only queues before the first job without a queue, and before the first queue whose next job must not be held: one with a
 -- key, or a recovered one. An ordinary fetch takes those.
 --
+-- If no more queues have waiting jobs than are wanted, it looks at the first job of each. Otherwise it reads jobs in run order
+-- until it has found so many queues.
+--
 -- $1 text         pool id
 -- $2 text         ids of the tasks that this pool can run
 -- $3 integer      how many queues
@@ -47,6 +50,8 @@ first_plain as materialized (
   order by job.nth
   limit 1
 ),
+:include waiting_queue
+few as materialized (select id from waiting_queue where id is not null limit $3 + 1),
 -- Read only as far as `head` asks for it.
 examined as materialized (
   select found.place, found.job_queue_id, found.priority, found.is_barrier
@@ -72,24 +77,49 @@ examined as materialized (
     order by job.run_at
     limit $6::integer
   ) found
-  limit $6
+  limit case when (select count(*) from few) > $3::bigint then $6 else 0 end
 ),
 head as materialized (
-  select examined.job_queue_id as id, examined.priority, examined.is_barrier, pg_catalog.row_number() over () as nth
-  from examined
-  cross join lateral (
-    select queue.id from :GRAPHILE_WORKER_SCHEMA._private_job_queues queue
-    where queue.id = examined.job_queue_id and queue.is_available
-    for update skip locked
-  ) queue
-  cross join lateral (
-    select job.ctid as place
-    from :GRAPHILE_WORKER_SCHEMA._private_jobs job
-    where job.is_available and job.job_queue_id = any (array[queue.id]) -- see write_outcomes
+  select found.id, found.priority, found.is_barrier, pg_catalog.row_number() over () as nth
+  from (
+    (
+      select queue.id, first.priority, first.is_barrier
+      from few
+      cross join lateral (
+        select queue.id from :GRAPHILE_WORKER_SCHEMA._private_job_queues queue
+        where queue.id = few.id and queue.is_available and (select count(*) from few) <= $3::bigint
+        for update skip locked
+      ) queue
+      cross join lateral (
+        select
+          job.priority, job.run_at,
+          job.key is not null or coalesce(job.last_error = $7::text, false) as is_barrier
+        from :GRAPHILE_WORKER_SCHEMA._private_jobs job
+        where job.is_available and job.job_queue_id = any (array[queue.id]) -- see write_outcomes
 :include first_due
-  ) first
-  where first.place = examined.place
-  limit $3::integer
+      ) first
+      where (first.priority, first.run_at) <= (select priority, run_at from first_plain) is not false
+      order by first.priority, first.run_at
+    )
+    union all
+    (
+      select queue.id, examined.priority, examined.is_barrier
+      from examined
+      cross join lateral (
+        select queue.id from :GRAPHILE_WORKER_SCHEMA._private_job_queues queue
+        where queue.id = examined.job_queue_id and queue.is_available
+        for update skip locked
+      ) queue
+      cross join lateral (
+        select job.ctid as place
+        from :GRAPHILE_WORKER_SCHEMA._private_jobs job
+        where job.is_available and job.job_queue_id = any (array[queue.id]) -- see write_outcomes
+:include first_due
+      ) first
+      where first.place = examined.place
+      limit $3
+    )
+  ) found
 ),
 barrier (nth) as materialized (select pg_catalog.min(nth) from head where is_barrier),
 chosen as materialized (
@@ -104,8 +134,11 @@ taken as (
 select
   chosen.id, chosen.priority, taken.locked_at,
   barrier.nth is null and not exists (select from first_plain)
-  and (select count(*) from chosen) < $3::bigint
-  and case when (select count(*) from chosen) < $3::bigint then (select count(*) from examined) < $6::bigint else false end as is_all
+  and case
+    when (select count(*) from few) <= $3::bigint then true
+    when (select count(*) from chosen) < $3::bigint then (select count(*) from examined) < $6::bigint
+    else false
+  end as is_all
 from chosen join taken on taken.id = chosen.id cross join barrier
 order by chosen.nth
 
