@@ -51,7 +51,7 @@ first_plain as materialized (
   limit 1
 ),
 :include waiting_queue
-few as materialized (select id from waiting_queue where id is not null limit $3 + 1),
+few as materialized (select id from waiting_queue where id is not null limit $3::integer + 1),
 -- Read only as far as `head` asks for it.
 examined as materialized (
   select found.place, found.job_queue_id, found.priority, found.is_barrier
