@@ -14,7 +14,7 @@ from typing import Any
 import asyncpg
 import msgspec
 
-from chaos.history import BLOCKING, LIMITED, WIDE, Added, Fails, PauseKind
+from chaos.history import BLOCKING, BULK_QUEUE, LIMITED, WIDE, Added, Fails, PauseKind
 from graphile_worker import JobSpec, make_worker_utils
 from graphile_worker.client import WorkerUtils
 from support.working import SCHEMA
@@ -42,16 +42,19 @@ with dice as materialized (
       when kind < 0.0004 then {SHORTEST_LONG} + 0.6 * more when kind < 0.05 then 0.001 + 0.004 * more else 0
     end as seconds,
     case when fate < 0.001 then 'always' when fate < 0.004 then 'once' else 'never' end as fails,
-    $1::text || '-' || n || case when kind < 0.0004 then '{LONG}' else '' end as token
+    $1::text || '-' || n || case when kind < 0.0004 then '{LONG}' else '' end as token, n,
+    case when $3::boolean then '{BULK_QUEUE}' || n % 4 end as queue
   from dice
 ), specs as (
   select array_agg((
-    'work', json_build_object('token', token, 'queue', null, 'fails', fails, 'seconds', seconds), null, null,
+    'work', json_build_object('token', token, 'queue', queue, 'fails', fails, 'seconds', seconds), queue,
+    case when $3 then now() - interval '10 ms' + n * interval '1 microsecond' end,
     case when fails = 'always' then 1 else 25 end, null, null, null
   )::{SCHEMA}.job_spec) as specs from jobs
 )
-insert into chaos_added (token, job_id, fails, max_attempts, kept)
-select job.payload->>'token', job.id, job.payload->>'fails', job.max_attempts, false
+insert into chaos_added (token, job_id, queue, fails, max_attempts, kept)
+select
+  job.payload->>'token', job.id, job.payload->>'queue', job.payload->>'fails', job.max_attempts, false
 from specs cross join lateral {SCHEMA}.add_jobs(specs.specs) job
 """
 WAITING = f"select count(*) from (select from {SCHEMA}._private_jobs limit $1) job"
@@ -140,7 +143,8 @@ def load_of(seed: int) -> Load:
 class Bulk:
     """A client that has the server make short jobs, so that it takes no time of the test's own process.
 
-    Most take no time, some a few milliseconds; a few outlast a held batch, fail once or permanently.
+    Most take no time, some a few milliseconds; a few outlast a held batch, fail once or permanently. Those of
+    every second bulk are in named queues, many in each, and due in the order of their numbers.
     """
 
     def __init__(self, url: str, load: Load) -> None:
@@ -158,8 +162,12 @@ class Bulk:
                     while not stop.is_set():
                         self._number += 1
                         count = SLOW_BULK if self.is_slow else self._most
+                        is_queued = self._number % 2 == 0
+                        if is_queued:
+                            count //= 3  # they run one at a time
                         if await connection.fetchval(WAITING, MOST_WAITING) < MOST_WAITING:
-                            await connection.execute(BULK, f"b{self._number}", count, timeout=TRY_FOR)
+                            name = f"b{self._number}"
+                            await connection.execute(BULK, name, count, is_queued, timeout=TRY_FOR)
                         await asyncio.sleep(SLOW_BULK_PAUSE if self.is_slow else BULK_PAUSE)
                 finally:
                     connection.terminate()
