@@ -220,6 +220,15 @@ def test_jobs_without_a_queue_are_not_held_for_a_while_after_named_queues_were_n
     assert play.fetch(may_hold=True)[0] == HELD
 
 
+def test_jobs_without_a_queue_are_held_again_when_no_queue_is_next(play: Play) -> None:
+    play.may_queues_be_next = True
+    play.found[WHOLE] = [job(queue=1), job()]
+    play.fetch(may_hold=True)
+    play.found[WHOLE] = [job()]
+    assert play.fetch(may_hold=True) == [SERIES, WHOLE]
+    assert play.fetch(may_hold=True)[0] == HELD
+
+
 def test_jobs_of_named_queues_are_held_before_any_are_locked(play: Play) -> None:
     play.may_queues_be_next = True
     play.found[SERIES] = [job(queue=1)]

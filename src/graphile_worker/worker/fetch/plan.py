@@ -387,7 +387,10 @@ class FetchPlan:
             series: tuple[Sequence[Job] | None, float] = yield Fetch(SERIES, limit)
             if series[0]:
                 return series[0], series[1]
-        return (yield Fetch(WHOLE, limit, ranges))
+        whole: tuple[Sequence[Job], float] = yield Fetch(WHOLE, limit, ranges)
+        if demand.may_hold and whole[0] and all(job.job_queue_id is None for job in whole[0]):
+            self._skip_plain = 0  # no queue is next any more
+        return whole
 
     def _is_full(self, demand: Demand, jobs: Sequence[Job]) -> bool:
         """Whether more jobs may be ready than were locked."""
