@@ -14,7 +14,7 @@ from pathlib import Path
 
 import msgspec
 
-from chaos.adders import MANY_KEPT, MANY_SHORT, Load, load_of
+from chaos.adders import MANY_IN_QUEUES, MANY_KEPT, MANY_SHORT, Load, load_of
 from chaos.checker import Violation, check
 from chaos.history import History
 from chaos.report import HeldCounts, RunCounts, held_counts, run_counts, sum_of, table
@@ -132,7 +132,7 @@ def _timing(options: argparse.Namespace) -> tuple[Timing, float]:
 
 def _load(options: argparse.Namespace, seed: int) -> Load:
     if options.held:
-        return MANY_SHORT
+        return MANY_IN_QUEUES if seed % 2 == 0 else MANY_SHORT
     return msgspec.structs.replace(MANY_KEPT, jobs=KEPT_JOBS) if options.kept else load_of(seed)
 
 

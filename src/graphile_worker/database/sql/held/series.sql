@@ -156,14 +156,12 @@ with
 :include held_terms
 first_keyed (place) as (select null::text),
 candidate as materialized (
-  select found.place, taken.nth, found.turn
+  select found.place, taken.nth, found.turn, found.is_barrier
   from unnest($5::integer[], $6::smallint[]) with ordinality as taken (id, priority, nth)
   cross join lateral (
-    select
-      job.place, pg_catalog.row_number() over () as turn,
-      bool_or(job.key is not null or coalesce(job.last_error = $8::text, false)) over (rows unbounded preceding) as is_over
+    select job.place, job.is_barrier, pg_catalog.row_number() over () as turn
     from (
-      select job.ctid as place, job.key, job.last_error
+      select job.ctid as place, job.key is not null or coalesce(job.last_error = $8::text, false) as is_barrier
       from :GRAPHILE_WORKER_SCHEMA._private_jobs job
       where job.is_available and job.job_queue_id = any (array[taken.id]) -- see write_outcomes
         and job.priority = taken.priority
@@ -174,11 +172,21 @@ candidate as materialized (
       limit $7::integer
     ) job
   ) found
-  where not found.is_over
+),
+barrier as materialized (
+  select nth, pg_catalog.min(turn) as turn from candidate where is_barrier group by nth
 )
 select
 :include held_columns
-from (select * from candidate order by nth, turn limit $1::integer) candidate
+from (
+  select candidate.place, candidate.nth, candidate.turn
+  from candidate
+  where not exists (
+    select from barrier where barrier.nth = candidate.nth and barrier.turn <= candidate.turn
+  )
+  order by candidate.nth, candidate.turn
+  limit $1::integer
+) candidate
 cross join lateral (
   select job.ctid as place, job.*
   from :GRAPHILE_WORKER_SCHEMA._private_jobs job
