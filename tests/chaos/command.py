@@ -20,7 +20,7 @@ from chaos.history import History
 from chaos.report import HeldCounts, RunCounts, held_counts, run_counts, sum_of, table
 from chaos.run import Setup, run
 from chaos.server import ChaosServer, chaos_server
-from chaos.settings import DEFAULT, HELD_MODES, MODES, SHORT, Timing
+from chaos.settings import DEFAULT, HELD_MODES, MODES, QUEUE_MODES, SHORT, Mode, Timing
 from support.programs import find, missing
 
 SHORT_SECONDS = 15.0
@@ -96,7 +96,7 @@ async def _all(options: argparse.Namespace, seeds: Sequence[int], server: ChaosS
                 seconds=seconds,
                 timing=timing,
                 load=_load(options, seed),
-                modes=HELD_MODES if options.held else MODES,
+                modes=_modes(options, seed),
                 is_held=options.held,
                 least_held=LEAST_HELD,
             ),
@@ -128,6 +128,12 @@ def _timing(options: argparse.Namespace) -> tuple[Timing, float]:
     if options.default_settings:
         return DEFAULT, options.seconds or DEFAULT_SECONDS
     return SHORT, options.seconds or SHORT_SECONDS
+
+
+def _modes(options: argparse.Namespace, seed: int) -> Sequence[Mode]:
+    if options.held:
+        return QUEUE_MODES if _load(options, seed).bulk_queues else HELD_MODES
+    return MODES
 
 
 def _load(options: argparse.Namespace, seed: int) -> Load:
