@@ -98,7 +98,7 @@ async def _all(options: argparse.Namespace, seeds: Sequence[int], server: ChaosS
                 load=_load(options, seed),
                 modes=_modes(options, seed),
                 is_held=options.held,
-                least_held=LEAST_HELD,
+                least_held=LEAST_HELD // 5 if _load(options, seed).bulk_queues else LEAST_HELD,
             ),
             server,
             say=say,

@@ -232,14 +232,16 @@ async def test_a_pause_of_the_queue_ends_its_series(
     series: Series, utils: WorkerUtils, workers: Workers
 ) -> None:
     """And a resume leaves the queue to the job that still runs in it, although nothing shows that it runs."""
-    await series.start(hold=SHORTLY)
+    runner = await series.start(hold=5 * SHORTLY)
     ids = await series.hold()
-    await utils.queues.pause("q0")
     await series.elsewhere(workers)
-    await utils.queues.resume("q0")
-    assert await stays(lambda: is_at(series, ids[PLACE]))
     await utils.queues.pause("q0")
-    await until(lambda: series.holding.are_locked("step", 1))
+    assert await series.is_free(ids[PLACE])
+    await utils.queues.resume("q0")
+    assert await series.holding.are_locked("step", 1)
+    assert (await series.queue())["locked_by"] == runner.pool_id
+    assert await stays(lambda: is_at(series, ids[PLACE]), looks=50)
+    await utils.queues.pause("q0")
     await series.let_go()
     await until(lambda: has_rows(series.jobs, len(ids) - PLACE - 1))
     assert await stays(lambda: is_at(series, ids[PLACE]))
@@ -279,12 +281,13 @@ async def test_a_forced_stop_returns_every_job(series: Series) -> None:
 
 async def test_jobs_of_a_lost_batch_run_once_and_in_order(series: Series, workers: Workers) -> None:
     """The queue stays locked. What has completed is deleted before its next job can be chosen."""
-    await series.start()
+    await series.start(hold=SHORTLY)
     ids = await series.hold(queues=2)
     await series.elsewhere(workers)
     for pid in await series.sessions():
         await series.jobs.connection.execute("select pg_terminate_backend($1)", pid)
     others = ids[1::2]
+    await until(lambda: series.holding.are_locked("step", 1))
     assert await stays(lambda: runs_once(series))
     await series.let_go()
     await series.jobs.until_gone()
