@@ -14,7 +14,7 @@ from typing import Any
 import asyncpg
 import msgspec
 
-from chaos.history import BLOCKING, LIMITED, WIDE, Added, Fails, PauseKind
+from chaos.history import BLOCKING, BULK_QUEUE, LIMITED, WIDE, Added, Fails, PauseKind
 from graphile_worker import JobSpec, make_worker_utils
 from graphile_worker.client import WorkerUtils
 from support.working import SCHEMA
@@ -42,22 +42,26 @@ with dice as materialized (
       when kind < 0.0004 then {SHORTEST_LONG} + 0.6 * more when kind < 0.05 then 0.001 + 0.004 * more else 0
     end as seconds,
     case when fate < 0.001 then 'always' when fate < 0.004 then 'once' else 'never' end as fails,
-    $1::text || '-' || n || case when kind < 0.0004 then '{LONG}' else '' end as token
+    $1::text || '-' || n || case when kind < 0.0004 then '{LONG}' else '' end as token, n,
+    case when $3::integer > 0 then '{BULK_QUEUE}' || n % $3 end as queue
   from dice
 ), specs as (
   select array_agg((
-    'work', json_build_object('token', token, 'queue', null, 'fails', fails, 'seconds', seconds), null, null,
+    'work', json_build_object('token', token, 'queue', queue, 'fails', fails, 'seconds', seconds), queue,
+    case when $3 > 0 then now() - interval '10 ms' + n * interval '1 microsecond' end,
     case when fails = 'always' then 1 else 25 end, null, null, null
   )::{SCHEMA}.job_spec) as specs from jobs
 )
-insert into chaos_added (token, job_id, fails, max_attempts, kept)
-select job.payload->>'token', job.id, job.payload->>'fails', job.max_attempts, false
+insert into chaos_added (token, job_id, queue, fails, max_attempts, kept)
+select
+  job.payload->>'token', job.id, job.payload->>'queue', job.payload->>'fails', job.max_attempts, false
 from specs cross join lateral {SCHEMA}.add_jobs(specs.specs) job
 """
 WAITING = f"select count(*) from (select from {SCHEMA}._private_jobs limit $1) job"
 MOST_WAITING = 20_000  # jobs
 BULK_PAUSE = 0.3  # seconds
 SLOW_BULK, SLOW_BULK_PAUSE = 500, 1.0
+SLOW_QUEUED_BULK = 100  # one job per commit in each queue
 PAUSE = 0.3  # seconds between two tries to connect
 LINGERS = (1.2, 2.0)  # seconds, more than the slack of watermarks
 OVERDUE = (10.0, 3600.0)  # seconds
@@ -110,6 +114,8 @@ class Load(msgspec.Struct, frozen=True):
     """The most jobs that are added at once."""
     bulk: int = 0
     """How many short jobs are added at once by the server itself, several times a second."""
+    bulk_queues: int = 0
+    """The number of named queues that these are in."""
     jobs: int | None = None
     """The load ends when this many jobs were added, and not earlier; None: when the time is over."""
 
@@ -125,6 +131,8 @@ MANY_SHORT = Load(
     keyed=0.03, queued=0.01, in_thread=0.1, bulk=1500,
 )  # fmt: skip
 """Short jobs in large numbers, which are held; few of another kind are among them."""
+MANY_IN_QUEUES = msgspec.structs.replace(MANY_SHORT, bulk=600, bulk_queues=4, queued=0.1)
+"""The same in few queues: they run one at a time, many in a transaction."""
 MIXED = Load(adders=2, pause=0.1, longest=1.0)
 """What is added besides when a death has made all workers careful, and nothing is held."""
 
@@ -140,12 +148,14 @@ def load_of(seed: int) -> Load:
 class Bulk:
     """A client that has the server make short jobs, so that it takes no time of the test's own process.
 
-    Most take no time, some a few milliseconds; a few outlast a held batch, fail once or permanently.
+    Most take no time, some a few milliseconds; a few outlast a held batch, fail once or permanently. Those of
+    named queues are due in the order of their numbers.
     """
 
     def __init__(self, url: str, load: Load) -> None:
         self._url = url
         self._most = load.bulk
+        self._queues = load.bulk_queues
         self._number = 0
         self.is_slow = False
         """Whether to add fewer, because nothing is held at the moment."""
@@ -157,9 +167,11 @@ class Bulk:
                 try:
                     while not stop.is_set():
                         self._number += 1
-                        count = SLOW_BULK if self.is_slow else self._most
+                        slow = SLOW_QUEUED_BULK if self._queues else SLOW_BULK
+                        count = slow if self.is_slow else self._most
                         if await connection.fetchval(WAITING, MOST_WAITING) < MOST_WAITING:
-                            await connection.execute(BULK, f"b{self._number}", count, timeout=TRY_FOR)
+                            name = f"b{self._number}"
+                            await connection.execute(BULK, name, count, self._queues, timeout=TRY_FOR)
                         await asyncio.sleep(SLOW_BULK_PAUSE if self.is_slow else BULK_PAUSE)
                 finally:
                     connection.terminate()

@@ -8,13 +8,25 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 from typing import TypeVar
 
 import msgspec
 
 from chaos.cut_offs import CutOffs
 from chaos.free_slots import FreeSlots
-from chaos.history import AT_ONCE, LIMITED, QUEUE_CONCURRENCY, WIDE, Added, History, JobRow, Paused, Run
+from chaos.history import (
+    AT_ONCE,
+    BULK_QUEUE,
+    LIMITED,
+    QUEUE_CONCURRENCY,
+    WIDE,
+    Added,
+    History,
+    JobRow,
+    Paused,
+    Run,
+)
 from chaos.lost_runs import LostRuns
 
 MAX_RECOVERIES = 5  # of the worker's defaults: a job whose worker died more often is given up
@@ -102,6 +114,32 @@ def no_queue_ran_two_jobs_at_once(history: History) -> Iterator[str]:
                 if not cut_offs.excuse(first, second):
                     yield f"queue {name} ran two jobs at once: {_run(first)}, and {_run(second)}"
             open_runs.append(second)
+
+
+def queues_ran_in_order(history: History) -> Iterator[str]:
+    """Jobs of a queue that were added together are started in their order, except around a fault.
+
+    After one, rows that a lost transaction has locked are passed.
+    """
+    series: dict[tuple[str, str], dict[int, Run]] = defaultdict(dict)
+    for run in history.runs:
+        if run.queue is not None and run.queue.startswith(BULK_QUEUE):
+            bulk, number = run.token.split("/")[0].split("-")
+            first = series[run.queue, bulk].setdefault(int(number), run)
+            if run.started < first.started:
+                series[run.queue, bulk][int(number)] = run
+    for runs in series.values():
+        in_order = [runs[number] for number in sorted(runs)]
+        for first, second in pairwise(in_order):
+            if second.started < first.started and not _is_near_fault(history, first, second):
+                yield f"queue {first.queue} ran out of order: {_run(second)}, and then {_run(first)}"
+
+
+def _is_near_fault(history: History, first: Run, second: Run) -> bool:
+    aftermath = history.limits.aftermath
+    return any(
+        fault.at <= first.started and second.started <= fault.until + aftermath for fault in history.faults
+    )
 
 
 def no_limit_was_exceeded(history: History) -> Iterator[str]:
@@ -392,6 +430,7 @@ RULES: list[Rule] = [
     nothing_uncommitted_ran,
     no_job_ran_twice,
     no_queue_ran_two_jobs_at_once,
+    queues_ran_in_order,
     no_limit_was_exceeded,
     no_queue_concurrency_was_exceeded,
     nothing_paused_was_taken,

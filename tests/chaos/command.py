@@ -14,13 +14,13 @@ from pathlib import Path
 
 import msgspec
 
-from chaos.adders import MANY_KEPT, MANY_SHORT, Load, load_of
+from chaos.adders import MANY_IN_QUEUES, MANY_KEPT, MANY_SHORT, Load, load_of
 from chaos.checker import Violation, check
 from chaos.history import History
 from chaos.report import HeldCounts, RunCounts, held_counts, run_counts, sum_of, table
 from chaos.run import Setup, run
 from chaos.server import ChaosServer, chaos_server
-from chaos.settings import DEFAULT, HELD_MODES, MODES, SHORT, Timing
+from chaos.settings import DEFAULT, HELD_MODES, MODES, QUEUE_MODES, SHORT, Mode, Timing
 from support.programs import find, missing
 
 SHORT_SECONDS = 15.0
@@ -96,9 +96,9 @@ async def _all(options: argparse.Namespace, seeds: Sequence[int], server: ChaosS
                 seconds=seconds,
                 timing=timing,
                 load=_load(options, seed),
-                modes=HELD_MODES if options.held else MODES,
+                modes=_modes(options, seed),
                 is_held=options.held,
-                least_held=LEAST_HELD,
+                least_held=LEAST_HELD // 5 if _load(options, seed).bulk_queues else LEAST_HELD,
             ),
             server,
             say=say,
@@ -130,9 +130,15 @@ def _timing(options: argparse.Namespace) -> tuple[Timing, float]:
     return SHORT, options.seconds or SHORT_SECONDS
 
 
+def _modes(options: argparse.Namespace, seed: int) -> Sequence[Mode]:
+    if options.held:
+        return QUEUE_MODES if _load(options, seed).bulk_queues else HELD_MODES
+    return MODES
+
+
 def _load(options: argparse.Namespace, seed: int) -> Load:
     if options.held:
-        return MANY_SHORT
+        return MANY_IN_QUEUES if seed % 2 == 0 else MANY_SHORT
     return msgspec.structs.replace(MANY_KEPT, jobs=KEPT_JOBS) if options.kept else load_of(seed)
 
 

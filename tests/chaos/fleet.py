@@ -48,6 +48,7 @@ class Process:
             mode.is_pool_given,
             mode.broken,
             mode.clock_ahead,
+            mode.has_limits,
         )
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(

@@ -25,6 +25,8 @@ QUEUE_CONCURRENCY = 3
 """How many jobs of a wide queue may run at once."""
 WIDE = "wide "
 """The beginning of the names of wide queues."""
+BULK_QUEUE = "bulk "
+"""The beginning of the names of queues with many short jobs."""
 BLOCKING = "work_blocking"
 """The task that blocks the event loop of its worker."""
 FREE_TASKS = ("work", "work_in_thread", BLOCKING)

@@ -178,7 +178,8 @@ async def _carry_out_held(setup: Setup, fleet: Fleet, nemesis: Nemesis, bulk: Bu
         if any(action.kind == "kill" for action in actions):
             over = asyncio.Event()
             first = setup.load.adders + number * MIXED.adders
-            clients = [Adder(first + n, setup.seed, url, MIXED) for n in range(MIXED.adders)]
+            mixed = msgspec.structs.replace(MIXED, limited=0.0) if setup.load.bulk_queues else MIXED
+            clients = [Adder(first + n, setup.seed, url, mixed) for n in range(mixed.adders)]
             asyncio.get_running_loop().call_later(MIXED_SECONDS / 10 if is_short else MIXED_SECONDS, over.set)
             await asyncio.gather(*(client.run(over) for client in clients))
 

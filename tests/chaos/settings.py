@@ -57,6 +57,8 @@ class Mode(msgspec.Struct, frozen=True, kw_only=True):
     is_pool_given: bool = False
     clock_ahead: float = 0.0
     """Seconds by which the clock of the process is wrong."""
+    has_limits: bool = True
+    """Whether it has tasks with a limit, and so a lane for them. With several lanes, no queue is held."""
     broken: str = ""
     """The guard that is removed from the process; empty: none."""
 
@@ -94,5 +96,7 @@ HELD_MODES = (
     Mode(name="direct", pools=({"prefetch": 0},), clock_ahead=TWO_HOURS),
 )
 """Workers that hold jobs, beside one that never does. More of them would leave none enough to hold."""
+QUEUE_MODES = tuple(msgspec.structs.replace(mode, has_limits=False) for mode in HELD_MODES)
+"""The same with one lane."""
 HOLDING = (0, 1)
 """The places of those that hold jobs."""

@@ -30,6 +30,7 @@ from graphile_worker.worker.fetch.plan import (
     MOST_TIMES_READ,
     PLAIN,
     POLL_INTERVAL,
+    SERIES,
     SKIPPED,
     SLACK,
     URGENT,
@@ -210,13 +211,31 @@ def test_what_no_batch_has_found_may_have_a_key(play: Play) -> None:
     assert play.jobs == play.found[PLAIN]
 
 
-def test_nothing_is_held_for_a_while_after_named_queues_were_next(play: Play) -> None:
+def test_jobs_without_a_queue_are_not_held_for_a_while_after_named_queues_were_next(play: Play) -> None:
     play.may_queues_be_next = True
     play.found[WHOLE] = [job(queue=1)]
-    assert play.fetch(may_hold=True) == [HELD, PLAIN, MAY_QUEUES_BE_NEXT, WHOLE]
+    assert play.fetch(may_hold=True) == [HELD, PLAIN, MAY_QUEUES_BE_NEXT, SERIES, WHOLE]
     for _ in range(SKIPPED - 1):
-        assert play.fetch(may_hold=True) == [WHOLE]
+        assert play.fetch(may_hold=True) == [SERIES, WHOLE]
     assert play.fetch(may_hold=True)[0] == HELD
+
+
+def test_jobs_without_a_queue_are_held_again_when_no_queue_is_next(play: Play) -> None:
+    play.may_queues_be_next = True
+    play.found[WHOLE] = [job(queue=1), job()]
+    play.fetch(may_hold=True)
+    play.found[WHOLE] = [job()]
+    assert play.fetch(may_hold=True) == [SERIES, WHOLE]
+    assert play.fetch(may_hold=True)[0] == HELD
+
+
+def test_jobs_of_named_queues_are_held_before_any_are_locked(play: Play) -> None:
+    play.may_queues_be_next = True
+    play.found[SERIES] = [job(queue=1)]
+    assert play.fetch(may_hold=True) == [HELD, PLAIN, MAY_QUEUES_BE_NEXT, SERIES]
+    assert play.fetch(may_hold=True) == [SERIES]
+    assert play.jobs == play.found[SERIES]
+    assert play.fetch() == [WHOLE]
 
 
 def test_jobs_above_watermarks_are_held_too(slow: Play) -> None:

@@ -200,11 +200,20 @@ async def renew_locks(
 
 
 async def reclaim_jobs(
-    connection: Connection, schema: SchemaName, pool_id: str, known: Sequence[int]
+    connection: Connection,
+    schema: SchemaName,
+    pool_id: str,
+    known: Sequence[int],
+    queues: Iterable[int] = (),
 ) -> list[int]:
-    """Unlock the pool's jobs that are not `known` to it, and its queues without a job; return the job ids."""
+    """Unlock the pool's jobs that are not `known` to it; return their ids.
+
+    Its queues without a job are unlocked as well, except these, which it has locked for held batches.
+    """
     async with connection.transaction():
-        rows = await connection.fetch(load("recovery/reclaim_jobs", schema), pool_id, list(known))
+        rows = await connection.fetch(
+            load("recovery/reclaim_jobs", schema), pool_id, list(known), list(queues)
+        )
         if retired := [row["id"] for row in rows if row["is_retired"]]:
             await delete_retired(connection, schema, retired)
     return [row["id"] for row in rows]

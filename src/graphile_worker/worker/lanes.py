@@ -250,6 +250,10 @@ class Lanes:
                     lane.source.adopt(own)
                 lane.source.reconsider()
 
+    def follow(self, job: Job) -> None:
+        """Run a job whose queue has just become free for it; only the pool's only lane has such jobs."""
+        self._all[0].source.follow(job)
+
     def cap_priority(self, above: int) -> None:
         """Start no job of a worse priority, until a write has locked the next job of a queue."""
         for lane in self._all:
@@ -356,6 +360,8 @@ async def _until_settled(context: PoolContext, lanes: Lanes, sink: Sink) -> None
         for lane in lanes:
             await lane.slots.idle()
         await lanes.quiet()
+        if not (lanes.is_idle or context.owner.is_stopping):
+            continue  # that fetch has found jobs, and a flush would end their batch
         await sink.flush()
         # The last write may have locked the next job of a queue, and that job may be running.
         if (lanes.is_quiet and lanes.is_idle and sink.is_written) or context.owner.is_stopping:

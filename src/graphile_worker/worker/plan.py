@@ -84,6 +84,11 @@ class PoolPlan(msgspec.Struct, frozen=True, kw_only=True):
             and any(lane.may_hold for lane in self.lanes)
         )
 
+    @property
+    def may_hold_series(self) -> bool:
+        """Whether that may be jobs of named queues: with several lanes, those of a queue may be in others."""
+        return self.may_hold and len(self.lanes) == 1 and self.has_queue_indexes
+
 
 def plan_lanes(tasks: Mapping[str, AnyTask], lanes: Sequence[Lane], concurrency: int) -> list[LanePlan]:
     """The lanes of a pool with these tasks, the main lane first.

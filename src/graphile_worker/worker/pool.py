@@ -88,7 +88,10 @@ class WorkerPool:
         hold = None
         if spare is not None and plan.may_hold:
             deciders, flags = hooks.table.on_recovery, plan.flags.description
-            hold = partial(HeldBatches, context, sessions, spare, lanes, deciders, flags=flags)
+            has_series = plan.may_hold_series
+            hold = partial(
+                HeldBatches, context, sessions, spare, lanes, deciders, flags=flags, has_series=has_series
+            )
         self._sink = sink = Sink(context, sessions.write, lanes, hold, recorder, self.statistics, redactors)
         self._held_batches = sink.held_batches
 

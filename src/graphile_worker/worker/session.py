@@ -102,7 +102,7 @@ class Sessions:
         locked_jobs = self.locked_jobs
         doubts = locked_jobs.doubts
         known = [*locked_jobs.jobs, *locked_jobs.given_up, *locked_jobs.unsettled, *locked_jobs.kept]
-        await reclaim_jobs(connection, self._schema, self._pool_id, known)
+        await reclaim_jobs(connection, self._schema, self._pool_id, known, locked_jobs.queues)
         locked_jobs.reclaimed(doubts)
 
     async def _end_abandoned(self, connection: Connection) -> None:
@@ -127,8 +127,9 @@ class Sessions:
 
     async def return_all(self) -> None:
         """Return every job that this pool still has locked, known or not; no task may be running."""
-        if self.locked_jobs.jobs:
+        if self.locked_jobs.jobs or self.locked_jobs.queues:
             self.locked_jobs.jobs.clear()
+            self.locked_jobs.queues.clear()
             self.locked_jobs.doubt()
         await self.reclaim()
 
@@ -321,6 +322,8 @@ class LockedJobs:
         """
         self.unsettled: Mapping[int, Job] = {}
         """Jobs of held batches whose transaction was lost: they may be locked by this pool."""
+        self.queues: set[int] = set()
+        """Ids of the queues that are locked for held batches: none of their jobs need be locked."""
         self.kept: set[int] = set()
         """Ids of jobs of held batches that another thread locks, until it and their batches have ended."""
         self.doubts = 0

@@ -148,7 +148,7 @@ select
 -- statement: queues
 -- Named queues that are locked although none of their jobs is, for the doctor: they stay locked until the lock is four
 -- hours old. Scans the jobs table. One snapshot, so a queue that is just being freed does not appear. Paused queues do not
--- appear either.
+-- appear either, nor do those of held batches, none of whose jobs is locked for a moment.
 -- Returns queue_name, locked_by, age (seconds since it was locked).
 select
     queues.queue_name,
@@ -156,6 +156,10 @@ select
     date_part('epoch', now()) - date_part('epoch', queues.locked_at) as age
 from :GRAPHILE_WORKER_SCHEMA._private_job_queues as queues
 where queues.locked_at is not null and queues.locked_by is distinct from 'py:hold'
+and not (
+    queues.locked_at > now() - interval '5 seconds'
+    and pg_catalog.split_part(queues.locked_by, '-'::text, 1::integer) in ('pool', 'otpool')
+)
 and not exists (
     select
     from :GRAPHILE_WORKER_SCHEMA._private_jobs as jobs

@@ -157,6 +157,7 @@ async def _lock_running_jobs(connection: Connection, schema: SchemaName, pauses:
     if not busy:
         return []
     queue_ids, holders = [pause["queue_id"] for pause in busy], [pause["holder"] for pause in busy]
+    await connection.fetch(load("control/wait_for_held_jobs", schema), queue_ids)
     while True:
         rows = await connection.fetch(load("control/running_jobs", schema), queue_ids, holders)
         found = [row["id"] for row in rows]

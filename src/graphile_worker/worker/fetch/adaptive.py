@@ -53,6 +53,8 @@ class Pace:
         self.last_limit = 0
         self.last_found = 0
         """How many jobs the last fetch asked for, and how many it found."""
+        self.continued = 0
+        """How many jobs of named queues writes have locked since."""
         self._seconds_per_job = 0.0  # unknown
         self._handed_out = 0
         self._measured_at = 0.0
@@ -186,8 +188,21 @@ class AdaptiveSource(JobSource):
         self._unpack()
         if not self._prefetched:
             self._received_at = self._clock.monotonic()
+        self._pace.continued += len(jobs)
         self._add(self._without_paused(jobs))
         self._watch_prefetched()
+
+    def follow(self, job: Job) -> None:
+        if self._is_paused is not None and not self._without_paused((job,)):
+            return
+        prefetched = self._prefetched
+        if not prefetched:
+            self._received_at = self._clock.monotonic()
+        if not prefetched or job.priority <= prefetched[0].priority:
+            prefetched.appendleft(job)  # those with the same priority wait for the batch at most
+        else:
+            prefetched.add((job,))
+        self._pace.received += 1
 
     def cap_priority(self, above: int) -> None:
         self._overtaking.unwritten = above if self._may_overtake else NO_CEILING
@@ -233,6 +248,8 @@ class AdaptiveSource(JobSource):
     @property
     def can_continue_queue(self) -> bool:
         if self._released.is_set():
+            return False
+        if self._pace.continued and self._fetcher.may_follow(self._pace.continued):
             return False
         # With enough prefetched, the queue's next job takes its place among them. More come before it is due.
         return 0 < self._refill_at < len(self._prefetched) or not (self._may_be_more or self._is_requested)
@@ -369,7 +386,10 @@ class AdaptiveSource(JobSource):
             self._set_ceiling()
 
     def _received(self, jobs: Sequence[Job], limit: int) -> None:
-        self._pace.last_limit, self._pace.last_found = limit, len(jobs)
+        pace = self._pace
+        pace.continued = 0
+        if jobs or not self._fetcher.has_series:  # of which a fetch finds nothing more
+            pace.last_limit, pace.last_found = limit, len(jobs) + self._fetcher.followed
         self._may_be_more = self._fetcher.may_have_left_some(len(jobs), limit)
         self._unpack()
         self._arrived = jobs = self._without_paused(jobs)  # first of all: they are locked
@@ -427,7 +447,7 @@ class AdaptiveSource(JobSource):
             ahead = min(ahead, self._pace.jobs_in(2 * self._prefetch), self._pace.last_limit * GROWTH)
         self._prefetch_count = ahead
         self._refill_at = ahead // 2
-        prefetched = self._count
+        prefetched = self._count + self._fetcher.following
         # Half a prefetch is worth a round trip. Less is not, unless a slot is free.
         if prefetched > self._refill_at and free <= prefetched:
             return 0
@@ -439,7 +459,8 @@ class AdaptiveSource(JobSource):
 
     def _workload(self, limit: int) -> Workload:
         pace = self._pace
-        return Workload(limit, self._run_time, pace.last_limit, pace.last_found, pace.jobs_in)
+        limits = limit, self._run_time, pace.last_limit, pace.last_found, pace.jobs_in
+        return Workload(*limits, self._concurrency, pace.continued)
 
     # -- returning jobs ------------------------------------------------------------------------------------
 

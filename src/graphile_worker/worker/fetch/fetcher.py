@@ -40,6 +40,7 @@ from .plan import (
     ANNOUNCED,
     HELD,
     PLAIN,
+    SERIES,
     URGENT,
     WHOLE,
     WIDE,
@@ -125,6 +126,8 @@ class Fetcher:
         self._fetches = FETCHES
         self._last_kind: Kind = PLAIN
         self._may_be_more = True  # after a held fetch
+        self.followed = 0
+        """How many jobs follow those of the last fetch, one after the other in their queues."""
         self._has_dropped = False  # whether the last fetch found jobs that run here already
         self.one_at_a_time = bool(flags.changing)
         """Whether the rules for flags may change from job to job, so that no job may be prefetched."""
@@ -237,7 +240,7 @@ class Fetcher:
         self._plan.is_wide = self.is_wide
         steps = self._plan.fetch(demand, began)
         step = next(steps)
-        self._has_dropped = False
+        self._has_dropped, self.followed = False, 0
         locked: Sequence[Job] | None = None
         try:
             while True:
@@ -260,10 +263,10 @@ class Fetcher:
                 self._give_up(locked)
             raise
         self._last_kind = fetch.kind
-        if jobs and self._wide_queues is not None and fetch.kind in (WHOLE, WIDE, URGENT):
+        if jobs and self._wide_queues is not None and fetch.kind in (WHOLE, WIDE, URGENT, SERIES):
             self._wide_queues.notice(jobs)
         if PoolJobsFetched in self._events.observed:
-            self._emit(fetch, len(jobs), ended - began)
+            self._emit(fetch, len(jobs) + self.followed, ended - began)
         return jobs
 
     def _question(self, step: ListPriorities | Question, demand: Demand) -> Statement[Any]:
@@ -291,6 +294,8 @@ class Fetcher:
             self._may_be_more = self._plan.has_left_some = self.held_batches.may_be_more
             passed = self.held_batches.passed_keyed
             return held if passed is None or held is None else await self._with_keyed(held, passed, terms)
+        if fetch.kind is SERIES:
+            return await self._series(terms)
         statement = partial(self._fetches[fetch.kind], schema=self._schema, pool_id=self.pool_id, **terms)
         found = await self._session.run_under_lease(statement)
         if self.held_batches is None or not found:
@@ -299,6 +304,17 @@ class Fetcher:
             self.held_batches.hold_less()  # a batch would have had to end before these
         jobs = self.held_batches.exclude_running(found)
         self._has_dropped = len(jobs) < len(found)
+        return jobs
+
+    async def _series(self, terms: dict[str, Any]) -> Sequence[Job] | None:
+        """The first held job of each queue; None if nothing was fetched."""
+        if self.held_batches is None:
+            return None
+        del terms["ranges"]
+        jobs = await self.held_batches.fetch_series(**terms)
+        if jobs:
+            self.followed = self.held_batches.followed
+            self._may_be_more = self._plan.has_left_some = self.held_batches.may_be_more
         return jobs
 
     async def _with_keyed(self, held: Sequence[Job], passed: Place, terms: dict[str, Any]) -> Sequence[Job]:
@@ -321,7 +337,11 @@ class Fetcher:
 
     def _emit(self, fetch: Fetch, count: int, seconds: float) -> None:
         event = PoolJobsFetched(
-            pool_id=self.pool_id, count=count, limit=fetch.limit, seconds=seconds, kind=fetch.kind
+            pool_id=self.pool_id,
+            count=count,
+            limit=fetch.limit,
+            seconds=seconds,
+            kind=HELD if fetch.kind is SERIES else fetch.kind,
         )
         self._events.emit(event)
 
@@ -341,7 +361,7 @@ class Fetcher:
 
     def may_have_left_some(self, found: int, limit: int) -> bool:
         """Whether another fetch may find more jobs now."""
-        if self._last_kind is HELD:
+        if self._last_kind in (HELD, SERIES):
             return self._may_be_more
         return self._has_dropped or may_have_left_some(found, limit)
 
@@ -397,6 +417,21 @@ class Fetcher:
     def is_wide(self) -> bool:
         """Whether to fetch as many jobs of a named queue as its concurrency allows."""
         return self._wide_queues is not None and self._wide_queues.is_wide
+
+    def may_follow(self, continued: int) -> bool:
+        """Whether a fetch may hold jobs of a queue, of which writes have locked so many one by one."""
+        held_batches = self.held_batches
+        return held_batches is not None and held_batches.may_follow(continued) and not self.is_wide
+
+    @property
+    def has_series(self) -> bool:
+        """Whether jobs of named queues are held."""
+        return self.held_batches is not None and self.held_batches.has_series
+
+    @property
+    def following(self) -> int:
+        """How many held jobs follow those that the source has."""
+        return 0 if self.held_batches is None else self.held_batches.following
 
     # -- limits --------------------------------------------------------------------------------------------
 

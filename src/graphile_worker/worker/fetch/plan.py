@@ -9,7 +9,8 @@ A fetch is a generator. It yields a statement, is sent the answer and the time, 
         └─ none, although a job was announced ─▶ full fetch, if it is due
 
 HELD comes first while jobs are short and many: it finds what PLAIN does before a job with a key is next, and
-writes nothing (see `held_batches`).
+writes nothing (see `held_batches`). SERIES then comes before WHOLE: it finds jobs of named queues, many of
+each, if they come before all others.
 ANNOUNCED is the fast path: it finds jobs of one priority if no job waits in a named queue. PLAIN finds jobs
 of all priorities if no named queue may be next. WHOLE finds everything. While there are wide queues, WIDE
 takes the place of PLAIN and WHOLE. A shorter statement that was of no use is skipped for a while. Nothing
@@ -40,8 +41,9 @@ from ...database.statements.fetch import (
 from ...values.flags import NO_RULES, FlagRules
 from ...values.job import Job
 
-Kind = Literal["held", "announced", "plain", "whole", "wide", "fair", "urgent"]
+Kind = Literal["held", "series", "announced", "plain", "whole", "wide", "fair", "urgent"]
 HELD: Kind = "held"
+SERIES: Kind = "series"
 ANNOUNCED: Kind = "announced"
 PLAIN: Kind = "plain"
 WHOLE: Kind = "whole"
@@ -381,7 +383,14 @@ class FetchPlan:
                 return jobs, ended
             self._skip_plain = SKIPPED
         self._skip_plain -= 1
-        return (yield Fetch(WHOLE, limit, ranges))
+        if demand.may_hold:
+            series: tuple[Sequence[Job] | None, float] = yield Fetch(SERIES, limit)
+            if series[0]:
+                return series[0], series[1]
+        whole: tuple[Sequence[Job], float] = yield Fetch(WHOLE, limit, ranges)
+        if demand.may_hold and whole[0] and all(job.job_queue_id is None for job in whole[0]):
+            self._skip_plain = 0  # no queue is next any more
+        return whole
 
     def _is_full(self, demand: Demand, jobs: Sequence[Job]) -> bool:
         """Whether more jobs may be ready than were locked."""

@@ -99,6 +99,10 @@ class JobSource:
         """Add jobs that a write has locked; not to be called after a release."""
         raise NotImplementedError
 
+    def follow(self, job: Job) -> None:
+        """Add a held job whose queue has just become free; the slot that has freed it asks for a job next."""
+        raise NotImplementedError
+
     def cap_priority(self, above: int) -> None:
         """Start no job of a worse priority than this: that of a named queue whose next job may come soon."""
 

@@ -5,7 +5,7 @@ that takes a millisecond does not need that. A *held batch* is a transaction tha
 with `for update` and stays open while they run. When all have ended, or after `hold` seconds, it is ended:
 completed jobs are deleted, failures that are retried are written, and all others, most of which still run,
 are locked as an ordinary fetch would have done. The sink writes what is left. Jobs that have not started are
-released: their rows are unchanged.
+released: their rows are unchanged. Jobs of named queues are held in batches of their own, see `series`.
 
 A few sessions take turns: while one batch runs, another is fetched and a third is committed. If a connection
 is lost, `reconcile` finds out what has become of its batch. See docs/design/0030-held-batches.md.
@@ -21,11 +21,12 @@ from contextlib import suppress
 from datetime import datetime
 from functools import partial
 from operator import attrgetter, itemgetter
+from typing import Any
 
 from ...database.connections.connection import Connection, Row
 from ...database.connections.retry import is_refusal, may_pass
 from ...database.connections.statement import FetchedJobs
-from ...database.statements.fetch import Ranges
+from ...database.statements.fetch import NO_CEILING, Ranges
 from ...database.statements.held_batches import (
     ID,
     LAST_ERROR,
@@ -40,24 +41,25 @@ from ...database.statements.held_batches import (
     may_have_backlog,
     roll_back_batch,
 )
+from ...database.statements.held_series import TakenQueues, end_series, get_series, take_queues
 from ...database.statements.write_plan import Failure
 from ...errors.text import message_of
 from ...recovery.held_batches import OpenBatch
 from ...recovery.orphaned_jobs import RECOVERED
 from ...values.flags import NO_RULES, FlagRules
 from ...values.job import Job
-from ...values.outcome import Finished
+from ...values.outcome import Completed, Finished
 from ..context import JobTakers, PoolContext
 from ..session import Session, Sessions
 from .cursor import IdCursor
 from .policy import HoldPolicy, Workload
 from .reconcile import BatchReconciler, HeldFailures, HeldOutcomes
+from .series import Series, SeriesPolicy, SeriesSize
 from .sessions import BatchSession, BatchSessions, HeldBatch, SpareConnections
 
 Fetch = Callable[[Connection], Awaitable[tuple[Sequence[Row], bool]]]
 """Locks rows; also whether there may be more."""
-
-NO_FAILURES = HeldFailures()
+MAYBE_ANY = Workload(0, 0.0, 0, 0, lambda seconds: 0)
 
 logger = logging.getLogger("graphile_worker.worker")
 
@@ -79,10 +81,12 @@ class HeldBatches:
         sink: HeldOutcomes,
         *,
         flags: FlagRules = NO_RULES,
+        has_series: bool = False,
     ) -> None:
         """`deciders`: interceptors that decide about the jobs of dead workers.
 
-        While there are any, nothing is held: a held job would be free without them.
+        While there are any, nothing is held: a held job would be free without them. `has_series`: whether
+        jobs of named queues are held.
         """
         self._sessions = sessions
         self._schema = context.schema
@@ -92,8 +96,11 @@ class HeldBatches:
         self._deciders = deciders
         self._sink = sink
         self._policy = HoldPolicy(context.options.hold)
+        self._series_policy = SeriesPolicy(context.options.hold)
+        self._series_policy.is_on = self._policy.is_on and has_series
+        self._workload = MAYBE_ANY  # of the last fetch
         # Not while a fetch is in flight that may have locked the same jobs: on its session.
-        self._lost = BatchReconciler(context, sessions.fetch, sink)
+        self._lost = BatchReconciler(context, sessions.fetch, sink, lambda: lanes.queues_freed(NO_CEILING))
         self._batch_sessions = BatchSessions(
             sessions, spare, context.schema, on_short=self._policy.hold_less, flags=flags
         )
@@ -101,6 +108,8 @@ class HeldBatches:
         """Whether the last batch may have left ready jobs."""
         self.passed_keyed: Place | None = None
         """Where the last batch ended, if jobs with a key come before that; an ordinary fetch locks them."""
+        self.followed = 0
+        """How many jobs of the last batch of series follow others."""
         self._tied = IdCursor(context.schema)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._is_closing = False
@@ -121,6 +130,9 @@ class HeldBatches:
         need not wait for them.
         """
         policy, sessions = self._policy, self._batch_sessions
+        self._workload = workload
+        if workload.continued:
+            self._series_policy.tried()
         may_hold = (
             policy.is_worth_it(workload, is_warming=sessions.are_warming)
             and not (self._is_closing or self._deciders or self._lost.is_busy)
@@ -141,6 +153,16 @@ class HeldBatches:
     def allow(self, after: float) -> None:
         """Hold jobs after this many seconds; nothing is held before it is called."""
         self._policy.allow_from(time.monotonic() + after)
+        self._series_policy.allow_from(time.monotonic() + after)
+
+    def may_follow(self, continued: int) -> bool:
+        """Whether a fetch may find more jobs of a queue, of which writes have locked so many one by one."""
+        policy = self._series_policy
+        return (
+            continued >= policy.continued
+            and policy.is_allowed(time.monotonic())
+            and not (self._deciders or self._batch_sessions.are_warming)
+        )
 
     def hold_less(self) -> None:
         """The last batch was of little use, or would have been."""
@@ -158,7 +180,11 @@ class HeldBatches:
 
     def _end_slow(self, tasks: Mapping[int, str]) -> bool:
         """End the batch of these tasks with the fewest jobs left, unless one ends; False if there is none."""
-        batches = [batch for batch in self.open if batch.tasks is tasks]
+        batches = [
+            batch
+            for batch in self.open
+            if batch.tasks is tasks and (batch.series is None or not batch.series.waiting)
+        ]
         if batches and not any(batch.ending or batch.is_locking for batch in batches):
             self._end_soon(min(batches, key=attrgetter("left")))
         return bool(batches)
@@ -173,22 +199,18 @@ class HeldBatches:
         ranges: Ranges | None = None,
     ) -> Sequence[Job] | None:
         """Begin a batch of up to `limit` jobs, as `get_held_jobs` says; None if that is not possible now."""
-        lease = self._sessions.lease
-        if not lease.is_open:
-            await lease.passed()
-        if self._sessions.locked_jobs.in_doubt:
-            await self._sessions.reclaim()
-        batch_session = self._batch_sessions.free()
-        if batch_session is None or self._is_closing:
+        batch_session, epoch = await self._session()
+        if batch_session is None:
             return None
-        self._loop, epoch = asyncio.get_running_loop(), lease.epoch
         fetch = partial(self._tied.fetch, ranges=ranges, tasks=tasks, limit=limit, flags=flags, now=now)
-        batch, rows, may_be_more = await self._begin_on(batch_session, fetch, tasks)
+        batch, rows, may_be_more = await self._begin_on(
+            batch_session, partial(self._begin_with, fetch), tasks
+        )
         if not rows:
             self.may_be_more, self.passed_keyed = False, None
             return ()
         jobs = self._begin(batch, rows, tasks)
-        if not jobs or lease.epoch != epoch or self._is_closing:
+        if not jobs or self._sessions.lease.epoch != epoch or self._is_closing:
             self._tied.forget()
             self.release(jobs)
             self._end_soon(batch)
@@ -206,17 +228,94 @@ class HeldBatches:
             self.hold_less()
             held = await self._lock_all(batch)
         else:
-            batch.timer = self._loop.call_later(self._policy.seconds, self._end_soon, batch)
+            self._end_in_time(batch)
         self.may_be_more, self.passed_keyed = may_be_more, passed_keyed
         return held
 
+    async def fetch_series(
+        self, *, tasks: Mapping[int, str], limit: int, flags: FlagRules, now: datetime | None
+    ) -> Sequence[Job] | None:
+        """Begin a batch of up to `limit` jobs of named queues; None if that is not possible, or of no use.
+
+        Returns the first job of each queue. The others follow, see `series`.
+        """
+        policy, lease = self._series_policy, self._sessions.lease
+        size = policy.size(self._workload, limit)
+        if size is None or not policy.is_due(time.monotonic(), 0, 0):
+            return None
+        batch_session, epoch = await self._session()
+        if batch_session is None:
+            return None
+        taken: list[TakenQueues] = []
+        terms = {"tasks": tasks, "flags": flags, "now": now}
+        begin = partial(self._begin_series, size, terms, taken)
+        batch, rows, self.may_be_more = await self._begin_on(batch_session, begin, tasks)
+        if rows or not self.has_series:  # of which there may be no others
+            policy.found(size, sum(len(each.ids) for each in taken) or 1, len(rows))
+        if not rows:
+            return None
+        jobs = self._begin(batch, rows, tasks)
+        series = batch.series = Series(taken[0].ids, taken[0].at, epoch, jobs)
+        if len(jobs) < len(rows) or lease.epoch != epoch or self._is_closing:
+            self.release(series.first)
+            self._end_soon(batch)
+            return None
+        self._end_in_time(batch)
+        series.began_at = time.monotonic()
+        self.followed = series.waiting
+        return series.first
+
+    async def _begin_series(
+        self, size: SeriesSize, terms: dict[str, Any], taken: list[TakenQueues], connection: Connection
+    ) -> tuple[Sequence[Row], bool]:
+        """Lock queues, and begin a transaction with their next jobs; `taken` gets the queues."""
+        terms = {"schema": self._schema, "recovered": RECOVERED, **terms}
+        queues = await take_queues(
+            connection, pool_id=self._pool_id, limit=size.queues, busy=self._in_series, **terms
+        )
+        if queues is None:
+            return (), False
+        taken.append(queues)
+        locked_jobs, longest = self._sessions.locked_jobs, size.of_each(len(queues.ids))
+        if not locked_jobs.queues.isdisjoint(queues.ids):  # someone has unlocked a queue of another batch
+            locked_jobs.doubt()
+            return (), False
+        locked_jobs.queues.update(queues.ids)
+
+        async def fetch(connection: Connection) -> tuple[Sequence[Row], bool]:
+            rows = await get_series(connection, taken=queues, limit=size.jobs, longest=longest, **terms)
+            return rows, not queues.are_all
+
+        rows: Sequence[Row] = ()
+        try:
+            rows, may_be_more = await self._begin_with(fetch, connection)
+        finally:
+            if not rows:  # let the next statement unlock them
+                locked_jobs.queues.difference_update(queues.ids)
+                locked_jobs.doubt()
+        return rows, may_be_more
+
+    async def _session(self) -> tuple[BatchSession | None, int]:
+        """A session that is free, if there is one, and the epoch of the lease."""
+        lease = self._sessions.lease
+        if not lease.is_open:
+            await lease.passed()
+        if self._sessions.locked_jobs.in_doubt:
+            await self._sessions.reclaim()
+        self._loop = asyncio.get_running_loop()
+        return None if self._is_closing else self._batch_sessions.free(), lease.epoch
+
+    def _end_in_time(self, batch: HeldBatch) -> None:
+        loop = asyncio.get_running_loop()
+        batch.timer = loop.call_later(self._policy.seconds, self._end_soon, batch)
+
     async def _begin_on(
-        self, batch_session: BatchSession, fetch: Fetch, tasks: Mapping[int, str]
+        self, batch_session: BatchSession, begin: Fetch, tasks: Mapping[int, str]
     ) -> tuple[HeldBatch, Sequence[Row], bool]:
-        """Fetch on this session. It has the batch then, if there are rows."""
+        """Begin a transaction on this session. It has the batch then, if there are rows."""
 
         async def statement(connection: Connection) -> tuple[HeldBatch, Sequence[Row], bool]:
-            rows, may_be_more = await self._begin_with(fetch, connection)
+            rows, may_be_more = await begin(connection)
             return HeldBatch(batch_session, tasks, connection), rows, may_be_more
 
         self._batch_sessions.used()
@@ -301,9 +400,46 @@ class HeldBatches:
             return self._lost.take(finished)
         batch.finished.append(finished)
         batch.left -= 1
+        if batch.series is not None:
+            self._follow(batch, batch.series, finished)
         if not batch.left:
             self._end_soon(batch)
         return True
+
+    def _follow(self, batch: HeldBatch, series: Series, finished: Finished) -> None:
+        """Start the next job of the queue, or release those that are left if the queue is not free for it."""
+        if type(finished.outcome) is Completed and not self._is_closing and self._has_queues(series):
+            if (job := series.next_after(finished.job)) is not None:
+                self._lanes.follow(job)
+        else:
+            self._let_go(batch, series.end(finished.job))
+
+    def _has_queues(self, series: Series) -> bool:
+        """Whether no other worker can have freed the queues of a batch."""
+        lease = self._sessions.lease
+        return lease.is_open and lease.epoch == series.epoch
+
+    def _let_go(self, batch: HeldBatch, jobs: Sequence[Job]) -> None:
+        """Release jobs that would have followed others."""
+        for job in jobs:
+            del self.by_id[job.id]
+            batch.ids.discard(job.id)
+        batch.left -= len(jobs)
+
+    @property
+    def _in_series(self) -> int:
+        """How many jobs of series are in open batches."""
+        return sum(len(batch.jobs) for batch in self.open if batch.series is not None)
+
+    @property
+    def following(self) -> int:
+        """How many jobs are held and not with a source yet: they follow others of their queues."""
+        return sum(batch.series.waiting for batch in self.open if batch.series is not None)
+
+    @property
+    def has_series(self) -> bool:
+        """Whether jobs of named queues are held, which a fetch cannot find."""
+        return any(batch.series is not None for batch in self.open)
 
     def release(self, jobs: Sequence[Job]) -> Sequence[Job]:
         """Let go of held jobs that were not started; returns those that are not held.
@@ -325,6 +461,8 @@ class HeldBatches:
                 locked_jobs.doubt()  # locked by an ordinary fetch, see `exclude_running`
             batch.ids.discard(job.id)
             batch.left -= 1
+            if batch.series is not None:
+                self._let_go(batch, batch.series.end(job))
             batches.add(batch)
         for batch in batches:
             self._end_soon(batch)
@@ -401,27 +539,37 @@ class HeldBatches:
 
     def _release_waiting(self, batch: HeldBatch) -> None:
         by_id = self.by_id
+        following = [] if batch.series is None else batch.series.end_all()
         waiting = self._lanes.drop(lambda job: by_id.get(job.id) is batch)
-        if waiting and not self._is_closing:
-            self._policy.overrun(len(batch.jobs) - len(waiting))
+        if (waiting or following) and not self._is_closing:
+            self._policy_of(batch).overrun(len(batch.jobs) - len(waiting) - len(following))
+        self._let_go(batch, following)
         self.release(waiting)
+
+    def _policy_of(self, batch: HeldBatch) -> HoldPolicy:
+        return self._policy if batch.series is None else self._series_policy
 
     async def _end(self, batch: HeldBatch) -> None:
         """Write what is known of the batch, and commit."""
         completed, undeleted = batch.take_finished()
         by_id, session = self.by_id, batch.batch_session.session
         running = [job for job in batch.jobs if by_id.get(job.id) is batch] if batch.left else []
+        policy, series = self._policy_of(batch), batch.series
         ended, began = [*completed, *undeleted], time.monotonic()
+        if series is not None:
+            self._series_policy.ran(len(completed), began - series.began_at)
         try:
-            failures = self._sink.held_failures(undeleted) if undeleted else NO_FAILURES
+            failures = self._failures(batch, undeleted)
             others = failures.others
             outlasting = [*running, *(each.job for each in others)]
             burden = len(outlasting) - failures.kept  # those are soon as many as are kept
-            self._policy.ending(len(batch.jobs), burden)
+            policy.ending(len(batch.jobs), burden)
             async with session.lock:  # until it is known what was locked
                 await self._end_on(session, batch, completed, outlasting, failures.outcomes.failed)
                 if outlasting:
                     self._locked(batch, outlasting)
+                if series is not None:
+                    self._sessions.locked_jobs.queues.difference_update(series.queues)
         except BaseException as error:
             self._batch_lost(batch, ended, running, error)
             if not isinstance(error, Exception):
@@ -430,7 +578,7 @@ class HeldBatches:
             if len(batch.ids) < len(batch.jobs):
                 self._tied.released({job.id for job in batch.jobs} - batch.ids)
             else:
-                self._policy.ended(len(batch.jobs), burden)
+                policy.ended(len(batch.jobs), burden)
             self._forget(batch, running)
             for finished in [*others, *batch.finished]:
                 self._sink.accept(finished)
@@ -439,8 +587,16 @@ class HeldBatches:
                 self._sink.written_held([*completed, *failures.finished], began, failures.outcomes)
         finally:
             self._over(batch)
+            if series is not None:
+                self._lanes.queues_freed(NO_CEILING)
             if len(batch.ids) < len(batch.jobs):  # a fetch since then saw the released rows locked
                 self._lanes.jobs_freed()
+
+    def _failures(self, batch: HeldBatch, undeleted: Sequence[Finished]) -> HeldFailures:
+        """Which of these outcomes its end writes; none of a series, whose queue waits for the sink."""
+        if batch.series is not None or not undeleted:
+            return HeldFailures(others=undeleted)
+        return self._sink.held_failures(undeleted)
 
     async def _end_on(
         self,
@@ -452,6 +608,8 @@ class HeldBatches:
     ) -> None:
         if not batch.is_open:  # a new connection would take a while, and not have the transaction
             raise BatchLostError("the connection was lost while its jobs ran")
+        if batch.series is not None and not self._has_queues(batch.series):
+            raise BatchLostError("the lease ended while its jobs ran")
         await session.run_exclusive(partial(self._commit, batch, completed, outlasting, failed))
 
     async def _commit(
@@ -464,12 +622,17 @@ class HeldBatches:
     ) -> None:
         """Delete completed jobs, write failures, lock what outlasts the batch, and commit."""
         batch.is_writing = True
+        deleted = [each.job.id for each in completed]
         try:
+            if batch.series is not None:
+                queues = batch.series.without(outlasting)
+                await end_series(connection, self._schema, self._pool_id, completed=deleted, queues=queues)
+                deleted = []
             await end_batch(
                 connection,
                 self._schema,
                 self._pool_id,
-                completed=[each.job.id for each in completed],
+                completed=deleted,
                 outlasting=[job.id for job in outlasting],
                 failed=failed,
                 released=len(batch.jobs) - len(batch.ids),
@@ -523,7 +686,10 @@ class HeldBatches:
         batch.finished = []
         over = {each.job.id for each in ended} | batch.released
         self._lost.add(
-            ended, [job for job in running if job.id not in over], may_be_committed=batch.is_committing
+            ended,
+            [job for job in running if job.id not in over],
+            may_be_committed=batch.is_committing,
+            series=batch.series,
         )
         self._batch_sessions.lost_if_gone(batch.batch_session)
         if isinstance(error, Exception) and not self._is_refused(error):

@@ -36,10 +36,17 @@ class Workload(msgspec.Struct, frozen=True):
     """How many jobs the last fetch asked for, and how many it found."""
     jobs_in: Callable[[float], int]
     """How many jobs can run in so many seconds."""
+    concurrency: int = 1
+    """How many jobs run at once."""
+    continued: int = 0
+    """How many jobs of named queues writes have locked since the last fetch."""
 
 
 class HoldPolicy:
     """Decides for the held batches of one pool, and learns from how they end."""
+
+    fewest = FEWEST
+    """Jobs of a batch; with fewer it was of little use."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
@@ -64,7 +71,7 @@ class HoldPolicy:
         return (
             0 < workload.run_time < self.seconds * RUN_TIME
             and workload.wanted >= FEWEST
-            and workload.found >= min(workload.asked, FEWEST)
+            and (workload.found >= min(workload.asked, FEWEST) or workload.continued > 0)
             and self.most_of_next(workload, is_warming=is_warming) >= FEWEST
         )
 
@@ -106,8 +113,8 @@ class HoldPolicy:
 
     def overrun(self, started: int) -> None:
         """Time is up, and only this many jobs of a batch have started: it was too large."""
-        self.most = max(started // 2, FEWEST)
-        if started < FEWEST:
+        self.most = max(started // 2, self.fewest)
+        if started < self.fewest:
             self.hold_less()
 
     def ending(self, jobs: int, outlasting: int) -> None:

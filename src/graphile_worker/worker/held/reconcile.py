@@ -3,6 +3,10 @@
 The connection may break before the commit, or before its answer. Outcomes are kept in memory until the
 database is back. Then each job that is still as the batch found it is locked in the ordinary way; it goes on
 running here, or the sink writes its outcome. A job that another worker has taken in between is lost.
+
+The queues of series are still locked. Their completed jobs are deleted first: otherwise the write of one
+outcome would lock the next job, which may have completed too. Then the job with which a series ended is
+locked, and keeps its queue. The other queues are unlocked.
 """
 
 from __future__ import annotations
@@ -10,7 +14,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Collection, Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Sequence
+from datetime import datetime
 from typing import Protocol
 
 import msgspec
@@ -18,12 +24,14 @@ import msgspec
 from ...database.connections.connection import Connection
 from ...database.connections.retry import Backoff, Delays, is_refusal, may_pass
 from ...database.statements.held_batches import Settled, settle_jobs
+from ...database.statements.held_series import settle_series
 from ...database.statements.write_plan import Failure, Outcomes
 from ...hooks.faults import report
 from ...values.job import Job
 from ...values.outcome import Completed, Failed, Finished
 from ..context import PoolContext
 from ..session import Session
+from .series import Series
 
 RETRY_DELAYS = Delays(0.05, 1.0)
 
@@ -61,13 +69,22 @@ class HeldOutcomes(Protocol):
 class BatchReconciler:
     """The jobs of lost batches until they are settled."""
 
-    def __init__(self, context: PoolContext, session: Session, sink: HeldOutcomes) -> None:
+    def __init__(
+        self,
+        context: PoolContext,
+        session: Session,
+        sink: HeldOutcomes,
+        on_freed: Callable[[], None],
+    ) -> None:
+        """`on_freed`: called when queues may be free."""
+        self._on_freed = on_freed
         self._context = context
         self._session = session
         self._sink = sink
         self.jobs: dict[int, Job] = {}
         """By id. Some still run."""
         self._finished: dict[int, Finished] = {}
+        self._queues: dict[int, datetime] = {}  # those of series, and when they were locked
         self._may_be_committed: set[int] = set()
         self._task: asyncio.Task[None] | None = None
         self._is_abandoned = False
@@ -76,10 +93,17 @@ class BatchReconciler:
 
     @property
     def is_busy(self) -> bool:
-        """Whether a job is not settled."""
-        return bool(self.jobs)
+        """Whether a job or a queue is not settled."""
+        return bool(self.jobs or self._queues)
 
-    def add(self, finished: Sequence[Finished], running: Sequence[Job], *, may_be_committed: bool) -> None:
+    def add(
+        self,
+        finished: Sequence[Finished],
+        running: Sequence[Job],
+        *,
+        may_be_committed: bool,
+        series: Series | None = None,
+    ) -> None:
         """Settle these jobs soon; `may_be_committed`: the commit was sent, and no answer came."""
         if self._is_abandoned:
             return
@@ -90,6 +114,8 @@ class BatchReconciler:
             self.jobs[job.id] = job
         if may_be_committed:
             self._may_be_committed.update(each.job.id for each in finished)
+        if series is not None:
+            self._queues.update(dict.fromkeys(series.queues, series.locked_at))
         self._start()
 
     def take(self, finished: Finished) -> bool:
@@ -101,13 +127,14 @@ class BatchReconciler:
 
     async def settled(self) -> None:
         """Wait until every job is settled."""
-        while self.jobs:
+        while self.is_busy:
             await asyncio.wait((self._start(),))
 
     def abandon(self) -> None:
         """Settle nothing more."""
         self._is_abandoned = True
         self.jobs.clear()
+        self._queues.clear()
         if self._task is not None:
             self._task.cancel()
 
@@ -123,16 +150,16 @@ class BatchReconciler:
         """Start again after a while if it died or other code cancelled it."""
         if not task.cancelled() and (error := task.exception()) is not None:
             report(logger, "the asyncio task %r ended unexpectedly", "lost batches", error=error)
-        if self.jobs and not self._is_abandoned:
+        if self.is_busy and not self._is_abandoned:
             asyncio.get_running_loop().call_later(RETRY_DELAYS.min_delay, self._start_if_needed)
 
     def _start_if_needed(self) -> None:
-        if self.jobs and not self._is_abandoned:
+        if self.is_busy and not self._is_abandoned:
             self._start()
 
     async def _run(self) -> None:
         backoff = Backoff(RETRY_DELAYS)
-        while self.jobs:
+        while self.is_busy:
             jobs = list(self.jobs.values())
             for some in [[job] for job in jobs] if self._one_at_a_time else [jobs]:
                 try:
@@ -141,7 +168,8 @@ class BatchReconciler:
                     self._failed(some, error)
                     if not is_refusal(error):
                         break
-            if self.jobs:
+            self._let_go_of_queues()
+            if self.is_busy:
                 await self._context.clock.sleep(backoff.next_delay())
         self._one_at_a_time = False
 
@@ -157,6 +185,59 @@ class BatchReconciler:
             self._one_at_a_time = True
 
     async def _settle(self, jobs: list[Job]) -> None:
+        await self._settle_series([job for job in jobs if self._has_completed(job)])
+        before_others = {job.job_queue_id for job in self.jobs.values() if self._has_completed(job)}
+        jobs = [job for job in jobs if job.id in self.jobs and job.job_queue_id not in before_others]
+        if jobs:
+            await self._settle_jobs(jobs)
+
+    def _has_completed(self, job: Job) -> bool:
+        """Whether this is a completed job of a series."""
+        finished = self._finished.get(job.id)
+        is_completed = finished is not None and type(finished.outcome) is Completed
+        return is_completed and job.job_queue_id in self._queues
+
+    async def _settle_series(self, jobs: list[Job]) -> None:
+        """Delete completed jobs of series, or let go of them if their queue is not ours."""
+        began, by_lock = time.monotonic(), defaultdict[datetime, list[Job]](list)
+        for job in jobs:
+            by_lock[self._queues[job.job_queue_id or 0]].append(job)
+        for locked_at, some in by_lock.items():
+            self._may_be_committed.update(job.id for job in some)  # from now on
+            found = await self._delete(locked_at, some)
+            deleted = [self._remove(job) for job in some if found.get(job.id)]
+            if deleted:
+                self._sink.written_held(
+                    [each for each in deleted if each is not None], began, NOTHING_WRITTEN
+                )
+            gone = {job.id for job in some if job.id not in found}
+            self._let_go([job for job in some if found.get(job.id) is None], gone, began=began)
+
+    async def _delete(self, locked_at: datetime, jobs: list[Job]) -> dict[int, bool | None]:
+        context = self._context
+        found: dict[int, bool | None] = {}
+
+        async def statement(connection: Connection) -> Sequence[Job]:
+            nonlocal found
+            found = await settle_series(connection, context.schema, context.pool_id, locked_at, jobs)
+            return ()
+
+        await self._session.run_under_lease(statement)
+        return found
+
+    def _let_go_of_queues(self) -> None:
+        """Let the next statement unlock queues of which no job is left to settle, unless one is locked."""
+        left = {job.job_queue_id for job in self.jobs.values()}
+        settled = [queue_id for queue_id in self._queues if queue_id not in left]
+        if settled:
+            for queue_id in settled:
+                del self._queues[queue_id]
+            locked_jobs = self._session.locked_jobs
+            locked_jobs.queues.difference_update(settled)
+            locked_jobs.doubt()
+            self._on_freed()
+
+    async def _settle_jobs(self, jobs: list[Job]) -> None:
         settled = Settled({}, frozenset())
         began = time.monotonic()
         context = self._context
@@ -198,7 +279,12 @@ class BatchReconciler:
                 taken.append(job)
             elif may_be_committed and job.id in gone and type(finished.outcome) is Completed:
                 committed.append(finished)
-            elif may_be_committed and job.id in failed and isinstance(finished.outcome, Failed):
+            elif (
+                may_be_committed
+                and job.id in failed
+                and job.job_queue_id is None  # the end of a series locks those
+                and isinstance(finished.outcome, Failed)
+            ):
                 committed.append(finished)
                 failures.append(Failure(job.id, finished.outcome.message))
             else:

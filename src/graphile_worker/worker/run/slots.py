@@ -129,6 +129,7 @@ class Slots:
         self._surplus -= 1
         self._decide()
         self._events.emit(WorkerReleased(worker_id=slot.id))
+        self.wake(1)  # for the job that follows the one it ran
         if self.is_idle:
             self._became_idle.set()
 

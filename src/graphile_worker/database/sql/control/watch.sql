@@ -71,6 +71,28 @@ join unnest($1::integer[], $2::text[]) as held (queue_id, holder)
 where job.locked_at is not null
 order by job.id
 
+-- statement: wait_for_held_jobs
+-- Wait until no held batch has jobs of these queues: its end locks the one that still runs in the ordinary way. Only rows that
+-- some transaction has locked are locked here; a batch has the first ones of a queue.
+--
+-- $1 integer[]  queue ids
+-- Returns their ids.
+select held.id
+from pg_catalog.unnest($1::integer[]) as queue (id)
+cross join lateral (
+  select job.id
+  from (
+    select job.ctid as place
+    from :GRAPHILE_WORKER_SCHEMA._private_jobs job
+    where job.is_available and job.job_queue_id = any (array[queue.id]) -- see write_outcomes
+    order by job.job_queue_id, job.priority, job.run_at
+    limit 4000
+  ) first
+  join :GRAPHILE_WORKER_SCHEMA._private_jobs job on job.ctid = first.place
+  where job.xmax <> 0
+  for share of job
+) held
+
 -- statement: cancelled_among
 -- Which of these jobs were cancelled while a worker had them locked. Asked after every write of permanent failures, so it
 -- reads one index and nothing else.

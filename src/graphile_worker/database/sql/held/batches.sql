@@ -10,14 +10,25 @@ begin;
 lock table :GRAPHILE_WORKER_SCHEMA._private_jobs in row exclusive mode
 
 -- statement: has_backlog
--- Whether many jobs of the usual priority are ready: a worker that starts beside them holds batches soon.
+-- Whether many jobs of the usual priority are ready, of named queues or of none: a worker that starts beside them holds
+-- batches soon.
 --
 -- $1 bigint  how many are many
 select count(*) = $1::bigint
 from (
-  select
-  from :GRAPHILE_WORKER_SCHEMA._private_jobs
-  where is_available and job_queue_id is null and priority = 0::smallint and run_at <= now()
+  (
+    select
+    from :GRAPHILE_WORKER_SCHEMA._private_jobs
+    where is_available and job_queue_id is null and priority = 0::smallint and run_at <= now()
+    limit $1
+  )
+  union all
+  (
+    select
+    from :GRAPHILE_WORKER_SCHEMA._private_jobs
+    where is_available and job_queue_id is not null and priority = 0::smallint and run_at <= now()
+    limit $1
+  )
   limit $1
 ) waiting
 
@@ -182,15 +193,24 @@ where job.id = any (array[failure.job_id]) -- see write_outcomes
 -- $4 timestamptz  the worker's time, or null for the server's
 -- Returns id and is_ours: true if this pool has locked it now; false if it is free, but its row cannot be locked now: a
 -- transaction has locked it, perhaps the lost one, or a policy hides it from updates; null if another worker has or had
--- it, or a trigger keeps its row. No row for a job that is gone. The third column is whether it is as fail_jobs leaves it.
+-- it, or its queue, or a trigger keeps its row. No row for a job that is gone. The third column is whether it is as fail_jobs
+-- leaves it.
 with
 wanted as materialized (
-  select id, attempts from unnest($2::bigint[], $3::integer[]) as wanted (id, attempts)
+  select wanted.id, wanted.attempts
+  from unnest($2::bigint[], $3::integer[]) as wanted (id, attempts)
 ),
 free as materialized (
   select job.id
   from wanted join :GRAPHILE_WORKER_SCHEMA._private_jobs job on job.id = wanted.id
   where job.locked_at is null and job.attempts::integer = wanted.attempts - 1
+    and (
+      job.job_queue_id is null
+      or exists (
+        select from :GRAPHILE_WORKER_SCHEMA._private_job_queues queue
+        where queue.id = job.job_queue_id and queue.locked_by = $1::text
+      )
+    )
   for update of job skip locked
 ),
 taken as (
@@ -204,7 +224,15 @@ select
   case
     when job.locked_by = $1::text or taken.id is not null then true
     when job.locked_at is null and job.attempts::integer = wanted.attempts - 1
-      and job.id <> all (array(select id from free)) then false
+      and job.id <> all (array(select id from free))
+      and (
+        job.job_queue_id is null
+        or exists (
+          select from :GRAPHILE_WORKER_SCHEMA._private_job_queues queue
+          where queue.id = job.job_queue_id and queue.locked_by = $1::text
+        )
+      )
+      then false
   end as is_ours,
   job.locked_at is null and job.attempts::integer = wanted.attempts as may_have_failed
 from wanted

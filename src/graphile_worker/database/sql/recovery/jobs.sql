@@ -109,10 +109,11 @@ from recovered left join notified on true
 -- statement: reclaim_jobs
 -- Return jobs that a pool has locked without knowing it, because the reply to its fetch was lost.
 --
--- $1 text      pool id
--- $2 bigint[]  ids of the jobs that the pool knows it has locked
+-- $1 text       pool id
+-- $2 bigint[]   ids of the jobs that the pool knows it has locked
+-- $3 integer[]  ids of the queues that it has locked for held batches
 -- Returns the ids of the returned jobs, and whether the job is obsolete (see parts/retired). The attempt does not
--- count. Queues locked for no known job are freed.
+-- count. Other queues locked for no known job are freed.
 with
 locked as materialized (
   select
@@ -141,7 +142,7 @@ lost as (
 freed_queue as (
   update :GRAPHILE_WORKER_SCHEMA._private_job_queues queue
   set locked_by = null, locked_at = null
-  where queue.locked_by = $1::text and not exists (
+  where queue.locked_by = $1::text and queue.id <> all ($3::integer[]) and not exists (
     select from :GRAPHILE_WORKER_SCHEMA._private_jobs job
     where job.locked_by = $1::text and job.id = any ($2::bigint[]) and job.job_queue_id = queue.id
   )
