@@ -278,7 +278,7 @@ class Minute:
     """A tab that is open for a minute, in less time: the hub's clock is moved by hand."""
 
     def __init__(self, app: AdminApp, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.now = time.monotonic()
+        self.now = float(int(time.monotonic()))  # seconds add up exactly
         self.hub, self.database = hub_of(app), app.databases[0]
         self.client = client_of(app)
         monkeypatch.setattr(self.hub, "_uptime", lambda: self.now)
