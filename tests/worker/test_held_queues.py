@@ -114,7 +114,7 @@ async def stays(condition: Callable[[], Awaitable[bool]], *, looks: int = 20) ->
     for _ in range(looks):
         if not await condition():
             return False
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(0.01)  # timing: what must not happen has time to; less cannot fail the test
     return True
 
 
