@@ -4,7 +4,8 @@
 
 Starts a server of its own. Each round drains the same number of jobs that do nothing, once for each case and
 in turn, so that what else the machine does affects all of them alike. SHARE is the rate compared with that of
-plain jobs in the same round, the median of the rounds. The second table is the cost of counting alone.
+plain jobs in the same round, the median of the rounds. The CPU times are those of the quietest round. The
+second table is the cost of counting alone.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
@@ -53,6 +54,7 @@ from graphile_worker.values.outcome import COMPLETED, Finished
 PLAIN = "plain"
 NEVER_REACHED = 1_000_000
 BATCH = 5000
+SETTLE = 0.5  # seconds for the server's processes to end; what they used is counted when they have
 
 
 async def nothing() -> None: ...
@@ -154,6 +156,30 @@ class Drained(NamedTuple):
     """Jobs per second."""
     cost: float
     """Seconds of CPU time of the worker for each job: less noisy on a busy machine."""
+    server_cost: float
+    """The same of the server; 0 where there is no /proc."""
+
+
+class ServerClock:
+    """The CPU time of a server and all its processes, from /proc."""
+
+    def __init__(self, data: Path) -> None:
+        (found,) = data.rglob("postmaster.pid")
+        self._pid = int(found.read_text().split()[0])
+
+    def seconds(self) -> float:
+        own, children = self._usage(self._pid), 0
+        for folder in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError):
+                usage = self._usage(int(folder.name))
+                children += sum(usage[1:3]) if usage[0] == self._pid else 0
+        return (sum(own[1:]) + children) / os.sysconf("SC_CLK_TCK")
+
+    @staticmethod
+    def _usage(pid: int) -> list[int]:
+        """The parent, the time of the process in the program and in the kernel, and of its ended children."""
+        fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+        return [int(fields[number]) for number in (1, 11, 12, 13, 14)]
 
 
 def name_of(case: Case) -> str:
@@ -172,34 +198,40 @@ async def fill(url: str, case: Case, jobs: int) -> None:
                 await utils.add_jobs([JobSpec(name_of(case), payload) for payload in payloads])
     await connection.execute("vacuum analyze graphile_worker._private_jobs")
     await connection.close()
+    await asyncio.sleep(SETTLE)
 
 
-async def drain(url: str, case: Case, jobs: int) -> Drained:
+async def drain(url: str, clock: ServerClock | None, case: Case, jobs: int) -> Drained:
     await fill(url, case, jobs)
     settings = case.options()
     tasks = {name_of(case): case.task} | ({"other": nothing} if "lanes" in settings else {})
     options = WorkerOptions(connection_string=url, concurrency=24)
     with case.around() as plugins:
+        server = clock.seconds() if clock else 0.0
         began, used = time.perf_counter(), time.process_time()
         await run_once(options=options, task_list=tasks, hooks=Hooks(plugins=plugins), **settings)
-        return Drained(jobs / (time.perf_counter() - began), (time.process_time() - used) / jobs)
+        seconds, used = time.perf_counter() - began, time.process_time() - used
+    if clock is None:
+        return Drained(jobs / seconds, used / jobs, 0.0)
+    await asyncio.sleep(SETTLE)
+    return Drained(jobs / seconds, used / jobs, (clock.seconds() - server) / jobs)
 
 
-async def compare(url: str, jobs: int, rounds: int, cases: Sequence[Case]) -> None:
+async def compare(url: str, clock: ServerClock | None, jobs: int, rounds: int, cases: Sequence[Case]) -> None:
     await run_migrations(connection_string=url)
     found: dict[str, list[Drained]] = {case.name: [] for case in cases}
-    await drain(url, cases[0], jobs)  # to warm up
+    await drain(url, clock, cases[0], jobs)  # to warm up
     for number in range(rounds):
         for case in cases if number % 2 == 0 else reversed(cases):
-            found[case.name].append(await drain(url, case, jobs))
+            found[case.name].append(await drain(url, clock, case, jobs))
     plain = found[PLAIN]
-    cost_of_plain = min(each.cost for each in plain)
-    print(f"{'CASE':<28} {'JOBS/S':>8} {'SHARE':>6} {'CPU µs/JOB':>11} {'SHARE':>6}")
+    print(f"{'CASE':<28} {'JOBS/S':>8} {'SHARE':>6}   CPU µs/JOB: {'WORKER':>6} {'SERVER':>6}")
     for case in cases:
         runs = found[case.name]
+        rate = statistics.median(run.rate for run in runs)
         share = statistics.median(run.rate / other.rate for run, other in zip(runs, plain, strict=True))
-        rate, cost = statistics.median(run.rate for run in runs), min(run.cost for run in runs)
-        print(f"{case.name:<28} {rate:>8,.0f} {share:>6.3f} {cost * 1e6:>11.2f} {cost_of_plain / cost:>6.3f}")
+        cost, server = (min(costs) * 1e6 for costs in zip(*(run[1:] for run in runs), strict=True))
+        print(f"{case.name:<28} {rate:>8,.0f} {share:>6.3f} {cost:>20.2f} {server:>6.2f}")
 
 
 def cost_of_counting(size: int, tasks: int) -> float:
@@ -237,7 +269,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="graphile-worker-bench-") as folder:
         Path(folder).chmod(0o711)
         with EmbeddedPostgres(Path(folder) / "postgres") as server:
-            asyncio.run(compare(server.url(), arguments.jobs, arguments.rounds, cases))
+            clock = ServerClock(Path(folder)) if Path("/proc/self/stat").exists() else None
+            asyncio.run(compare(server.url(), clock, arguments.jobs, arguments.rounds, cases))
     print(f"\n{'JOBS PER WRITE':>14} {'ONE TASK':>9} {'FIVE TASKS':>10}   µs of CPU time for each job")
     for size in (1, 10, 100, 1000):
         one, five = (cost_of_counting(size, tasks) * 1e6 for tasks in (1, 5))
