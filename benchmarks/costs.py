@@ -4,8 +4,8 @@
 
 Starts a server of its own. Each round drains the same number of jobs that do nothing, once for each case and
 in turn, so that what else the machine does affects all of them alike. SHARE is the rate compared with that of
-plain jobs in the same round, the median of the rounds. The CPU times are those of the quietest round. The
-second table is the cost of counting alone.
+plain jobs in the same round, the median of the rounds. CPU times and log are those of the quietest round, for
+each job. The second table is the cost of counting alone.
 """
 
 from __future__ import annotations
@@ -85,6 +85,11 @@ async def timed() -> None: ...
 async def unique(payload: dict[str, int]) -> None: ...
 
 
+@task
+async def failing() -> None:
+    raise RuntimeError("fails on purpose")
+
+
 @contextmanager
 def nothing_more() -> Iterator[list[Plugin]]:
     yield []
@@ -130,6 +135,8 @@ class Case:
     name: str
     task: Callable[..., Any] = nothing
     options: Callable[[], dict[str, Any]] = dict
+    queues: int = 0
+    """How many named queues the jobs are spread over."""
     around: Callable[[], AbstractContextManager[list[Plugin]]] = nothing_more
 
 
@@ -141,6 +148,8 @@ CASES = (
     Case(name="kept with payload, result", task=kept_with_payload),
     Case(name="a timeout", task=timed),
     Case(name="unique jobs", task=unique),
+    Case(name="1,000 named queues", queues=1000),
+    Case(name="every job fails", task=failing),
     Case(name="two lanes", options=lambda: {"lanes": [Lane("other", tasks=["other"], concurrency=2)]}),
     Case(name="prometheus", around=prometheus),
     Case(name="opentelemetry, 1 %", around=opentelemetry),
@@ -158,6 +167,8 @@ class Drained(NamedTuple):
     """Seconds of CPU time of the worker for each job: less noisy on a busy machine."""
     server_cost: float
     """The same of the server; 0 where there is no /proc."""
+    log: float
+    """Bytes of the server's log (WAL) for each job."""
 
 
 class ServerClock:
@@ -186,35 +197,40 @@ def name_of(case: Case) -> str:
     return case.task.identifier if isinstance(case.task, Task) else case.task.__name__
 
 
-async def fill(url: str, case: Case, jobs: int) -> None:
-    connection = await asyncpg.connect(url)
-    await connection.execute("truncate graphile_worker._private_py_history")
+async def fill(connection: asyncpg.Connection, url: str, case: Case, jobs: int) -> None:
+    await connection.execute("truncate graphile_worker._private_py_history, graphile_worker._private_jobs")
     async with make_worker_utils(connection_string=url) as utils:
         for first in range(0, jobs, BATCH):
-            payloads = [{"number": number} for number in range(first, min(jobs, first + BATCH))]
+            numbers = range(first, min(jobs, first + BATCH))
             if case.task is unique:
-                await utils.add_jobs([unique.spec(payload) for payload in payloads])
-            else:
-                await utils.add_jobs([JobSpec(name_of(case), payload) for payload in payloads])
+                await utils.add_jobs([unique.spec({"number": number}) for number in numbers])
+                continue
+            queues = [f"queue {number % case.queues}" if case.queues else None for number in numbers]
+            specs = zip(numbers, queues, strict=True)
+            await utils.add_jobs(
+                [JobSpec(name_of(case), {"number": number}, queue_name=queue) for number, queue in specs]
+            )
     await connection.execute("vacuum analyze graphile_worker._private_jobs")
-    await connection.close()
-    await asyncio.sleep(SETTLE)
 
 
 async def drain(url: str, clock: ServerClock | None, case: Case, jobs: int) -> Drained:
-    await fill(url, case, jobs)
+    connection = await asyncpg.connect(url)
+    await fill(connection, url, case, jobs)
     settings = case.options()
     tasks = {name_of(case): case.task} | ({"other": nothing} if "lanes" in settings else {})
     options = WorkerOptions(connection_string=url, concurrency=24)
+    await asyncio.sleep(SETTLE)
+    log = await connection.fetchval("select pg_current_wal_insert_lsn() - '0/0'")
     with case.around() as plugins:
         server = clock.seconds() if clock else 0.0
         began, used = time.perf_counter(), time.process_time()
         await run_once(options=options, task_list=tasks, hooks=Hooks(plugins=plugins), **settings)
         seconds, used = time.perf_counter() - began, time.process_time() - used
-    if clock is None:
-        return Drained(jobs / seconds, used / jobs, 0.0)
     await asyncio.sleep(SETTLE)
-    return Drained(jobs / seconds, used / jobs, (clock.seconds() - server) / jobs)
+    server = clock.seconds() - server if clock else 0.0
+    log = await connection.fetchval("select pg_current_wal_insert_lsn() - '0/0'") - log
+    await connection.close()
+    return Drained(jobs / seconds, used / jobs, server / jobs, float(log) / jobs)
 
 
 async def compare(url: str, clock: ServerClock | None, jobs: int, rounds: int, cases: Sequence[Case]) -> None:
@@ -225,13 +241,14 @@ async def compare(url: str, clock: ServerClock | None, jobs: int, rounds: int, c
         for case in cases if number % 2 == 0 else reversed(cases):
             found[case.name].append(await drain(url, clock, case, jobs))
     plain = found[PLAIN]
-    print(f"{'CASE':<28} {'JOBS/S':>8} {'SHARE':>6}   CPU µs/JOB: {'WORKER':>6} {'SERVER':>6}")
+    print(f"{'CASE':<28} {'JOBS/S':>8} {'SHARE':>6} {'WORKER µs':>10} {'SERVER µs':>10} {'LOG BYTES':>10}")
     for case in cases:
         runs = found[case.name]
         rate = statistics.median(run.rate for run in runs)
         share = statistics.median(run.rate / other.rate for run, other in zip(runs, plain, strict=True))
-        cost, server = (min(costs) * 1e6 for costs in zip(*(run[1:] for run in runs), strict=True))
-        print(f"{case.name:<28} {rate:>8,.0f} {share:>6.3f} {cost:>20.2f} {server:>6.2f}")
+        cost, server = min(run.cost for run in runs) * 1e6, min(run.server_cost for run in runs) * 1e6
+        log = min(run.log for run in runs)
+        print(f"{case.name:<28} {rate:>8,.0f} {share:>6.3f} {cost:>10.2f} {server:>10.2f} {log:>10,.0f}")
 
 
 def cost_of_counting(size: int, tasks: int) -> float:
