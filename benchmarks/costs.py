@@ -4,8 +4,9 @@
 
 Starts a server of its own. Each round drains the same number of jobs that do nothing, once for each case and
 in turn, so that what else the machine does affects all of them alike. SHARE is the rate compared with that of
-plain jobs in the same round, the median of the rounds. CPU times and log are those of the quietest round, for
-each job. The second table is the cost of counting alone.
+plain jobs in the same round, the median of the rounds. For each job, WORKER and SERVER are µs of CPU time and LOG
+bytes of the server's log, all of the quietest round. MODEL is the rate that follows from them: that of the event
+loop, or that of all cores together. The second table is the cost of adding, the third that of counting alone.
 """
 
 from __future__ import annotations
@@ -241,14 +242,45 @@ async def compare(url: str, clock: ServerClock | None, jobs: int, rounds: int, c
         for case in cases if number % 2 == 0 else reversed(cases):
             found[case.name].append(await drain(url, clock, case, jobs))
     plain = found[PLAIN]
-    print(f"{'CASE':<28} {'JOBS/S':>8} {'SHARE':>6} {'WORKER µs':>10} {'SERVER µs':>10} {'LOG BYTES':>10}")
+    print(f"{'CASE':<26} {'JOBS/S':>8} {'SHARE':>6} {'WORKER':>7} {'SERVER':>7} {'LOG':>6} {'MODEL':>8}")
+    cores = os.cpu_count() or 1
     for case in cases:
         runs = found[case.name]
         rate = statistics.median(run.rate for run in runs)
         share = statistics.median(run.rate / other.rate for run, other in zip(runs, plain, strict=True))
         cost, server = min(run.cost for run in runs) * 1e6, min(run.server_cost for run in runs) * 1e6
         log = min(run.log for run in runs)
-        print(f"{case.name:<28} {rate:>8,.0f} {share:>6.3f} {cost:>10.2f} {server:>10.2f} {log:>10,.0f}")
+        model = min(1 / cost, cores / (cost + server)) * 1e6
+        print(
+            f"{case.name:<26} {rate:>8,.0f} {share:>6.3f} {cost:>7.2f} {server:>7.2f} {log:>6,.0f} {model:>8,.0f}"
+        )
+
+
+async def adding(url: str, clock: ServerClock | None) -> None:
+    """Print what it costs to add a job, one by one and many at a time."""
+    print(f"\n{'ADDING':<26} {'JOBS/S':>8} {'':>6} {'CLIENT':>7} {'SERVER':>7} {'LOG':>6}")
+    connection = await asyncpg.connect(url)
+    for name, calls, size in (("one by one", 5000, 1), (f"{BATCH:,} at a time", 12, BATCH)):
+        await connection.execute("truncate graphile_worker._private_jobs")
+        async with make_worker_utils(connection_string=url) as utils:
+            await utils.add_job("nothing", {"number": 0})
+            log = await connection.fetchval("select pg_current_wal_insert_lsn() - '0/0'")
+            server = clock.seconds() if clock else 0.0
+            began, used = time.perf_counter(), time.process_time()
+            for _ in range(calls):
+                if size == 1:
+                    await utils.add_job("nothing", {"number": 1})
+                else:
+                    await utils.add_jobs([JobSpec("nothing", {"number": 1}) for _ in range(size)])
+            seconds, used = time.perf_counter() - began, time.process_time() - used
+            server = clock.seconds() - server if clock else 0.0
+            log = await connection.fetchval("select pg_current_wal_insert_lsn() - '0/0'") - log
+        jobs = calls * size
+        print(
+            f"{name:<26} {jobs / seconds:>8,.0f} {'':>6} {used / jobs * 1e6:>7.2f} "
+            f"{server / jobs * 1e6:>7.2f} {float(log) / jobs:>6,.0f}"
+        )
+    await connection.close()
 
 
 def cost_of_counting(size: int, tasks: int) -> float:
@@ -288,6 +320,7 @@ def main() -> None:
         with EmbeddedPostgres(Path(folder) / "postgres") as server:
             clock = ServerClock(Path(folder)) if Path("/proc/self/stat").exists() else None
             asyncio.run(compare(server.url(), clock, arguments.jobs, arguments.rounds, cases))
+            asyncio.run(adding(server.url(), clock))
     print(f"\n{'JOBS PER WRITE':>14} {'ONE TASK':>9} {'FIVE TASKS':>10}   µs of CPU time for each job")
     for size in (1, 10, 100, 1000):
         one, five = (cost_of_counting(size, tasks) * 1e6 for tasks in (1, 5))
