@@ -4,9 +4,10 @@
 
 Starts a server of its own. Each round drains the same number of jobs that do nothing, once for each case and
 in turn, so that what else the machine does affects all of them alike. SHARE is the rate compared with that of
-plain jobs in the same round, the median of the rounds. For each job, WORKER and SERVER are µs of CPU time and LOG
-bytes of the server's log, all of the quietest round. MODEL is the rate that follows from them: that of the event
-loop, or that of all cores together. The second table is the cost of adding, the third that of counting alone.
+plain jobs in the same round, the median of the rounds. For each job, WORKER and SERVER are µs of CPU time and
+LOG bytes of the server's log, all of the quietest round. MODEL is the rate that follows from them: that of
+the event loop, or that of all cores together. The second table is the cost of adding, the third that of
+counting alone.
 """
 
 from __future__ import annotations
@@ -251,9 +252,8 @@ async def compare(url: str, clock: ServerClock | None, jobs: int, rounds: int, c
         cost, server = min(run.cost for run in runs) * 1e6, min(run.server_cost for run in runs) * 1e6
         log = min(run.log for run in runs)
         model = min(1 / cost, cores / (cost + server)) * 1e6
-        print(
-            f"{case.name:<26} {rate:>8,.0f} {share:>6.3f} {cost:>7.2f} {server:>7.2f} {log:>6,.0f} {model:>8,.0f}"
-        )
+        costs = f"{cost:>7.2f} {server:>7.2f} {log:>6,.0f}"
+        print(f"{case.name:<26} {rate:>8,.0f} {share:>6.3f} {costs} {model:>8,.0f}")
 
 
 async def adding(url: str, clock: ServerClock | None) -> None:
