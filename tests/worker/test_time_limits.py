@@ -23,7 +23,7 @@ from graphile_worker.errors import (
 from graphile_worker.hooks import CallNext, Hooks
 from graphile_worker.hooks.events import JobErrored, JobFailed, JobInterrupted, JobStarted, JobSucceeded
 from graphile_worker.testing.results import EventRecorder
-from graphile_worker.values.deadlines import TimeLimit
+from graphile_worker.values.attempts import TimeLimit
 from graphile_worker.values.job import Job
 from graphile_worker.values.options import WorkerOptions
 from graphile_worker.values.outcome import Failed, Outcome

@@ -6,7 +6,7 @@ serves `django.tasks` (Django 6) and `django-tasks` (Django 5.2); `manage.py gra
 
 from typing import TYPE_CHECKING
 
-from ...values.imports import export_lazily
+from ...values import export_lazily
 
 if TYPE_CHECKING:
     from .client import aadd_job as aadd_job

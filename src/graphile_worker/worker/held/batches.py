@@ -29,15 +29,17 @@ from ...database.statements.held_batches import (
     ID,
     LAST_ERROR,
     Place,
+    TakenQueues,
     begin_batch,
     commit_batch,
     first_keyed,
+    get_series,
     held_jobs,
     last_place,
     may_have_backlog,
     roll_back_batch,
+    take_queues,
 )
-from ...database.statements.held_series import TakenQueues, get_series, take_queues
 from ...recovery.held_batches import OpenBatch
 from ...recovery.orphaned_jobs import RECOVERED
 from ...values.flags import NO_RULES, FlagRules

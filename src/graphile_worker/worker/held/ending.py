@@ -18,8 +18,13 @@ from functools import partial
 from ...database.connections.connection import Connection
 from ...database.connections.retry import is_refusal, may_pass
 from ...database.statements.fetch import NO_CEILING
-from ...database.statements.held_batches import RowsKeptError, commit_batch, end_batch, roll_back_batch
-from ...database.statements.held_series import end_series
+from ...database.statements.held_batches import (
+    RowsKeptError,
+    commit_batch,
+    end_batch,
+    end_series,
+    roll_back_batch,
+)
 from ...database.statements.write_plan import Failure
 from ...errors.text import message_of
 from ...recovery.held_batches import OpenBatch

@@ -23,8 +23,7 @@ import msgspec
 
 from ...database.connections.connection import Connection
 from ...database.connections.retry import Backoff, Delays, is_refusal, may_pass
-from ...database.statements.held_batches import Settled, settle_jobs
-from ...database.statements.held_series import settle_series
+from ...database.statements.held_batches import Settled, settle_jobs, settle_series
 from ...database.statements.write_plan import Failure, Outcomes
 from ...hooks.faults import report
 from ...values.job import Job

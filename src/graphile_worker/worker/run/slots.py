@@ -27,7 +27,7 @@ from ...hooks.events import (
     WorkerStopped,
 )
 from ...tasks.helpers import JobHelpers, current_helpers
-from ...values.deadlines import TimeLimit
+from ...values.attempts import TimeLimit
 from ...values.job import Job
 from ...values.outcome import Finished, Interrupted, Outcome, failed
 from ...values.spec import DEFAULT_MAX_ATTEMPTS

@@ -20,9 +20,9 @@ from ...hooks.events import (
     JobSucceeded,
     PoolOutcomesWritten,
 )
+from ...values.attempts import back_off
 from ...values.clock import Clock
 from ...values.outcome import Cancelled, Completed, Expired, Failed, Finished, Interrupted, Outcome, Snoozed
-from ...values.retry import back_off
 from ..run.outcomes import seconds_left
 
 LOST_ROW = "its row was deleted, or its lock taken, while the task ran"

@@ -67,7 +67,7 @@
 
 -- part: back_off
 -- Seconds between a failed attempt of `job` and the next one: e to the power of the attempts made, 10 at most. The function
--- `back_off` of values/retry.py must be equal; tests/queries/test_write.py compares them. `standing` derives the
+-- `back_off` of values/attempts.py must be equal; tests/queries/test_write.py compares them. `standing` derives the
 -- time of a failure from it, also of jobs that failed with an earlier formula.
 cross join lateral (select exp(least(job.attempts, 10)::double precision) as seconds) as back_off
 
