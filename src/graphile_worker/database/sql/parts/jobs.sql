@@ -103,6 +103,15 @@ cross join lateral (
     and job.updated_at > job.created_at
   )
 
+-- part: attempts_returned
+    -- A job that was replaced by its key does not come back (see recover_jobs).
+    attempts = case
+      when
+:include cut_off
+      then job.attempts
+      else greatest(0, job.attempts - 1)
+    end,
+
 -- part: retired
   -- Whether a locked `job` is obsolete, because its key was removed or reused: cut off, but without jobs that were given up by
   -- hand, which is possible four hours after the lock, and without batches: the items of one whose key was used again are in
