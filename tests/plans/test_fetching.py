@@ -27,7 +27,14 @@ from graphile_worker.database.statements.fetch import (
     may_queues_be_next,
     ranges,
 )
-from graphile_worker.database.statements.held_batches import ID, end_batch, get_held_jobs
+from graphile_worker.database.statements.held_batches import (
+    ID,
+    end_batch,
+    end_series,
+    get_held_jobs,
+    get_series,
+    take_queues,
+)
 from graphile_worker.database.statements.write import Written, return_jobs, write
 from graphile_worker.database.statements.write_plan import Continuation, Failure, Outcomes, WritePlanner
 from graphile_worker.values.flags import FlagRules
@@ -39,6 +46,7 @@ from plans.backlogs import (
     BETTER,
     FOREIGN_JOBS,
     LATER,
+    LOCK_FIRST_QUEUE,
     OURS,
     READY,
     REFUSED_JOBS,
@@ -281,6 +289,59 @@ async def test_the_end_of_a_held_batch_reads_its_jobs_only(desk: Desk, backlog: 
     await end_batch(desk.explaining, desk.schema, POOL, completed=ids[:-5], outlasting=ids[-5:])
     for plan in desk.explaining.plans:
         assert_bounded(plan, 4 * len(ids))
+
+
+IN_SERIES, OF_EACH = 20, 10
+"""Queues of series, and how many jobs of each."""
+FIRST = 1_000_000
+"""The id of the first of these queues."""
+RECOVERED = "the last error of a recovered job"
+
+
+async def make_queues_ready(desk: Desk) -> None:
+    """Add queues with jobs that come before every backlog but the better ones."""
+    await desk.connection.execute(
+        "insert into graphile_worker._private_job_queues (id, queue_name) overriding system value "
+        f"select {FIRST} + number, 'ready ' || number from generate_series(0, {IN_SERIES - 1}) number"
+    )
+    first = "now() - interval '2 hours' + number * interval '1 millisecond'"
+    ready = jobs(IN_SERIES * OF_EACH, queue=f"{FIRST} + (number - 1) % {IN_SERIES}", run_at=first)
+    await desk.connection.execute(ready)
+
+
+async def test_series_read_no_more_than_their_batch(desk: Desk, backlog: Backlog) -> None:
+    await make_queues_ready(desk)
+    taken = await take_queues(
+        desk.explaining, desk.schema, pool_id=POOL, tasks=desk.tasks, limit=IN_SERIES, recovered=RECOVERED
+    )
+    (plan,) = desk.explaining.plans
+    probes = 100 + 4 * backlog.priorities + QUEUE_PROBES  # a hundred jobs without a queue at most
+    assert_bounded(plan, 8 * IN_SERIES + probes + 4 * backlog.busy_queues_hide)
+    if backlog.statements and LOCK_FIRST_QUEUE in backlog.statements:
+        assert taken is None  # jobs of the busy queue come first: the ordinary fetch finds the others
+        return
+    assert taken is not None
+    assert taken.ids == [FIRST + number for number in range(IN_SERIES)]
+    terms: dict[str, Any] = {"tasks": desk.tasks, "limit": BATCH, "longest": OF_EACH, "recovered": RECOVERED}
+    rows = await get_series(desk.explaining, desk.schema, taken, **terms)
+    assert len(rows) == BATCH
+    assert_bounded(desk.explaining.plans[-1], 4 * IN_SERIES * OF_EACH)
+    ids = [row[ID] for row in rows]
+    desk.explaining.plans.clear()
+    await end_series(desk.explaining, desk.schema, POOL, completed=ids, queues=taken.ids)
+    (plan,) = desk.explaining.plans
+    assert_bounded(plan, 4 * len(ids))
+
+
+async def test_series_are_looked_for_in_vain_at_a_bounded_cost(foreign_desk: Desk) -> None:
+    """All ready jobs are for other workers, and have no queue."""
+    desk = foreign_desk
+    found = await take_queues(
+        desk.explaining, desk.schema, pool_id=POOL, tasks=desk.tasks, limit=IN_SERIES, recovered=RECOVERED
+    )
+    assert found is None
+    (plan,) = desk.explaining.plans
+    assert_bounded(plan, 100 + 4 * IN_SERIES + QUEUE_PROBES)
 
 
 async def test_the_plain_fetch_above_watermarks_reads_no_more_than_its_batch(

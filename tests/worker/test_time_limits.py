@@ -23,7 +23,6 @@ from graphile_worker.errors import (
 from graphile_worker.hooks import CallNext, Hooks
 from graphile_worker.hooks.events import JobErrored, JobFailed, JobInterrupted, JobStarted, JobSucceeded
 from graphile_worker.testing.results import EventRecorder
-from graphile_worker.values.attempts import TimeLimit
 from graphile_worker.values.job import Job
 from graphile_worker.values.options import WorkerOptions
 from graphile_worker.values.outcome import Failed, Outcome
@@ -98,12 +97,69 @@ async def test_the_limit_of_the_job_holds_instead_of_that_of_the_task(
     await utils.add_job(wait, timeout=LONG, max_attempts=1)
     runner = await workers.start([wait], events=recorder.events)
     await recorder.wait_for(JobStarted)
-    ending = only_slot(runner).early_end
-    assert ending is not None
-    assert ending._timer is not None
-    assert ending._timer.when() > asyncio.get_running_loop().time() + LONG / 2
+    alarm = only_slot(runner).alarm
+    assert alarm is not None
+    assert alarm.when() > asyncio.get_running_loop().time() + LONG / 2
     resume.set()
     await recorder.wait_for(JobSucceeded)
+
+
+@pytest.mark.parametrize("limit_before", [SHORT, LONG])
+async def test_the_limit_counts_from_the_start_of_the_job(
+    jobs: Jobs, workers: Workers, recorder: EventRecorder, limit_before: float
+) -> None:
+    """Whatever alarm the job before it has left."""
+
+    @task(timeout=limit_before)
+    async def quick() -> None: ...
+
+    hang = task("hang", timeout=SHORT)(forever)
+    await jobs.add("quick", priority=-1)
+    await jobs.add("hang", max_attempts=1)
+    await workers.start([quick, hang], concurrency=1, events=recorder.events)
+    await recorder.wait_for(JobFailed)
+    (event,) = recorder.of(JobFailed)
+    assert event.duration >= SHORT
+    assert recorder.count(JobSucceeded) == 1
+
+
+async def test_the_alarm_of_one_job_does_not_end_the_next(
+    jobs: Jobs, workers: Workers, recorder: EventRecorder
+) -> None:
+    resume = asyncio.Event()
+
+    @task(timeout=LONG)
+    async def quick() -> None: ...
+
+    @task
+    async def no_limit() -> None:
+        await resume.wait()
+
+    await jobs.add("quick", priority=-1)
+    await jobs.add("no_limit")
+    runner = await workers.start([quick, no_limit], concurrency=1, events=recorder.events)
+    await recorder.wait_for(JobStarted, count=2)
+    slots, slot = slots_of(runner), only_slot(runner)
+    assert slot.alarm is not None
+    slots._alarm(slot)
+    assert slot.early_end is None
+    resume.set()
+    await recorder.wait_for(JobSucceeded, count=2)
+
+
+async def test_a_stopped_worker_leaves_no_alarm(jobs: Jobs, workers: Workers) -> None:
+    """It would keep the pool in memory for as long as the limit."""
+
+    @task(timeout=LONG)
+    async def quick() -> None: ...
+
+    await jobs.add("quick")
+    runner = await workers.start([quick], concurrency=1)
+    slot = only_slot(runner)
+    await until(lambda: slot.alarm is not None)
+    await workers.stop(runner)
+    assert slot.alarm is not None
+    assert slot.alarm.cancelled()
 
 
 async def test_a_flag_that_is_no_limit_is_logged_and_ignored(
@@ -405,11 +461,11 @@ async def test_a_job_that_is_being_returned_does_not_time_out(
     await jobs.add("hang", max_attempts=1)
     runner = await workers.start([hang], events=recorder.events)
     await recorder.wait_for(JobStarted)
-    ending = only_slot(runner).early_end
-    assert ending is not None
     killing = asyncio.ensure_future(runner.kill())
     await cancelled.wait()
-    slots_of(runner)._time_is_up(ending, TimeLimit(LONG))
+    slots, slot = slots_of(runner), only_slot(runner)
+    slot.started -= LONG
+    slots._alarm(slot)
     resume.set()
     async with asyncio.timeout(PATIENCE):
         await asyncio.wait((killing,))

@@ -174,23 +174,23 @@ class Finished(msgspec.Struct, frozen=True, gc=False):
 
 def retention_of(outcome: Outcome) -> Retention | None:
     """How a deleted job is kept."""
-    if isinstance(outcome, Deleted):
-        return outcome._retention
-    return outcome.retention if isinstance(outcome, Kept) else None
+    if isinstance(outcome, Kept):
+        return outcome.retention
+    return outcome._retention if isinstance(outcome, Deleted) else None
 
 
 def is_end_awaited(outcome: Outcome) -> bool:
     """Whether a deleted job is announced to clients."""
-    if isinstance(outcome, Deleted):
-        return outcome._is_awaited
-    return isinstance(outcome, Kept) and outcome.is_awaited
+    if isinstance(outcome, Kept):
+        return outcome.is_awaited
+    return isinstance(outcome, Deleted) and outcome._is_awaited
 
 
 def payload_to_keep(outcome: Outcome) -> str | None:
     """The redacted payload of a deleted job; None for that of the row."""
-    if isinstance(outcome, Deleted):
-        return outcome._raw_payload
-    return outcome.raw_payload if isinstance(outcome, Kept) else None
+    if isinstance(outcome, Kept):
+        return outcome.raw_payload
+    return outcome._raw_payload if isinstance(outcome, Deleted) else None
 
 
 def queues_of(finished_jobs: Sequence[Finished]) -> list[int]:

@@ -246,7 +246,9 @@ def outcomes_of(
         outcome = finished.outcome
         if type(outcome) is Completed:
             continue
-        if isinstance(outcome, (Failed, Snoozed)):
+        if type(outcome) is Kept and record is not None:
+            kept.append(finished)
+        elif isinstance(outcome, (Failed, Snoozed)):
             kept_of_it = None if record is None else record(finished, outcome)
             failures.append(failure_of(finished, outcome, kept_of_it, now))
             if isinstance(outcome, Snoozed):

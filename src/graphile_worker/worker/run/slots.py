@@ -277,10 +277,38 @@ class Slots:
             slot.task.cancel()
 
     def _limit_time(self, slot: Slot, job: Job) -> None:
+        """See to it that the job ends when its time is up, if it has a limit.
+
+        The alarm of a slot outlives jobs. Hardly any job still runs when it goes off, and one timer for
+        each job would cost more than to run a short one.
+        """
+        seconds = self._executor.time_limit(job).seconds
+        if seconds is not None:
+            self._set_alarm(slot, slot.started + seconds, seconds)
+
+    def _set_alarm(self, slot: Slot, at: float, delay: float) -> None:
+        if slot.alarm is not None:
+            if slot.alarm_at <= at:
+                return
+            slot.alarm.cancel()
+        slot.alarm_at = at
+        slot.alarm = asyncio.get_running_loop().call_later(delay, self._alarm, slot)
+
+    def _alarm(self, slot: Slot) -> None:
+        slot.alarm = None
+        job, early_end = slot.job, slot.early_end
+        if job is None or (early_end is not None and early_end.cause is not None):
+            return
         limit = self._executor.time_limit(job)
-        if limit.seconds is not None:
+        if limit.seconds is None:
+            return
+        at = slot.started + limit.seconds
+        if (left := at - time.monotonic()) > 0:
+            self._set_alarm(slot, at, left)
+            return
+        if early_end is None:
             early_end = slot.early_end = self._early_end(slot, job)
-            early_end.schedule(limit.seconds, lambda: self._time_is_up(early_end, limit))
+        self._time_is_up(early_end, limit)
 
     def _time_is_up(self, early_end: JobTermination, limit: TimeLimit) -> None:
         if self._executor.interruption is None:  # else the job is being returned
@@ -320,6 +348,8 @@ class Slots:
             self._spawn(slot)
             return
         slot.task = None
+        if slot.alarm is not None:
+            slot.alarm.cancel()
         self._fail(slot, error or JobError("the slot that ran the job was cancelled"))
         if error is not None:
             self.error = self.error or error

@@ -40,14 +40,19 @@ logger = logging.getLogger("graphile_worker.worker")
 class Slot:
     """One slot: its id, the job it runs, and the asyncio task that drives it."""
 
-    __slots__ = ("context", "early_end", "id", "idle", "is_abandoned", "job", "started", "task")
+    __slots__ = (
+        "alarm", "alarm_at", "context", "early_end", "id", "idle", "is_abandoned", "job", "started", "task"
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self.id = f"worker-{secrets.token_hex(9)}"
         self.job: Job | None = None
         self.started = 0.0
         self.early_end: JobTermination | None = None
-        """Of the running job, if it has a time limit or is being ended."""
+        """Of the running job, if it is being ended or its time is up."""
+        self.alarm: asyncio.TimerHandle | None = None
+        """Goes off when the time of a job may be up: of the running one, or of one before it."""
+        self.alarm_at = 0.0
         self.is_abandoned = False
         self.idle: asyncio.Future[None] | None = None
         self.task: asyncio.Task[bool] | None = None

@@ -21,7 +21,6 @@ from ...values.outcome import (
     Kept,
     Snoozed,
     queues_of,
-    retention_of,
 )
 
 MAX_OUTCOMES = 2000  # outcomes per statement
@@ -41,7 +40,8 @@ class Unwritten:
 
     def __init__(self) -> None:
         self._completed: list[Finished] = []
-        self._kept: list[Finished] = []
+        self._kept: dict[object, list[Finished]] = {}
+        """By how they are kept: one statement keeps all of them alike."""
         self._failed: list[Finished] = []
         self._interrupted: list[Finished] = []
         self._cancelled: list[Finished] = []
@@ -62,7 +62,7 @@ class Unwritten:
             self._failed.append(finished)
         elif isinstance(outcome, END_IS_KEPT):
             self.not_deleted += 1
-            self._kept.append(finished)
+            self._kept.setdefault(_like(outcome), []).append(finished)
         elif isinstance(outcome, Cancelled):
             self._cancelled.append(finished)
         else:
@@ -73,9 +73,11 @@ class Unwritten:
 
     def requeue(self, batch: Sequence[Finished]) -> None:
         """Put outcomes that were not written in front of newer ones; they are still counted."""
+        for finished in reversed(batch):
+            if isinstance(finished.outcome, END_IS_KEPT):
+                self._kept.setdefault(_like(finished.outcome), []).insert(0, finished)
         waiting = {
             (Completed,): self._completed,
-            END_IS_KEPT: self._kept,
             ROW_STAYS: self._failed,
             (Interrupted,): self._interrupted,
             (Cancelled,): self._cancelled,
@@ -126,11 +128,11 @@ class Unwritten:
 
     def deleting(self) -> Iterator[Finished]:
         """Those whose write deletes the row of the job."""
-        for some in (self._completed, self._kept, self._cancelled):
+        for some in (self._completed, *self._kept.values(), self._cancelled):
             yield from (finished for finished in some if isinstance(finished.outcome, ROW_GOES))
 
     def _all(self) -> tuple[list[Finished], ...]:
-        return self._completed, self._kept, self._failed, self._interrupted, self._cancelled
+        return self._completed, *self._kept.values(), self._failed, self._interrupted, self._cancelled
 
     # -- the next statement --------------------------------------------------------------------------------
 
@@ -151,16 +153,13 @@ class Unwritten:
         return batch
 
     def _next_kept(self, room: int) -> list[Finished]:
-        """Those that are kept like the first, as many as one statement takes: it keeps them all alike."""
-        first = _like(self._kept[0])
-        alike = [finished for finished in self._kept if _like(finished) == first]
-        count = write_size(alike, room)
-        if count == len(self._kept):
-            self._kept = []
-            return alike
-        others = [finished for finished in self._kept if _like(finished) != first]
-        self._kept = [*alike[count:], *others]
-        return alike[:count]
+        """Those that are kept like the first, as many as one statement takes."""
+        like, waiting = next(iter(self._kept.items()))
+        count = write_size(waiting, room)
+        del self._kept[like]
+        if count < len(waiting):
+            self._kept[like] = waiting[count:]  # behind those that are kept otherwise
+        return waiting[:count]
 
     def _next_interrupted(self) -> list[Finished]:
         """Those with the same note as the first: one statement writes one note."""
@@ -190,10 +189,10 @@ def weight_of(finished: Finished) -> int:
     job, outcome = finished.job, finished.outcome
     size = len(job.raw_payload)
     weight = size if size > LIGHT else 0
-    if isinstance(outcome, Failed):
-        weight += outcome.weight + len(job.last_error or "")
-    elif isinstance(outcome, Kept):
+    if isinstance(outcome, Kept):
         weight += KEPT_WEIGHT + _texts_of(outcome)
+    elif isinstance(outcome, Failed):
+        weight += outcome.weight + len(job.last_error or "")
     elif isinstance(outcome, Snoozed):
         weight += KEPT_WEIGHT + len(outcome.remaining_payload or "")
     return weight
@@ -211,20 +210,21 @@ def write_size(waiting: Sequence[Finished], room: int) -> int:
 
 def _sent_bytes(finished: Finished) -> int:
     outcome = finished.outcome
-    if isinstance(outcome, Failed):
-        return len(outcome.message) + len(outcome.traceback) + len(outcome.remaining_payload or "")
     if isinstance(outcome, Kept):
         return _texts_of(outcome)
+    if isinstance(outcome, Failed):
+        return len(outcome.message) + len(outcome.traceback) + len(outcome.remaining_payload or "")
     return len(outcome.remaining_payload or "") if isinstance(outcome, Snoozed) else 0
 
 
 def _texts_of(outcome: Kept) -> int:
-    return len(outcome.raw_result or "") + len(outcome.raw_payload or "")
+    result, payload = outcome.raw_result, outcome.raw_payload
+    return (0 if result is None else len(result)) + (0 if payload is None else len(payload))
 
 
-def _like(finished: Finished) -> object:
+def _like(outcome: Kept | Expired) -> object:
     """The same for outcomes that one statement can keep."""
-    return type(finished.outcome), retention_of(finished.outcome)
+    return type(outcome), outcome.retention if isinstance(outcome, Kept) else outcome._retention
 
 
 def _note(finished: Finished) -> str:
