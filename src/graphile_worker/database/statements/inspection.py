@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from ...errors import InvalidArgumentError
 from ...values.flags import FlagDescription
-from ...values.job import PAUSED_BY, Job, Pause, instant
+from ...values.job import PAUSED_BY, Job, Pause, optional_instant
 from ...values.schema_name import SchemaName
 from ...values.text import count, did_you_mean, similar_names
 from ..connections.connection import Connection, Row
@@ -57,7 +57,7 @@ class JobDetails(Job, frozen=True, gc=False):
     @property
     def failed_at(self) -> datetime | None:
         """When the job failed permanently, derived from `run_at` and `updated_at`. None in other states."""
-        return None if self.raw_failed_at is None else instant(self.raw_failed_at)
+        return optional_instant(self.raw_failed_at)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values by column name, for printing."""
@@ -180,7 +180,7 @@ async def statistics(connection: Connection, schema: SchemaName, *, exact: bool 
         is_estimate=percentage < 100,
         queues=queues["queues"],
         locked_queues=queues["locked"],
-        oldest_ready_at=_instant(oldest),
+        oldest_ready_at=optional_instant(oldest),
         pauses=await pauses_if_readable(connection, schema),
     )
 
@@ -221,7 +221,7 @@ def _queue(row: Row, percentage: float, pauses: Mapping[str | None, Pause]) -> Q
     return QueueSummary(
         queue_name=name,
         locked_by=None if is_paused else row["locked_by"],
-        locked_at=None if is_paused else _instant(row["locked_at"]),
+        locked_at=None if is_paused else optional_instant(row["locked_at"]),
         jobs=_scaled(row["jobs"], percentage),
         ready=_scaled(row["ready"], percentage),
         is_estimate=percentage < 100,
@@ -247,10 +247,6 @@ async def jobs_table_pages(connection: Connection, schema: SchemaName) -> int:
 
 def _scaled(count: int, percentage: float) -> int:
     return count if percentage >= 100 else round(count * 100 / percentage)
-
-
-def _instant(seconds: float | None) -> datetime | None:
-    return None if seconds is None else instant(seconds)
 
 
 READ_JOBS = 500
