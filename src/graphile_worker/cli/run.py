@@ -54,14 +54,7 @@ def _run(settings: Settings, handler: PipeHandler, *, once: bool) -> int:
         return arguments
 
     return run_service(
-        Service(
-            make_arguments,
-            parent,
-            settings.process,
-            grace=settings.grace,
-            once=once,
-            handler=handler,
-        )
+        Service(make_arguments, parent, settings.process, grace=settings.grace, once=once, handler=handler)
     )
 
 

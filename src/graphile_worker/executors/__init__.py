@@ -17,9 +17,5 @@ if TYPE_CHECKING:
 
 export_lazily(
     __name__,
-    {
-        "call": "TaskCall TaskExecutor TaskStack",
-        "process": "ProcessExecutor",
-        "run_call": "RemoteHelpers",
-    },
+    {"call": "TaskCall TaskExecutor TaskStack", "process": "ProcessExecutor", "run_call": "RemoteHelpers"},
 )

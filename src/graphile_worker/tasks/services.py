@@ -281,11 +281,7 @@ class JobAdder(Protocol):
     ) -> Awaitable[JobHandle[Any]]: ...
 
     def add_jobs(
-        self,
-        specs: Iterable[JobSpec],
-        *,
-        return_jobs: bool = True,
-        connection: UserConnection | None = None,
+        self, specs: Iterable[JobSpec], *, return_jobs: bool = True, connection: UserConnection | None = None
     ) -> Awaitable[list[Job]]: ...
 
 
@@ -339,11 +335,7 @@ class AddsJobs:
         return await self._client.add_job(task, payload, connection=connection, **options)
 
     async def add_jobs(
-        self,
-        specs: Iterable[JobSpec],
-        *,
-        return_jobs: bool = True,
-        connection: UserConnection | None = None,
+        self, specs: Iterable[JobSpec], *, return_jobs: bool = True, connection: UserConnection | None = None
     ) -> list[Job]:
         """Add many jobs in one transaction, as `WorkerUtils.add_jobs` does."""
         return await self._client.add_jobs(specs, return_jobs=return_jobs, connection=connection)

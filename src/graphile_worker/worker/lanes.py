@@ -94,18 +94,11 @@ class Lanes:
         self._limited = {name: lane for lane in self._all if lane.plan.limits for name in lane.plan.tasks}
 
     def _make_fetcher(
-        self,
-        pool: PoolPlan,
-        lane: LanePlan,
-        sink: Sink,
-        wide_queues: WideQueues,
-        ready: ReadyTasks | None,
+        self, pool: PoolPlan, lane: LanePlan, sink: Sink, wide_queues: WideQueues, ready: ReadyTasks | None
     ) -> Fetcher:
         which = "jobs" if lane.is_main else f"jobs of the lane {lane.name!r}"
         failures = FailureLog(
-            self._context,
-            f"{which} cannot be fetched: %s; trying again",
-            f"{which} are fetched again",
+            self._context, f"{which} cannot be fetched: %s; trying again", f"{which} are fetched again"
         )
         parts = (self._context, self._sessions.fetch, lane.tasks)
         options = {

@@ -27,17 +27,7 @@ from ..web.call import Call, return_url
 from ..web.routes import API, Route
 from ..web.show import lay_out, lay_out_error, one_line, visible
 from ..web.times import instant, zone_name
-from . import (
-    ActionAnswer,
-    ActionName,
-    ActionRequest,
-    JobEdit,
-    JobView,
-    Revealed,
-    adding,
-    changing,
-    job,
-)
+from . import ActionAnswer, ActionName, ActionRequest, JobEdit, JobView, Revealed, adding, changing, job
 
 MAX_TRACES = 20
 IN_HEAD = ("retry", "run_now", "cancel")
@@ -321,11 +311,7 @@ async def edit(call: Call) -> Page | Redirect | JobView:
         await adding.edit_payload(call.database, actor_of(call), job_id, await call.json(JobEdit))
         return await _view(call)
     form = await call.form(EditForm)
-    change = JobEdit(
-        payload=as_raw(form.payload),
-        revision=form.revision,
-        check=not form.anyway,
-    )
+    change = JobEdit(payload=as_raw(form.payload), revision=form.revision, check=not form.anyway)
     try:
         await adding.edit_payload(call.database, actor_of(call), job_id, change)
     except Problem as problem:

@@ -14,10 +14,7 @@ from ...database.connections.connection import Connection, Row
 from ...database.connections.errors import if_readable
 from ...database.sql import load
 from ...database.statements.inspection import jobs_table_pages
-from ...database.statements.job_filter import (
-    JobFilter,
-    RunPosition,
-)
+from ...database.statements.job_filter import JobFilter, RunPosition
 from ...recovery.registry.workers import list_workers
 from ...values.schema_name import SchemaName
 from ..answers import Count, Problem

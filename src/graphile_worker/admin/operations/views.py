@@ -17,16 +17,7 @@ from ..security.identity import PERMISSION_FOR, Permission
 from ..web.call import Call, return_url
 from ..web.routes import Route
 from ..web.times import zone_name
-from . import (
-    Chosen,
-    DryRun,
-    Operation,
-    OperationForm,
-    OperationRequest,
-    OperationsQuery,
-    queries,
-    undo,
-)
+from . import Chosen, DryRun, Operation, OperationForm, OperationRequest, OperationsQuery, queries, undo
 from .undo import permission_to_stop
 
 ANY_ACTION = tuple(dict.fromkeys(PERMISSION_FOR.values()))

@@ -19,24 +19,9 @@ from ..live.hub import Hub
 from ..web.call import Call
 from ..web.routes import Route
 from ..web.show import error_title
-from . import (
-    Resumed,
-    TaskDetails,
-    TaskPauseRequest,
-    TaskQuery,
-    TaskResumeRequest,
-    TaskRow,
-    TasksQuery,
-)
+from . import Resumed, TaskDetails, TaskPauseRequest, TaskQuery, TaskResumeRequest, TaskRow, TasksQuery
 from .queries import TaskFacts, read_task, read_tasks
-from .series import (
-    RANGES,
-    nothing,
-    read_markers,
-    read_percentiles,
-    read_timeline,
-    shown_to,
-)
+from .series import RANGES, nothing, read_markers, read_percentiles, read_timeline, shown_to
 
 TOPICS = ("tasks", "overview", "banners", "audit")
 DAY = timedelta(days=1)

@@ -336,12 +336,7 @@ def _check_queues(
 )
 @EXACT_OPTION
 async def queues_command(
-    utils: WorkerUtils,
-    action: str,
-    name: str | None,
-    concurrency: int | None,
-    limit: int | None,
-    exact: bool,
+    utils: WorkerUtils, action: str, name: str | None, concurrency: int | None, limit: int | None, exact: bool
 ) -> Output:
     """Show named queues, longest first, or set how many jobs of one may run at once.
 

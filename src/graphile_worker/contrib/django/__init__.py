@@ -19,9 +19,5 @@ if TYPE_CHECKING:
 
 export_lazily(
     __name__,
-    {
-        "client": "aadd_job aadd_jobs add_job add_jobs utils",
-        "dashboard": "admin_authorize",
-        "tasks": "task",
-    },
+    {"client": "aadd_job aadd_jobs add_job add_jobs utils", "dashboard": "admin_authorize", "tasks": "task"},
 )

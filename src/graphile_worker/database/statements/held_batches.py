@@ -271,11 +271,7 @@ async def may_have_backlog(connection: Connection, schema: SchemaName) -> bool:
 
 
 async def settle_jobs(
-    connection: Connection,
-    schema: SchemaName,
-    pool_id: str,
-    jobs: Sequence[Job],
-    now: datetime | None = None,
+    connection: Connection, schema: SchemaName, pool_id: str, jobs: Sequence[Job], now: datetime | None = None
 ) -> Settled:
     """Lock jobs of a lost batch, as far as they are still as it found them."""
     rows = await connection.fetch(

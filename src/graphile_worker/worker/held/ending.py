@@ -296,11 +296,7 @@ class BatchEnds:
                 del self.by_id[job.id]
 
     def _batch_lost(
-        self,
-        batch: HeldBatch,
-        finished: Sequence[Finished],
-        running: Sequence[Job],
-        error: BaseException,
+        self, batch: HeldBatch, finished: Sequence[Finished], running: Sequence[Job], error: BaseException
     ) -> None:
         """Nothing of the batch was written, as far as is known: settle it on another session."""
         batch.abandon()

@@ -69,11 +69,7 @@ class BatchReconciler:
     """The jobs of lost batches until they are settled."""
 
     def __init__(
-        self,
-        context: PoolContext,
-        session: Session,
-        sink: HeldOutcomes,
-        on_freed: Callable[[], None],
+        self, context: PoolContext, session: Session, sink: HeldOutcomes, on_freed: Callable[[], None]
     ) -> None:
         """`on_freed`: called when queues may be free."""
         self._on_freed = on_freed
