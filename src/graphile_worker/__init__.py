@@ -10,7 +10,7 @@ Names are imported on first use, so that a program that only adds jobs does not 
 from typing import TYPE_CHECKING
 
 from .values import __version__ as __version__
-from .values.imports import export_lazily
+from .values import export_lazily
 
 if TYPE_CHECKING:
     from .client import WorkerUtils as WorkerUtils
@@ -39,14 +39,14 @@ if TYPE_CHECKING:
     from .tasks import get_current_helpers as get_current_helpers
     from .tasks import get_current_job as get_current_job
     from .tasks import task as task
+    from .values.attempts import GiveUp as GiveUp
+    from .values.attempts import Retry as Retry
+    from .values.attempts import RetryIn as RetryIn
+    from .values.attempts import Snooze as Snooze
     from .values.concurrency import Lane as Lane
     from .values.concurrency import Limit as Limit
     from .values.job import Job as Job
     from .values.outcome import FailedJob as FailedJob
-    from .values.retry import GiveUp as GiveUp
-    from .values.retry import Retry as Retry
-    from .values.retry import RetryIn as RetryIn
-    from .values.retry import Snooze as Snooze
     from .values.spec import JobSpec as JobSpec
     from .values.spec import Unique as Unique
 
@@ -64,10 +64,10 @@ export_lazily(
         "runner.runner": "Runner",
         "tasks": "AbortSignal Depends Extensions JobHelpers SyncHelpers Task get_current_helpers "
         "get_current_job task",
+        "values.attempts": "GiveUp Retry RetryIn Snooze",
         "values.concurrency": "Lane Limit",
         "values.job": "Job",
         "values.outcome": "FailedJob",
-        "values.retry": "GiveUp Retry RetryIn Snooze",
         "values.spec": "JobSpec Unique",
     },
     "__version__",

@@ -5,7 +5,7 @@ Names are imported on first use. No module of the package imports this one: it i
 
 from typing import TYPE_CHECKING
 
-from .values.imports import export_lazily
+from .values import export_lazily
 
 if TYPE_CHECKING:
     from .client.background import SyncConnection as SyncConnection

@@ -12,7 +12,7 @@ import pytest
 from admin.callers import drop_own_tables
 from admin.test_job_list import fail, ids, viewer
 from graphile_worker import JobSpec, WorkerUtils
-from graphile_worker.admin.jobs import listing
+from graphile_worker.admin.jobs import searching
 from graphile_worker.database.statements.job_filter import JobFilter
 from graphile_worker.diagnostics.json_shapes import details_as_json, finished_job_as_json, record_as_json
 from support.working import SCHEMA, Jobs, Workers
@@ -93,7 +93,7 @@ async def test_pages_of_finished_jobs_lose_none_of_one_instant(
     for job_id in (5, 1, 4, 2, 3):
         await keep(jobs, job_id, "failed", queue_name="q")
     await keep(jobs, 6, "failed", queue_name="q", ago=5)
-    monkeypatch.setattr(listing, "STEP", 2)
+    monkeypatch.setattr(searching, "STEP", 2)
     seen: list[int] = []
     query: dict[str, Any] = {**FINISHED, **condition, "limit": 2}
     while True:

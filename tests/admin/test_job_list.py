@@ -15,7 +15,7 @@ import pytest
 
 from admin.conftest import client_of
 from graphile_worker.admin import AdminApp, Identity, admin_app
-from graphile_worker.admin.jobs import listing
+from graphile_worker.admin.jobs import listing, searching
 from support.working import PATIENCE, SCHEMA, Jobs
 
 JOBS = "/api/v1/jobs"
@@ -148,7 +148,7 @@ async def test_counts_say_their_kind(
 
 
 def set_budget(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
-    monkeypatch.setattr(listing, "BUDGET", seconds)
+    monkeypatch.setattr(searching, "BUDGET", seconds)
 
 
 async def test_a_search_that_no_index_serves_says_how_far_it_came(
@@ -156,7 +156,7 @@ async def test_a_search_that_no_index_serves_says_how_far_it_came(
 ) -> None:
     rare = await jobs.add("rare")
     await jobs.add_many("common", 20)
-    monkeypatch.setattr(listing, "STEP", 6)
+    monkeypatch.setattr(searching, "STEP", 6)
     set_budget(monkeypatch, PATIENCE)
     whole = (await http.get(JOBS, params={"task": "rare"})).json()
     assert [job["id"] for job in whole["items"]] == [rare]

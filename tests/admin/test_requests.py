@@ -335,7 +335,7 @@ def test_a_route_without_a_permission_does_not_start() -> None:
 
     for permission in ((), "", "jobs.everything"):
         with pytest.raises(ConfigError, match="needs a known permission"):
-            Route(method="GET", path="/x", handler=handler, permission=permission, summary="X")  # type: ignore[arg-type]
+            Route("/x", handler, permission, "X")  # type: ignore[arg-type]
 
 
 # -- many requests at once ---------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ import msgspec
 
 from chaos.plan import CUTS, Action
 from graphile_worker.worker.fetch.plan import Watermarks
-from graphile_worker.worker.held.batches import HeldBatches
+from graphile_worker.worker.held.ending import BatchEnds
 from graphile_worker.worker.held.reconcile import BatchReconciler
 
 CUT_BEFORE = tuple(Action(at=3.0 + 1.5 * n, kind="cut", how=CUTS[0], slot=n % 2) for n in range(6))
@@ -46,7 +46,7 @@ def _forget_outcomes() -> None:
 
 
 def _delete_released() -> None:
-    commit = HeldBatches._commit
+    commit = BatchEnds._commit
 
     async def broken(self: Any, batch: Any, completed: Any, *more: Any) -> None:
         released = [job.id for job in batch.jobs if job.id not in batch.ids]
@@ -54,16 +54,16 @@ def _delete_released() -> None:
         await batch.connection.execute(delete, released)
         await commit(self, batch, completed, *more)
 
-    HeldBatches._commit = broken  # type: ignore[method-assign, assignment]
+    BatchEnds._commit = broken  # type: ignore[method-assign, assignment]
 
 
 def _keep_one() -> None:
-    commit = HeldBatches._commit
+    commit = BatchEnds._commit
 
     async def broken(self: Any, batch: Any, completed: Any, *more: Any) -> None:
         await commit(self, batch, completed[1:], *more)
 
-    HeldBatches._commit = broken  # type: ignore[method-assign, assignment]
+    BatchEnds._commit = broken  # type: ignore[method-assign, assignment]
 
 
 BROKEN_HOLDS = [

@@ -250,5 +250,5 @@ def test_a_worker_that_runs_once_imports_nothing_that_it_does_not_need(
     assert "graphile_worker.worker.pool" not in imported
     ours = {name.removeprefix("graphile_worker.cli.") for name in imported if ".cli." in name}
     assert ours == {
-        "main", "commands", "commands.run", "support", "support.client", "support.parameters",
+        "main", "run", "support", "support.client", "support.parameters",
     }  # fmt: skip

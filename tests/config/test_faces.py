@@ -15,8 +15,8 @@ import pytest
 
 from graphile_worker import App
 from graphile_worker.cli.commands.init import _value
-from graphile_worker.cli.commands.run import _options_from
 from graphile_worker.cli.main import graphile_worker
+from graphile_worker.cli.run import _options_from
 from graphile_worker.cli.support.client import load_settings
 from graphile_worker.config import Settings, combine, resolve_settings
 from graphile_worker.config.settings import ProcessOptions, ProcessOptionValues, Setting, known_settings

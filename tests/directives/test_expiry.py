@@ -14,7 +14,7 @@ from graphile_worker import JobSpec, Snooze, WorkerUtils, make_worker_utils, tas
 from graphile_worker.errors import InvalidArgumentError, JobCancelledError
 from graphile_worker.hooks import Hooks
 from graphile_worker.options import HistoryFilter
-from graphile_worker.values.deadlines import Expiry, expiry_flag, expiry_of
+from graphile_worker.values.attempts import Expiry, expiry_flag, expiry_of
 from support.cases import looped
 from support.working import PATIENCE, SCHEMA, Jobs, Workers
 

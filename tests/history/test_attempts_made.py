@@ -13,7 +13,7 @@ from graphile_worker import GiveUp, WorkerUtils, make_worker_utils, task
 from graphile_worker.admin import admin_app, everyone_may
 from graphile_worker.errors import JobFailedError
 from graphile_worker.options import JobFilter
-from graphile_worker.values.attempts import failed_permanently, how_it_failed
+from graphile_worker.values.text import failed_permanently, how_it_failed
 from recovery.dead import QUICK, Graveyard
 from support.working import PATIENCE, SCHEMA, Jobs, Workers, until
 

@@ -12,8 +12,8 @@ from graphile_worker.errors import BatchFailureError, ConfigError, PayloadError
 from graphile_worker.hooks import Events, Hooks, events
 from graphile_worker.logging.configure import TextFormatter
 from graphile_worker.logging.log_plugin import LogPlugin
+from graphile_worker.values.attempts import back_off
 from graphile_worker.values.job import Job
-from graphile_worker.values.retry import back_off
 from graphile_worker.values.spec import CronJob
 from graphile_worker.values.text import duration
 

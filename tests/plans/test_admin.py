@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 
 from graphile_worker.admin.answers import Count
-from graphile_worker.admin.jobs import ListOrder, listing
+from graphile_worker.admin.jobs import ListOrder, listing, searching
 from graphile_worker.database.sql import load
 from graphile_worker.database.statements.inspection import JobFilter, JobState
 from plans.backlogs import LATER, SIZE, jobs, queues
@@ -63,7 +63,7 @@ def assert_bounded(plan: Plan, rows: int) -> None:
 async def test_lists_by_id_follow_an_index(
     desk: Desk, filter: JobFilter, found: int, order: ListOrder
 ) -> None:
-    result = await listing.find_by_id(
+    result = await searching.find_by_id(
         desk.explaining, desk.schema, filter, order, after=None, limit=LIMIT, has_failed_index=True
     )
     assert len(result.rows) == found
@@ -75,12 +75,12 @@ async def test_lists_by_id_follow_an_index(
 @pytest.mark.parametrize("state", ["ready", "scheduled"])
 async def test_waiting_jobs_are_read_priority_by_priority(desk: Desk, state: str) -> None:
     filter = JobFilter(state=state)  # type: ignore[arg-type]
-    result = await listing.find_in_run_order(
+    result = await searching.find_in_run_order(
         desk.explaining, desk.schema, filter, after=None, limit=LIMIT, has_queue_index=True
     )
     assert len(result.rows) == LIMIT
     (plan,) = desk.explaining.plans
-    assert_bounded(plan, 2 * listing.OF_PRIORITY + 3 * LIMIT)
+    assert_bounded(plan, 2 * searching.OF_PRIORITY + 3 * LIMIT)
 
 
 async def test_counts_read_no_more_than_their_bound(desk: Desk) -> None:
@@ -104,7 +104,7 @@ async def test_scheduled_jobs_are_counted_up_to_a_bound(desk: Desk) -> None:
 @pytest.mark.parametrize("state", [None, "ready", "scheduled"])
 async def test_jobs_of_a_queue_are_read_by_its_index(desk: Desk, state: JobState | None) -> None:
     filter = JobFilter(state=state, queue_name="queue 7")
-    result = await listing.find_in_run_order(
+    result = await searching.find_in_run_order(
         desk.explaining, desk.schema, filter, after=None, limit=LIMIT, has_queue_index=True
     )
     assert len(result.rows) == (0 if state == "scheduled" else LIMIT)
@@ -113,4 +113,4 @@ async def test_jobs_of_a_queue_are_read_by_its_index(desk: Desk, state: JobState
     index = "_private_py_jobs_queue_next_index"
     assert index in {node.get("Index Name") for node in plan.job_scans}, plan.describe()
     if state != "scheduled":
-        assert_bounded(plan, 2 * listing.OF_PRIORITY)
+        assert_bounded(plan, 2 * searching.OF_PRIORITY)

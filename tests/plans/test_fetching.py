@@ -27,8 +27,14 @@ from graphile_worker.database.statements.fetch import (
     may_queues_be_next,
     ranges,
 )
-from graphile_worker.database.statements.held_batches import ID, end_batch, get_held_jobs
-from graphile_worker.database.statements.held_series import end_series, get_series, take_queues
+from graphile_worker.database.statements.held_batches import (
+    ID,
+    end_batch,
+    end_series,
+    get_held_jobs,
+    get_series,
+    take_queues,
+)
 from graphile_worker.database.statements.write import Written, return_jobs, write
 from graphile_worker.database.statements.write_plan import Continuation, Failure, Outcomes, WritePlanner
 from graphile_worker.values.flags import FlagRules

@@ -15,7 +15,7 @@ import pytest
 
 from graphile_worker.admin.answers import RangeName
 from graphile_worker.admin.jobs.filters import FinishedFilter
-from graphile_worker.admin.jobs.listing import find_finished
+from graphile_worker.admin.jobs.searching import find_finished
 from graphile_worker.admin.queues.queries import read_finished
 from graphile_worker.admin.tasks.series import RANGES
 from graphile_worker.database.sql import load

@@ -8,11 +8,12 @@ from typing import Any
 import asyncpg
 import pytest
 
-from graphile_worker.database.statements.held_batches import RowsKeptError, held_jobs
-from graphile_worker.database.statements.held_series import (
+from graphile_worker.database.statements.held_batches import (
+    RowsKeptError,
     TakenQueues,
     end_series,
     get_series,
+    held_jobs,
     settle_series,
     take_queues,
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from graphile_worker.database.statements.task_names import KnownTasks
+from graphile_worker.database.statements.inspection import KnownTasks
 
 LOCAL = frozenset({"local"})
 

@@ -15,8 +15,8 @@ from graphile_worker.database.sql import load
 from graphile_worker.database.statements.write import Written, return_jobs
 from graphile_worker.database.statements.write_plan import NOTHING_KEPT, Continuation, ErrorRecord
 from graphile_worker.recovery.sweeper import reset_locked
+from graphile_worker.values.attempts import back_off
 from graphile_worker.values.flags import FlagRules
-from graphile_worker.values.retry import back_off
 from graphile_worker.values.schema_name import SchemaName
 from queries.statements import Statements, statements_on
 from support.working import SCHEMA, Jobs

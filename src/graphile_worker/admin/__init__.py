@@ -15,7 +15,7 @@ templates), `live/` (the sampler and its streams), `charts/`, `security/`, and `
 
 from typing import TYPE_CHECKING
 
-from ..values.imports import export_lazily
+from ..values import export_lazily
 
 if TYPE_CHECKING:
     from .app import AdminApp as AdminApp

@@ -108,17 +108,10 @@ async def session(call: Call) -> SessionInfo:
 
 
 ROUTES = [
-    Route(method="GET", path="/login", handler=login_page, permission="open", summary="Sign in"),
+    Route("/login", login_page, "open", "Sign in"),
+    Route("/login", login, "open", "Sign in", method="POST", changes_nothing=True),
+    Route("/logout", logout, "open", "Sign out", method="POST", changes_nothing=True),
     Route(
-        method="POST", path="/login", handler=login, permission="open", summary="Sign in",
-        changes_nothing=True,
-    ),
-    Route(
-        method="POST", path="/logout", handler=logout, permission="open", summary="Sign out",
-        changes_nothing=True,
-    ),
-    Route(
-        method="GET", path=f"{API}/session", handler=session, permission="signed_in", answer=SessionInfo,
-        summary="Who is signed in, and what they may do",
+        f"{API}/session", session, "signed_in", "Who is signed in, and what they may do", answer=SessionInfo,
     ),
 ]  # fmt: skip

@@ -205,7 +205,7 @@ def graphile_worker(ctx: click.Context, /, **values: Any) -> int:
     if ctx.invoked_subcommand is not None:
         _refuse_worker_flags(ctx)
         return 0
-    from .commands.run import run_command
+    from .run import run_command
 
     return run_command(ctx, values)
 

@@ -11,10 +11,4 @@ from ..config.calls import AwaitableContext
 from .api import add_job_adhoc, make_worker_utils, run_migrations
 from .worker_utils import WorkerUtils
 
-__all__ = [
-    "AwaitableContext",
-    "WorkerUtils",
-    "add_job_adhoc",
-    "make_worker_utils",
-    "run_migrations",
-]
+__all__ = ["AwaitableContext", "WorkerUtils", "add_job_adhoc", "make_worker_utils", "run_migrations"]

@@ -52,9 +52,7 @@ def make_worker_utils(**arguments: Unpack[ClientArguments]) -> AwaitableContext[
         installed = with_plugins(hooks, arguments.get("plugins", ()), chosen, found)
         pool = (
             await open_pool(
-                found,
-                max_pool_size=chosen.max_pool_size,
-                prepared_statements=chosen.prepared_statements,
+                found, max_pool_size=chosen.max_pool_size, prepared_statements=chosen.prepared_statements
             )
             if isinstance(found, Dsn)
             else found

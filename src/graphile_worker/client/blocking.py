@@ -31,11 +31,7 @@ class Calls(Protocol):
         """The client of a bound one, whose calls run in the caller's thread; else None."""
 
     def run(
-        self,
-        connection: Any,
-        call: Callable[[Any], Coroutine[Any, Any, Any]],
-        *,
-        is_long: bool = False,
+        self, connection: Any, call: Callable[[Any], Coroutine[Any, Any, Any]], *, is_long: bool = False
     ) -> Any:
         """The result of a call. A long one has no time limit."""
 

@@ -31,12 +31,7 @@ class JobChanges:
         self._schema = connections.schema
 
     async def cancel(
-        self,
-        connection: object,
-        ids: Iterable[int],
-        reason: str | None,
-        *,
-        job_key: str | None = None,
+        self, connection: object, ids: Iterable[int], reason: str | None, *, job_key: str | None = None
     ) -> CancelReport:
         """Delete these jobs, or ask their workers to end them."""
         return await self.end(

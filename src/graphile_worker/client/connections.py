@@ -254,10 +254,7 @@ class BorrowedConnection:
         return connection
 
     async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         connection = self._connection
         # After an error the pool decides whether the connection is still usable.

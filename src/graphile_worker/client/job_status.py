@@ -50,9 +50,9 @@ from ..history.records import (
 )
 from ..history.task_reports import Progress, get_progress
 from ..recovery.registry.workers import list_workers
-from ..values.attempts import how_it_failed
 from ..values.job import Job
 from ..values.schema_name import SchemaName
+from ..values.text import how_it_failed
 from .job_waiter import JobWaiter
 
 WATCH_INTERVAL = 1.0  # seconds; workers store progress as often

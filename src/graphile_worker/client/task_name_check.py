@@ -22,7 +22,7 @@ from ..values.job import Job
 from ..values.schema_name import SchemaName
 
 if TYPE_CHECKING:
-    from ..database.statements.task_names import KnownTasks
+    from ..database.statements.inspection import KnownTasks
 
 CHECK_WITHIN = 10.0  # seconds
 CHECK_AGAIN_AFTER = 60.0
@@ -97,7 +97,7 @@ class TaskNameCheck:
 async def _known(connection: Connection, schema: SchemaName, job_id: int, name: str) -> KnownTasks | None:
     """What is known about the name; None if a running worker has the task."""
     from ..database.statements.fetch import was_task_known, worker_task_names
-    from ..database.statements.task_names import known_tasks
+    from ..database.statements.inspection import known_tasks
 
     try:
         if name in await worker_task_names(connection, schema):

@@ -453,11 +453,7 @@ class WorkerUtils(ManagingClient[UserConnection]):
 
     @overload
     async def cancel_jobs(
-        self,
-        job_ids: Iterable[int],
-        *,
-        reason: str | None = None,
-        connection: UserConnection | None = None,
+        self, job_ids: Iterable[int], *, reason: str | None = None, connection: UserConnection | None = None
     ) -> CancelReport: ...
 
     @overload

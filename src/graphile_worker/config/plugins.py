@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 
 from ..errors import ConfigError
 from ..errors.text import message_of
-from ..values.component_options import options_of, without_plugin
-from ..values.imports import add_to_path
+from ..values import add_to_path
+from ..values.option_groups import options_of, without_plugin
 from ..values.text import closest
 
 if TYPE_CHECKING:

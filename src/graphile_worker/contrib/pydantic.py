@@ -29,13 +29,7 @@ from ..config.resolve import mark_named
 from ..config.settings import known_settings
 from ..config.sources import PREFIX, from_environment
 from ..errors import ConfigError
-from ..values.option_groups import (
-    GROUPS,
-    LocalQueueOptions,
-    RefetchDelayOptions,
-    durations,
-    names_outside,
-)
+from ..values.option_groups import GROUPS, LocalQueueOptions, RefetchDelayOptions, durations, names_outside
 from ..values.options import WorkerOptions
 
 __all__ = ["LocalQueueSettings", "RefetchDelaySettings", "WorkerSettings"]

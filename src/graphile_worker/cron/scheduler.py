@@ -353,11 +353,7 @@ class CronScheduler:
         is_observed = JobsAdded in self._events.observed or bool(self._hooks.table.add_watchers)
         async with self._acquire() as connection:
             return await schedule_cron_jobs(
-                connection,
-                self._schema,
-                minutes,
-                return_added=is_observed,
-                is_registered=self._is_registered,
+                connection, self._schema, minutes, return_added=is_observed, is_registered=self._is_registered
             )
 
     async def _sleep(self, seconds: float) -> None:

@@ -224,10 +224,7 @@ class _Examination:
         )
 
     async def _check(
-        self,
-        check: str,
-        question: Awaitable[T],
-        judge: Callable[[T], Iterable[Finding]] = lambda _: (),
+        self, check: str, question: Awaitable[T], judge: Callable[[T], Iterable[Finding]] = lambda _: ()
     ) -> T | None:
         """Ask the server, judge the answer and return it; a failure becomes a finding."""
         try:

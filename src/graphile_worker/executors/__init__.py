@@ -6,7 +6,7 @@ Names are imported on first use: the processes that run tasks import this packag
 
 from typing import TYPE_CHECKING
 
-from ..values.imports import export_lazily
+from ..values import export_lazily
 
 if TYPE_CHECKING:
     from .call import TaskCall as TaskCall
@@ -17,9 +17,5 @@ if TYPE_CHECKING:
 
 export_lazily(
     __name__,
-    {
-        "call": "TaskCall TaskExecutor TaskStack",
-        "process": "ProcessExecutor",
-        "run_call": "RemoteHelpers",
-    },
+    {"call": "TaskCall TaskExecutor TaskStack", "process": "ProcessExecutor", "run_call": "RemoteHelpers"},
 )

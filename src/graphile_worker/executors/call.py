@@ -108,10 +108,7 @@ def tasks_of_executors(tasks: Mapping[str, AnyTask], known: Mapping[str, object]
 
 
 def bind_tasks(
-    tasks: Mapping[str, AnyTask],
-    executors: Mapping[str, TaskExecutor],
-    *,
-    carriers: Sequence[Carrier] = (),
+    tasks: Mapping[str, AnyTask], executors: Mapping[str, TaskExecutor], *, carriers: Sequence[Carrier] = ()
 ) -> dict[str, AnyTask]:
     """The same tasks; those with an executor are called through it."""
     return {

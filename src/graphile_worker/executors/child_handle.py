@@ -263,12 +263,7 @@ class ChildConnection(asyncio.Protocol):
         self.failure = ""
         """Why it was killed: what it sent cannot be read."""
 
-    async def start(
-        self,
-        setup: msgspec.Struct,
-        *,
-        descriptors: Sequence[int] = (),
-    ) -> None:
+    async def start(self, setup: msgspec.Struct, *, descriptors: Sequence[int] = ()) -> None:
         """Start the process and send its first message; OSError if the system cannot.
 
         Open files in `descriptors` are passed on.

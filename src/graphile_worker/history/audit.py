@@ -156,11 +156,7 @@ async def snapshot_added(
 
 
 async def finalize_snapshot(
-    connection: Connection,
-    schema: SchemaName,
-    audit_id: int,
-    kept: Sequence[int],
-    changed: Sequence[int],
+    connection: Connection, schema: SchemaName, audit_id: int, kept: Sequence[int], changed: Sequence[int]
 ) -> None:
     """After the change: forget jobs that it did not change, and note how it left the others.
 

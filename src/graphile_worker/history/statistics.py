@@ -24,7 +24,7 @@ from ..database.connections.connection import Connection, Row
 from ..database.connections.encoding import teach_arrays
 from ..database.sql import load
 from ..errors import InvalidArgumentError
-from ..values.job import instant
+from ..values.job import instant, optional_instant
 from ..values.schema_name import SchemaName
 
 StatisticsGroup = Literal["minute", "hour", "day", "task", "pool"]
@@ -199,7 +199,7 @@ def _floor(moment: datetime, seconds: int) -> datetime:
 
 def _statistics(row: Row) -> TaskStatistics:
     return TaskStatistics(
-        start=None if row["start"] is None else instant(row["start"]),
+        start=optional_instant(row["start"]),
         task_identifier=row["task"],
         pool_id=row["pool_id"] or None,
         completed=row["completed"],

@@ -6,7 +6,7 @@ it may import this package.
 
 from typing import TYPE_CHECKING
 
-from ..values.imports import export_lazily
+from ..values import export_lazily
 
 if TYPE_CHECKING:
     from .configure import configure_logging as configure_logging

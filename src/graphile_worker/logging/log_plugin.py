@@ -18,8 +18,8 @@ from typing import Any
 from ..errors import ConfigError
 from ..errors.text import cause_of, context_of, summarize
 from ..hooks import Hooks, events
+from ..values.attempts import JobDirective, back_off
 from ..values.job import Pause
-from ..values.retry import JobDirective, back_off
 from ..values.text import count, duration
 from .formatters import (
     error_fields,

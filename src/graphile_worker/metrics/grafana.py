@@ -41,12 +41,7 @@ def dashboard() -> dict[str, Any]:
         "timezone": "browser",
         "templating": {
             "list": [
-                {
-                    "name": "datasource",
-                    "label": "Data source",
-                    "type": "datasource",
-                    "query": "prometheus",
-                },
+                {"name": "datasource", "label": "Data source", "type": "datasource", "query": "prometheus"},
                 _variable("schema", "Schema", INFO, {}),
                 _variable("task", "Task", JOBS, {"allValue": ".*"}),
             ]

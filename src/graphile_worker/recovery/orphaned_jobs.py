@@ -200,11 +200,7 @@ async def renew_locks(
 
 
 async def reclaim_jobs(
-    connection: Connection,
-    schema: SchemaName,
-    pool_id: str,
-    known: Sequence[int],
-    queues: Iterable[int] = (),
+    connection: Connection, schema: SchemaName, pool_id: str, known: Sequence[int], queues: Iterable[int] = ()
 ) -> list[int]:
     """Unlock the pool's jobs that are not `known` to it; return their ids.
 

@@ -8,7 +8,7 @@ process of the operating system.
 
 from typing import TYPE_CHECKING
 
-from ..values.imports import export_lazily
+from ..values import export_lazily
 
 if TYPE_CHECKING:
     from .api import end_by_signal as end_by_signal

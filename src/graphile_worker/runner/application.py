@@ -28,10 +28,9 @@ from ..tasks.loading.load import load_tasks
 from ..tasks.registry import TaskList, TaskRegistry, build_registry
 from ..tasks.services import Extensions
 from ..tasks.task import Task, TaskOptions
-from ..values.component_options import executors_of
 from ..values.concurrency import Lane, lanes_of
 from ..values.flags import ACCEPTED, ALLOWLIST, FLAG_OPTIONS, FORBIDDEN, checked_flags, joined_flags
-from ..values.option_groups import spread
+from ..values.option_groups import executors_of, spread
 from ..values.options import OPTION_NAMES, WorkerOptions
 
 if TYPE_CHECKING:

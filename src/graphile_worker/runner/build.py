@@ -32,9 +32,9 @@ from ..tasks.registry import TaskRegistry, build_registry
 from ..tasks.services import Extensions, Overrides, QueueNames, WorkerServices, overrides_of
 from ..values import __version__
 from ..values.clock import Clock, SystemClock, is_led
-from ..values.component_options import executors_of
 from ..values.concurrency import lanes_of, merged_lanes
 from ..values.flags import ALLOWLIST, FLAG_OPTIONS, FORBIDDEN, FlagSources, joined_flags
+from ..values.option_groups import executors_of
 from ..values.options import WorkerOptions, pool_size
 from ..values.retention import Retention, RetentionPolicy
 from ..worker.plan import LanePlan, PoolPlan, check_limits, plan_lanes

@@ -15,7 +15,7 @@ from ..executors.process import ProcessExecutor, processor_count
 from ..hooks.hooks import Carrier
 from ..recovery.registry.pool_state import ExecutorPlace
 from ..tasks.task import AnyTask
-from ..values.component_options import KINDS, PROCESS, settings_by_name
+from ..values.option_groups import KINDS, PROCESS, settings_by_name
 
 MOST_PLACES = 200
 """Processes and machines that a worker reports."""

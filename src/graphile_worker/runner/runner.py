@@ -3,35 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any
 
-from ..database.connections.connection import UserConnection
 from ..database.connections.errors import translate_errors
 from ..errors import WorkerStoppedError
 from ..hooks import Events
 from ..hooks.events import Stopped
 from ..recovery.sweeper import StaleLocks
-from ..values.job import Job
-from ..values.spec import JobOptions, JobSpec, TaskLike
+from ..tasks.services import AddsJobs, JobAdder
 from ..worker.pool import WorkerPool
 from .build import CLOSE_WITHIN, WorkerBuilder
 from .services import EngineContext
 from .signals import signal_handling
 
 if TYPE_CHECKING:
-    from ..client.handle import AddedTask, JobHandle
     from ..cron import CronScheduler
     from ..recovery.service import Recovery
 
 KILL_AFTER = 0.5  # seconds that `kill` allows for a graceful shutdown
 
-R = TypeVar("R")
-Arguments = ParamSpec("Arguments")
 
-
-class Runner:
+class Runner(AddsJobs):
     """A worker that runs in the background of this event loop until it is stopped. Made by `run`."""
 
     def __init__(self, builder: WorkerBuilder) -> None:
@@ -67,60 +60,9 @@ class Runner:
         """Whether the worker has ended and its connections are closed."""
         return self._end is not None and self._end.done()
 
-    @overload
-    async def add_job(
-        self,
-        task: str,
-        payload: object = None,
-        *,
-        connection: UserConnection | None = None,
-        **options: Unpack[JobOptions],
-    ) -> JobHandle[Any]: ...
-
-    @overload
-    async def add_job(
-        self, spec: JobSpec, /, *, connection: UserConnection | None = None
-    ) -> JobHandle[Any]: ...
-
-    @overload
-    async def add_job(
-        self,
-        task: TaskLike[None, R],
-        payload: None = None,
-        *,
-        connection: UserConnection | None = None,
-        **options: Unpack[JobOptions],
-    ) -> JobHandle[R]: ...
-
-    @overload
-    async def add_job(
-        self, task: AddedTask[Arguments, R], *args: Arguments.args, **kwargs: Arguments.kwargs
-    ) -> JobHandle[R]: ...
-
-    async def add_job(  # type: ignore[misc]
-        self,
-        task: Any,
-        payload: Any = None,
-        *,
-        connection: UserConnection | None = None,
-        **options: Unpack[JobOptions],
-    ) -> JobHandle[Any]:
-        """Add a job, as `WorkerUtils.add_job` does."""
-        return await self._builder.client.add_job(task, payload, connection=connection, **options)
-
-    async def add_jobs(
-        self,
-        specs: Iterable[JobSpec],
-        *,
-        return_jobs: bool = True,
-        connection: UserConnection | None = None,
-    ) -> list[Job]:
-        """Add many jobs in one transaction, as `WorkerUtils.add_jobs` does."""
-        return await self._builder.client.add_jobs(
-            specs,
-            return_jobs=return_jobs,
-            connection=connection,
-        )
+    @property
+    def _client(self) -> JobAdder:
+        return self._builder.client
 
     async def wait(self) -> None:
         """Wait until the worker has ended; raises its error if it died of one."""

@@ -22,17 +22,17 @@ from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, Unpack, ove
 
 import msgspec
 
-from ..database.connections.connection import Connection, Row, UserConnection
+from ..database.connections.connection import Connection, Row
 from ..errors import InvalidArgumentError, JobInterruptedError
 from ..logging.job_context import job_fields
 from ..values.job import Job
 from ..values.job import current_helpers as any_helpers
 from ..values.spec import JobOptions, JobSpec, TaskArguments, TaskLike
 from .abort_signal import AbortSignal
-from .services import Extensions, JobAdder, WorkerServices
+from .services import AddsJobs, Extensions, JobAdder, WorkerServices
 
 if TYPE_CHECKING:
-    from ..client.handle import AddedTask, JobHandle, SyncJobHandle
+    from ..client.handle import JobHandle, SyncJobHandle
     from ..client.members.jobs import SyncJobsClient
 
 T = TypeVar("T")
@@ -58,7 +58,7 @@ def get_current_helpers() -> JobHelpers:
         raise LookupError("no job is running here: this code was not called from a task") from None
 
 
-class JobHelpers(msgspec.Struct, eq=False, weakref=True):
+class JobHelpers(AddsJobs, msgspec.Struct, eq=False, weakref=True):
     """What a worker offers to a task."""
 
     job: Job
@@ -84,42 +84,9 @@ class JobHelpers(msgspec.Struct, eq=False, weakref=True):
 
     # -- jobs ----------------------------------------------------------------------------------------------
 
-    @overload
-    async def add_job(
-        self,
-        task: str,
-        payload: object = None,
-        *,
-        connection: UserConnection | None = None,
-        **options: Unpack[JobOptions],
-    ) -> JobHandle[Any]: ...
-    @overload
-    async def add_job(
-        self, spec: JobSpec, /, *, connection: UserConnection | None = None
-    ) -> JobHandle[Any]: ...
-    @overload
-    async def add_job(
-        self,
-        task: TaskLike[None, R],
-        payload: None = None,
-        *,
-        connection: UserConnection | None = None,
-        **options: Unpack[JobOptions],
-    ) -> JobHandle[R]: ...
-    @overload
-    async def add_job(
-        self, task: AddedTask[Arguments, R], *args: Arguments.args, **kwargs: Arguments.kwargs
-    ) -> JobHandle[R]: ...
-    async def add_job(  # type: ignore[misc]
-        self,
-        task: Any,
-        payload: Any = None,
-        *,
-        connection: UserConnection | None = None,
-        **options: Unpack[JobOptions],
-    ) -> JobHandle[Any]:
-        """Add a job; it stays even if this task fails later, unless `connection` is in a transaction."""
-        return await self._services.client.add_job(task, payload, connection=connection, **options)
+    @property
+    def _client(self) -> JobAdder:
+        return self._services.client
 
     @overload
     async def wait_for(self, job: JobHandle[R], *, timeout: float | timedelta | None = None) -> R: ...
@@ -131,16 +98,6 @@ class JobHelpers(msgspec.Struct, eq=False, weakref=True):
         This task occupies its slot meanwhile, so the other job needs a free one, here or elsewhere.
         """
         return await self._services.client.jobs.wait_for(job, timeout=timeout)
-
-    async def add_jobs(
-        self,
-        specs: Iterable[JobSpec],
-        *,
-        return_jobs: bool = True,
-        connection: UserConnection | None = None,
-    ) -> list[Job]:
-        """Add many jobs in one transaction; the result is in the order of the specs."""
-        return await self._services.client.add_jobs(specs, return_jobs=return_jobs, connection=connection)
 
     async def get_queue_name(self, queue_id: int | None = None) -> str | None:
         """The name of this job's queue, or of the queue with this id; None for a job without a queue.

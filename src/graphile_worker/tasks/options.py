@@ -20,12 +20,11 @@ from typing import Any, Protocol
 import msgspec
 
 from ..errors import ConfigError, InvalidArgumentError, PayloadError
+from ..values.attempts import JobDirective, Retry, TimeLimit, check_period, expiry_of
 from ..values.concurrency import Limit, unique_limits
-from ..values.deadlines import TimeLimit, expiry_of
 from ..values.job import Job, wait_of
 from ..values.outcome import FailureHandler
 from ..values.retention import Retention, check_keep
-from ..values.retry import JobDirective, Retry, check_period
 from ..values.spec import MAX_IDENTIFIER_LENGTH, check_name, check_queue_concurrency, check_queue_name
 from .helpers import JobHelpers
 from .signature import is_coroutine_function

@@ -17,7 +17,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, Unpack, overload
 
 import msgspec
 
@@ -26,12 +26,12 @@ from ..errors import ConfigError, ExtensionMissingError, GraphileWorkerError, In
 from ..history.task_reports import ProgressReport, checked_report
 from ..values.clock import Clock, SystemClock
 from ..values.job import Job
-from ..values.spec import JobOptions, JobSpec
+from ..values.spec import JobOptions, JobSpec, TaskLike
 from .abort_signal import AbortSignal
 
 if TYPE_CHECKING:
     # A worker that only fetches starts without the client.
-    from ..client.handle import JobFollower, JobHandle
+    from ..client.handle import AddedTask, JobFollower, JobHandle
 
 LookUp = Callable[[Sequence[int]], Awaitable[Sequence[str | None]]]
 """Returns names in the order of the ids, None for unknown ids."""
@@ -128,6 +128,8 @@ def _mark_retrieved(future: asyncio.Future[str]) -> None:
 
 
 T = TypeVar("T")
+R = TypeVar("R")
+Arguments = ParamSpec("Arguments")
 D = TypeVar("D")
 _NO_DEFAULT: Any = object()
 
@@ -279,12 +281,64 @@ class JobAdder(Protocol):
     ) -> Awaitable[JobHandle[Any]]: ...
 
     def add_jobs(
-        self,
-        specs: Iterable[JobSpec],
-        *,
-        return_jobs: bool = True,
-        connection: UserConnection | None = None,
+        self, specs: Iterable[JobSpec], *, return_jobs: bool = True, connection: UserConnection | None = None
     ) -> Awaitable[list[Job]]: ...
+
+
+class AddsJobs:
+    """Adds jobs with the client of a worker: its runner, and what its tasks are given."""
+
+    __slots__ = ()
+
+    @property
+    def _client(self) -> JobAdder:
+        raise NotImplementedError
+
+    @overload
+    async def add_job(
+        self,
+        task: str,
+        payload: object = None,
+        *,
+        connection: UserConnection | None = None,
+        **options: Unpack[JobOptions],
+    ) -> JobHandle[Any]: ...
+    @overload
+    async def add_job(
+        self, spec: JobSpec, /, *, connection: UserConnection | None = None
+    ) -> JobHandle[Any]: ...
+    @overload
+    async def add_job(
+        self,
+        task: TaskLike[None, R],
+        payload: None = None,
+        *,
+        connection: UserConnection | None = None,
+        **options: Unpack[JobOptions],
+    ) -> JobHandle[R]: ...
+    @overload
+    async def add_job(
+        self, task: AddedTask[Arguments, R], *args: Arguments.args, **kwargs: Arguments.kwargs
+    ) -> JobHandle[R]: ...
+    async def add_job(  # type: ignore[misc]
+        self,
+        task: Any,
+        payload: Any = None,
+        *,
+        connection: UserConnection | None = None,
+        **options: Unpack[JobOptions],
+    ) -> JobHandle[Any]:
+        """Add a job, as `WorkerUtils.add_job` does.
+
+        In a task: it stays even if the task fails later, unless `connection` is in a transaction.
+        """
+        return await self._client.add_job(task, payload, connection=connection, **options)
+
+    async def add_jobs(
+        self, specs: Iterable[JobSpec], *, return_jobs: bool = True, connection: UserConnection | None = None
+    ) -> list[Job]:
+        """Add many jobs in one transaction, as `WorkerUtils.add_jobs` does."""
+        return await self._client.add_jobs(specs, return_jobs=return_jobs, connection=connection)
 
 
 class WorkerServices(msgspec.Struct, frozen=True, kw_only=True):

@@ -206,8 +206,7 @@ def _shape(function: Callable[..., Any], positional: list[inspect.Parameter], ta
         return "payload and helpers" if takes_more else "nothing"
     if len(positional) > 1 and _takes_helpers_first(positional, is_required=len(required) == 2):
         raise load_error(
-            function,
-            f"{name_of(function)} takes the helpers first; the order is (payload, helpers)",
+            function, f"{name_of(function)} takes the helpers first; the order is (payload, helpers)"
         )
     if _is_helpers(positional[0].annotation):
         return "helpers"

@@ -15,11 +15,10 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, Unpack, get_args
 import msgspec
 
 from ..errors import InvalidArgumentError, InvalidPayloadError, PayloadError, TaskLoadError
+from ..values.attempts import Retry, TimeLimit
 from ..values.concurrency import Limit
-from ..values.deadlines import TimeLimit
 from ..values.payload import EMPTY, decode_plain, decoder_for, encode, types_that_fit, without_trace
 from ..values.payload import MARK as TRACE_MARK
-from ..values.retry import Retry
 from ..values.spec import (
     MAX_IDENTIFIER_LENGTH,
     JobKeyMode,

@@ -7,7 +7,7 @@ every project that has it installed. Only `contrib` may import this package. Sta
 
 from typing import TYPE_CHECKING
 
-from ..values.imports import export_lazily
+from ..values import export_lazily
 
 if TYPE_CHECKING:
     from .database import DatabaseServer as DatabaseServer

@@ -156,6 +156,11 @@ def instant(seconds: float) -> datetime:
         return (datetime.max if seconds > 0 else datetime.min).replace(tzinfo=UTC)
 
 
+def optional_instant(seconds: float | None) -> datetime | None:
+    """The same for what may be null."""
+    return None if seconds is None else instant(seconds)
+
+
 def wait_of(job: Job) -> float:
     """Seconds from the time when the job could run until a pool locked it, by the clock that locked it."""
     locked_at, since, created_at = job.raw_locked_at, job.raw_run_at, job.raw_created_at

@@ -18,7 +18,6 @@ import msgspec
 from msgspec.structs import force_setattr, replace
 
 from ..errors import ConfigError
-from .component_options import checked_executors
 from .concurrency import MOST_SLOTS, Lane, checked_slots
 from .flags import FLAG_OPTIONS, checked_flags
 from .option_groups import (
@@ -31,6 +30,7 @@ from .option_groups import (
     Seconds,
     at_least,
     check_durations,
+    checked_executors,
     from_mapping,
     gathered,
     make_groups,
@@ -161,7 +161,7 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
             raise ConfigError("job_timeout: must be more than 0 seconds")
         at_least(self.max_leaked_tasks, 0, "max_leaked_tasks")
         if self.plugins or self.plugin_options:
-            from .component_options import checked_names, flat_options
+            from .option_groups import checked_names, flat_options
 
             force_setattr(self, "plugins", checked_names(self.plugins))
             force_setattr(self, "plugin_options", flat_options(self.plugin_options))

@@ -38,11 +38,7 @@ class RetentionPolicy:
     """What one worker keeps."""
 
     def __init__(
-        self,
-        mode: str = "none",
-        *,
-        default: Retention,
-        tasks: Mapping[str, Retention | None] | None = None,
+        self, mode: str = "none", *, default: Retention, tasks: Mapping[str, Retention | None] | None = None
     ) -> None:
         """`tasks`: what tasks say themselves; None to keep nothing of the task."""
         self._default = default

@@ -367,7 +367,7 @@ def _check_names(argument: str, noun: str, value: object) -> None:
 
 
 def _add_expiry_flag(spec: JobSpec, expires: datetime | timedelta) -> None:
-    from .deadlines import EXPIRES_FLAG, expiry_flag
+    from .attempts import EXPIRES_FLAG, expiry_flag
 
     others = [flag for flag in spec.flags or () if not flag.startswith(EXPIRES_FLAG)]
     msgspec.structs.force_setattr(spec, "flags", (*others, expiry_flag(expires)))
@@ -383,7 +383,7 @@ def _add_keep_flags(spec: JobSpec, keep: bool | timedelta) -> None:
 
 
 def _add_timeout_flag(spec: JobSpec, timeout: float | timedelta) -> None:
-    from .deadlines import TIMEOUT_FLAG, timeout_flag
+    from .attempts import TIMEOUT_FLAG, timeout_flag
 
     others = (flag for flag in spec.flags or () if not flag.startswith(TIMEOUT_FLAG))
     msgspec.structs.force_setattr(spec, "flags", (*others, timeout_flag(timeout)))

@@ -133,3 +133,25 @@ def similar_names(name: str, known: Iterable[str]) -> list[str]:
 def did_you_mean(meant: list[str]) -> str:
     """A question at the end of a sentence; empty if there is no suggestion."""
     return f"; did you mean {' or '.join(repr(name) for name in meant)}?" if meant else ""
+
+
+# -- permanent failures, in the words of exceptions, commands, the dashboard and Django ---------------------
+# The shared schema stores them as `attempts = max_attempts`, also if a job was given up on its first attempt.
+# What is known beside that is `attempts_made`; None if nothing is.
+
+
+def how_it_failed(attempts_made: int | None, max_attempts: int | None) -> str:
+    """After how many attempts a job failed permanently; empty if that is not known."""
+    if attempts_made is None or max_attempts is None:
+        return ""
+    if attempts_made == 0:
+        return "given up before its first attempt"
+    if attempts_made < max_attempts:
+        return f"gave up on attempt {attempts_made} of {max_attempts}"
+    return "its only attempt used" if max_attempts == 1 else f"all {max_attempts} attempts used"
+
+
+def failed_permanently(attempts_made: int | None, max_attempts: int | None) -> str:
+    """The same as a whole: `failed permanently, gave up on attempt 1 of 4`."""
+    how = how_it_failed(attempts_made, max_attempts)
+    return f"failed permanently, {how}" if how else "failed permanently"

@@ -96,12 +96,7 @@ class FailureLog:
     """
 
     def __init__(
-        self,
-        context: PoolContext,
-        failing: str,
-        recovered: str,
-        *,
-        level: int = logging.WARNING,
+        self, context: PoolContext, failing: str, recovered: str, *, level: int = logging.WARNING
     ) -> None:
         """`failing`: the line for a failure, with `%s` for the error; `recovered`: the one for success."""
         self._clock = context.clock

@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import TYPE_CHECKING
 
+import msgspec
 from msgspec.structs import replace
 
 from ..database.statements.fetch import register_tasks
@@ -39,16 +40,13 @@ if TYPE_CHECKING:
 logger = logging.getLogger("graphile_worker.worker")
 
 
-class PoolLane:
+class PoolLane(msgspec.Struct, eq=False):
     """One lane of a pool."""
 
-    __slots__ = ("fetcher", "plan", "slots", "source")
-
-    def __init__(self, plan: LanePlan, fetcher: Fetcher, source: JobSource, slots: Slots) -> None:
-        self.plan = plan
-        self.fetcher = fetcher
-        self.source = source
-        self.slots = slots
+    plan: LanePlan
+    fetcher: Fetcher
+    source: JobSource
+    slots: Slots
 
     def resize(self, count: int) -> None:
         """Have this many slots. Running jobs go on, also those above the number."""
@@ -96,18 +94,11 @@ class Lanes:
         self._limited = {name: lane for lane in self._all if lane.plan.limits for name in lane.plan.tasks}
 
     def _make_fetcher(
-        self,
-        pool: PoolPlan,
-        lane: LanePlan,
-        sink: Sink,
-        wide_queues: WideQueues,
-        ready: ReadyTasks | None,
+        self, pool: PoolPlan, lane: LanePlan, sink: Sink, wide_queues: WideQueues, ready: ReadyTasks | None
     ) -> Fetcher:
         which = "jobs" if lane.is_main else f"jobs of the lane {lane.name!r}"
         failures = FailureLog(
-            self._context,
-            f"{which} cannot be fetched: %s; trying again",
-            f"{which} are fetched again",
+            self._context, f"{which} cannot be fetched: %s; trying again", f"{which} are fetched again"
         )
         parts = (self._context, self._sessions.fetch, lane.tasks)
         options = {

@@ -110,8 +110,7 @@ class WorkerPool:
         cancellations = Cancellations(context, sessions, lanes, executor, sink, retention_policy)
         control = ControlWatch(context, background, pauses, cancellations, commands, wide_queues)
         self._control = control if plan.has_control else None
-        schema_watch = SchemaWatch(context, sessions, background)
-        announcements = Announcements(lanes, schema_watch, self._control)
+        announcements = Announcements(lanes, SchemaWatch(context, sessions, background), self._control)
         self._listener = make_listener(context, database, sessions.fetch, announcements, once=plan.once)
         self._shutdown = Shutdown(
             context, services, sessions, lanes, sink, background, self._listener, self._close

@@ -28,7 +28,6 @@ from ..errors import WorkerStoppedError
 from ..recovery.lease import Lease
 from ..recovery.orphaned_jobs import end_lost_sessions, reclaim_jobs
 from ..values.job import Job
-from ..values.schema_name import SchemaName
 from .context import PoolContext
 
 SESSIONS_WITH_LISTENER = 3
@@ -53,10 +52,11 @@ class Sessions:
 
     def __init__(self, context: PoolContext, pool: Pool, lease: Lease, *, reserved: int = 0) -> None:
         """`reserved`: connections of `pool` that are in use elsewhere."""
-        self._pool = pool
-        self._schema = context.schema
-        self._pool_id = context.pool_id
-        self._prepared_statements = context.options.prepared_statements
+        self.pool = pool
+        self.schema = context.schema
+        self.pool_id = context.pool_id
+        self.is_tuned = context.options.prepared_statements
+        """Whether a connection keeps its settings: behind a pooler, others would use the session too."""
         self._all: list[Session] = []
         self._abandoned: set[int] = set()  # backend pids of sessions that may still be open on the server
         self.locked_jobs = LockedJobs()
@@ -71,15 +71,8 @@ class Sessions:
 
     def open(self, *, hold: bool = False) -> Session:
         """Add a session, which connects on first use; `hold`: for held batches."""
-        session = Session(
-            self._pool,
-            self._schema,
-            self,
-            prepared_statements=self._prepared_statements,
-            holds_for=self._pool_id if hold else None,
-        )
-        self._all.append(session)
-        return session
+        self._all.append(Session(self, holds_for=self.pool_id if hold else None))
+        return self._all[-1]
 
     async def run(self, statement: Statement[T]) -> T:
         """Run one statement, without retries, on a connection that tasks cannot occupy."""
@@ -102,7 +95,7 @@ class Sessions:
         locked_jobs = self.locked_jobs
         doubts = locked_jobs.doubts
         known = [*locked_jobs.jobs, *locked_jobs.given_up, *locked_jobs.unsettled, *locked_jobs.kept]
-        await reclaim_jobs(connection, self._schema, self._pool_id, known, locked_jobs.queues)
+        await reclaim_jobs(connection, self.schema, self.pool_id, known, locked_jobs.queues)
         locked_jobs.reclaimed(doubts)
 
     async def _end_abandoned(self, connection: Connection) -> None:
@@ -112,7 +105,7 @@ class Sessions:
             left = pids
             while left:
                 try:
-                    left = set(await end_lost_sessions(connection, self._schema, sorted(left)))
+                    left = set(await end_lost_sessions(connection, self.schema, sorted(left)))
                 except Exception as error:
                     if sqlstate_of(error) != sqlstates.INSUFFICIENT_PRIVILEGE:
                         raise
@@ -149,24 +142,14 @@ class Sessions:
 class Session:
     """Runs statements one at a time on a connection that it keeps until it is closed."""
 
-    def __init__(
-        self,
-        pool: Pool,
-        schema: SchemaName,
-        group: Sessions,
-        *,
-        prepared_statements: bool,
-        holds_for: str | None = None,
-    ) -> None:
+    def __init__(self, group: Sessions, *, holds_for: str | None) -> None:
         """`holds_for`: the id of the pool whose held batches it has; None if it has none."""
         self._holds_for = holds_for
-        self._pool = pool
-        self._schema = schema
         self._group = group
+        self._pool = group.pool
+        self._is_tuned = group.is_tuned
         self.locked_jobs = group.locked_jobs
         self.lease = group.lease
-        # Behind a pooler in transaction mode, settings would stay with a session that others use.
-        self._is_tuned = prepared_statements
         self._connection: Connection | None = None
         self._patience = ANSWER_WITHIN
         self._deadline = Deadline()
@@ -277,11 +260,10 @@ class Session:
             teach_arrays(connection)  # the caller's own pool has not done that
             try:
                 if self._is_tuned:
-                    await connection.fetch(load("session/tune_session", self._schema))
+                    await connection.fetch(load("session/tune_session", self._group.schema))
                 if self._holds_for is not None:
-                    await connection.fetch(
-                        load("session/tune_hold_session"), self._schema.name, self._holds_for
-                    )
+                    names = self._group.schema.name, self._holds_for
+                    await connection.fetch(load("session/tune_hold_session"), *names)
             except BaseException:
                 await throw_away(self._pool, connection)
                 raise

@@ -43,7 +43,7 @@ def _may_undo(call: Call, entry: Entry) -> bool:
 
 ROUTES = [
     Route(
-        method="GET", path="/audit", api="/audit", handler=list_entries, permission="audit.read",
-        query=AuditQuery, answer=Listing[Entry], summary="Who did what, the latest first",
+        "/audit", list_entries, "audit.read", "Who did what, the latest first", api=True, query=AuditQuery,
+        answer=Listing[Entry],
     ),
 ]  # fmt: skip

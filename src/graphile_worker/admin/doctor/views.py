@@ -116,37 +116,26 @@ async def metrics(call: Call) -> PlainTextResponse:
 
 ROUTES = [
     Route(
-        method="GET", path="/doctor", api="/doctor", handler=doctor, permission="jobs.read",
-        answer=DoctorReport, summary="Findings about the connection, the schema, the jobs and the server",
+        "/doctor", doctor, "jobs.read", "Findings about the connection, the schema, the jobs and the server",
+        api=True, answer=DoctorReport,
     ),
     Route(
-        method="GET", path="/about", api="/about", handler=about, permission="jobs.read", answer=About,
-        summary="Versions, the schema and its tables, and what the user may do",
+        "/about", about, "jobs.read", "Versions, the schema and its tables, and what the user may do",
+        api=True, answer=About,
     ),
     Route(
-        method="POST", path="/maintenance/sweep", needs=RECOVERY, api="/maintenance/sweep", handler=sweep,
-        permission="maintenance", body=MaintenanceRequest, answer=MaintenanceAnswer,
-        summary="Recover the jobs of dead workers",
+        "/maintenance/sweep", sweep, "maintenance", "Recover the jobs of dead workers", method="POST",
+        needs=RECOVERY, api=True, body=MaintenanceRequest, answer=MaintenanceAnswer,
     ),
     Route(
-        method="POST", path="/maintenance/cleanup", api="/maintenance/cleanup", handler=cleanup,
-        permission="maintenance", body=MaintenanceRequest, answer=MaintenanceAnswer,
-        summary="Delete unused queues",
+        "/maintenance/cleanup", cleanup, "maintenance", "Delete unused queues", method="POST", api=True,
+        body=MaintenanceRequest, answer=MaintenanceAnswer,
     ),
     Route(
-        method="POST", path="/maintenance/migrate", api="/maintenance/migrate", handler=migrate,
-        permission="maintenance", body=MaintenanceRequest, answer=MaintenanceAnswer,
-        summary="Upgrade the schema",
+        "/maintenance/migrate", migrate, "maintenance", "Upgrade the schema", method="POST", api=True,
+        body=MaintenanceRequest, answer=MaintenanceAnswer,
     ),
-    Route(
-        method="GET", path="/healthz", handler=healthz, permission="open", summary="The process is running"
-    ),
-    Route(
-        method="GET", path="/readyz", handler=readyz, permission="open",
-        summary="The databases answer, and have the schema",
-    ),
-    Route(
-        method="GET", path="/metrics", handler=metrics, permission="metrics.read",
-        summary="Gauges about the database, for Prometheus",
-    ),
+    Route("/healthz", healthz, "open", "The process is running"),
+    Route("/readyz", readyz, "open", "The databases answer, and have the schema"),
+    Route("/metrics", metrics, "metrics.read", "Gauges about the database, for Prometheus"),
 ]  # fmt: skip

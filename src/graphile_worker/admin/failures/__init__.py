@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from ...values.attempts import how_it_failed
+from ...values.text import how_it_failed
 from ..answers import Count
 from ..operations import ChangeOfMany
 

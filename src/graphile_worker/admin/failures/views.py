@@ -137,33 +137,29 @@ def fingerprint_of(call: Call) -> str:
 GROUP = "/failures/{fingerprint}"
 ROUTES = [
     Route(
-        method="GET", path="/failures", api="/failures", handler=list_failures, permission="jobs.read",
-        query=FailuresQuery, answer=FailureList, summary="Error groups",
+        "/failures", list_failures, "jobs.read", "Error groups", api=True, query=FailuresQuery,
+        answer=FailureList,
     ),
     Route(
-        method="GET", path=GROUP, api=GROUP, handler=get_failure, permission="jobs.read",
-        answer=FailureDetails, summary="An error group: the latest error, what its jobs share, and the jobs",
+        GROUP, get_failure, "jobs.read",
+        "An error group: the latest error, what its jobs share, and the jobs", api=True,
+        answer=FailureDetails,
     ),
     Route(
-        method="POST", path=f"/api/v1{GROUP}/retry", handler=retry, permission="jobs.retry",
+        f"/api/v1{GROUP}/retry", retry, "jobs.retry",
+        "Retry the jobs of a group carefully: some first, then the others until one fails", method="POST",
         body=CarefulRequest, answer=Operation | DryRun,
-        summary="Retry the jobs of a group carefully: some first, then the others until one fails",
+    ),
+    Route(f"{GROUP}/actions", ask, ON_GROUPS, "Ask before an action on a group", query=GroupQuestion),
+    Route(
+        f"{GROUP}/actions", act, ON_GROUPS, "Retry, reschedule, give up or delete all jobs of a group",
+        method="POST", api=True, body=GroupRequest, answer=Operation | DryRun,
     ),
     Route(
-        method="GET", path=f"{GROUP}/actions", handler=ask, permission=ON_GROUPS, query=GroupQuestion,
-        summary="Ask before an action on a group",
+        f"{GROUP}/mute", mute, "jobs.retry", "Hide a group until it occurs in a newer version", method="POST",
+        api=True, body=MuteRequest, answer=Muted,
     ),
     Route(
-        method="POST", path=f"{GROUP}/actions", api=f"{GROUP}/actions", handler=act, permission=ON_GROUPS,
-        body=GroupRequest, answer=Operation | DryRun,
-        summary="Retry, reschedule, give up or delete all jobs of a group",
-    ),
-    Route(
-        method="POST", path=f"{GROUP}/mute", api=f"{GROUP}/mute", handler=mute, permission="jobs.retry",
-        body=MuteRequest, answer=Muted, summary="Hide a group until it occurs in a newer version",
-    ),
-    Route(
-        method="POST", path=f"{GROUP}/unmute", api=f"{GROUP}/unmute", handler=unmute,
-        permission="jobs.retry", answer=Muted, summary="Show a group again",
+        f"{GROUP}/unmute", unmute, "jobs.retry", "Show a group again", method="POST", api=True, answer=Muted,
     ),
 ]  # fmt: skip

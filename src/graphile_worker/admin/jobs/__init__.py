@@ -13,8 +13,8 @@ import msgspec
 from ...database.statements.job_filter import JobState
 from ...history.records import AttemptError, FinishedState
 from ...history.task_reports import Progress
-from ...values.attempts import how_it_failed
 from ...values.job_options import Kind, options_on
+from ...values.text import how_it_failed
 from ..answers import Count, Skipped
 
 ListOrder = Literal["newest", "oldest", "run_order"]

@@ -300,16 +300,10 @@ def _options(call: Call, form: JobForm) -> dict[str, Any]:
 
 
 ROUTES = [
+    Route("/jobs/new", form_page, "jobs.add", "Add a job", query=NewJobQuery),
+    Route("/jobs/new", add_job, "jobs.add", "Add a job", method="POST", body=NewJobForm),
     Route(
-        method="GET", path="/jobs/new", handler=form_page, permission="jobs.add", query=NewJobQuery,
-        summary="Add a job",
-    ),
-    Route(
-        method="POST", path="/jobs/new", handler=add_job, permission="jobs.add", body=NewJobForm,
-        summary="Add a job",
-    ),
-    Route(
-        method="POST", path=f"{API}/jobs", handler=add_job, permission="jobs.add", body=NewJob,
-        answer=JobView, status=201, summary="Add a job",
+        f"{API}/jobs", add_job, "jobs.add", "Add a job", method="POST", body=NewJob, answer=JobView,
+        status=201,
     ),
 ]  # fmt: skip

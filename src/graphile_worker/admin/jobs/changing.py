@@ -20,7 +20,7 @@ from ...database.connections.errors import sqlstate_of
 from ...database.sql import load
 from ...database.statements.manage_jobs import CancelReport
 from ...history.audit import Actor, complete_record, finalize_snapshot, record, snapshot_added, snapshot_jobs
-from ...values.deadlines import EXPIRES_FLAG
+from ...values.attempts import EXPIRES_FLAG
 from ...values.spec import SMALLINT_MAX, JobSpec
 from ...values.text import count
 from ..answers import Problem, Skipped

@@ -178,11 +178,7 @@ class Filter:
         return FinishedFilter(**values, redactor=redactor)
 
     def job_filter(
-        self,
-        *,
-        now: datetime | None = None,
-        redactor: Redactor | None = None,
-        **more: Any,
+        self, *, now: datetime | None = None, redactor: Redactor | None = None, **more: Any
     ) -> JobFilter:
         """The client's filter.
 

@@ -27,7 +27,7 @@ from ..security.redact import Redactor
 from ..web.show import one_line
 from ..web.times import duration
 from . import FinishedView, JobRow, JobView
-from .listing import find_these, rows_from
+from .searching import find_these, rows_from
 
 MAX_PAYLOAD = 1024 * 1024
 """Characters of a payload that are laid out or sent within an answer; longer ones are a download."""

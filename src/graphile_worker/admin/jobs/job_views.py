@@ -27,17 +27,7 @@ from ..web.call import Call, return_url
 from ..web.routes import API, Route
 from ..web.show import lay_out, lay_out_error, one_line, visible
 from ..web.times import instant, zone_name
-from . import (
-    ActionAnswer,
-    ActionName,
-    ActionRequest,
-    JobEdit,
-    JobView,
-    Revealed,
-    adding,
-    changing,
-    job,
-)
+from . import ActionAnswer, ActionName, ActionRequest, JobEdit, JobView, Revealed, adding, changing, job
 
 MAX_TRACES = 20
 IN_HEAD = ("retry", "run_now", "cancel")
@@ -321,11 +311,7 @@ async def edit(call: Call) -> Page | Redirect | JobView:
         await adding.edit_payload(call.database, actor_of(call), job_id, await call.json(JobEdit))
         return await _view(call)
     form = await call.form(EditForm)
-    change = JobEdit(
-        payload=as_raw(form.payload),
-        revision=form.revision,
-        check=not form.anyway,
-    )
+    change = JobEdit(payload=as_raw(form.payload), revision=form.revision, check=not form.anyway)
     try:
         await adding.edit_payload(call.database, actor_of(call), job_id, change)
     except Problem as problem:
@@ -464,55 +450,37 @@ def _back(call: Call, wanted: ActionRequest, answer: ActionAnswer | None = None)
 ANY_ACTION = tuple(dict.fromkeys(PERMISSION_FOR.values()))
 ONE = "/jobs/{id:int}"
 ROUTES = [
+    Route("/jobs/actions", ask, ANY_ACTION, "Ask before an action", query=ActionRequest),
     Route(
-        method="GET", path="/jobs/actions", handler=ask, permission=ANY_ACTION, query=ActionRequest,
-        summary="Ask before an action",
+        "/jobs/actions", act, ANY_ACTION,
+        "Run now, retry, reschedule, give up, delete, cancel or add again up to 200 jobs", method="POST",
+        api=True, body=ActionRequest, answer=ActionAnswer,
+    ),
+    Route(ONE, get_job, "jobs.read", "A job, or what is known of one that is gone", api=True, answer=JobView),
+    Route(
+        API + ONE, edit, "jobs.edit", "Replace the payload of a job that waits and has this revision",
+        method="PATCH", body=JobEdit, answer=JobView,
     ),
     Route(
-        method="POST", path="/jobs/actions", api="/jobs/actions", handler=act, permission=ANY_ACTION,
-        body=ActionRequest, answer=ActionAnswer,
-        summary="Run now, retry, reschedule, give up, delete, cancel or add again up to 200 jobs",
+        f"{API}{ONE}/attempts", list_attempts, "jobs.read", "Failed attempts of a job", answer=FailedAttempts,
     ),
     Route(
-        method="GET", path=ONE, api=ONE, handler=get_job, permission="jobs.read", answer=JobView,
-        summary="A job, or what is known of one that is gone",
+        f"{API}{ONE}/explanation", get_explanation, "jobs.read", "Why a job does not run", answer=Explanation,
     ),
     Route(
-        method="PATCH", path=API + ONE, handler=edit, permission="jobs.edit", body=JobEdit, answer=JobView,
-        summary="Replace the payload of a job that waits and has this revision",
-    ),
-    Route(
-        method="GET", path=f"{API}{ONE}/attempts", handler=list_attempts, permission="jobs.read",
-        answer=FailedAttempts, summary="Failed attempts of a job",
-    ),
-    Route(
-        method="GET", path=f"{API}{ONE}/explanation", handler=get_explanation, permission="jobs.read",
-        answer=Explanation, summary="Why a job does not run",
-    ),
-    Route(
-        method="POST", path=f"{ONE}/reveal", api=f"{ONE}/reveal", handler=reveal, permission="payload.read",
+        f"{ONE}/reveal", reveal, "payload.read",
+        "The payload of a job without redaction; recorded in the audit", method="POST", api=True,
         answer=Revealed, changes_nothing=True,
-        summary="The payload of a job without redaction; recorded in the audit",
     ),
+    Route(f"{ONE}/payload", download, "jobs.read", "The payload of a job as a file"),
     Route(
-        method="GET", path=f"{ONE}/payload", handler=download, permission="jobs.read",
-        summary="The payload of a job as a file",
+        f"{API}{ONE}/payload", download, "jobs.read", "The payload of a job as a file, redacted",
+        answer=msgspec.Raw,
     ),
+    Route(f"{ONE}/edit", edit_page, "jobs.edit", "Edit a payload", own_pages_only=True),
+    Route(f"{ONE}/edit", edit, "jobs.edit", "Replace a payload", method="POST", body=EditForm),
     Route(
-        method="GET", path=f"{API}{ONE}/payload", handler=download, permission="jobs.read",
-        answer=msgspec.Raw, summary="The payload of a job as a file, redacted",
-    ),
-    Route(
-        method="GET", path=f"{ONE}/edit", handler=edit_page, permission="jobs.edit", summary="Edit a payload",
-        own_pages_only=True,
-    ),
-    Route(
-        method="POST", path=f"{ONE}/edit", handler=edit, permission="jobs.edit", body=EditForm,
-        summary="Replace a payload",
-    ),
-    Route(
-        method="POST", path=f"{ONE}/stack", api=f"{ONE}/stack", needs=REQUESTS, handler=get_stack,
-        permission="jobs.read",
-        answer=Stack, summary="Where a running job is now: its worker is asked",
+        f"{ONE}/stack", get_stack, "jobs.read", "Where a running job is now: its worker is asked",
+        method="POST", api=True, needs=REQUESTS, answer=Stack,
     ),
 ]  # fmt: skip

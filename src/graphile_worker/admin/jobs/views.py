@@ -338,29 +338,26 @@ async def export_jobs(call: Call) -> Response:
 
 ROUTES = [
     Route(
-        method="GET", path="/jobs", api="/jobs", handler=list_jobs, permission="jobs.read", query=JobsQuery,
-        answer=JobPage, summary="Jobs that match a filter, one page",
+        "/jobs", list_jobs, "jobs.read", "Jobs that match a filter, one page", api=True, query=JobsQuery,
+        answer=JobPage,
     ),
     Route(
-        method="GET", path=f"{API}/jobs/count", handler=count_jobs, permission="jobs.read",
-        query=FilterQuery, answer=Count, summary="How many jobs match, counted for up to ten seconds",
+        f"{API}/jobs/count", count_jobs, "jobs.read", "How many jobs match, counted for up to ten seconds",
+        query=FilterQuery, answer=Count,
+    ),
+    Route("/jobs/export", export_jobs, "jobs.read", "Jobs as a file", query=ExportQuery),
+    Route(
+        f"{API}/jobs/export", export_jobs, "jobs.read",
+        "Jobs as JSON Lines or CSV, up to 10,000; X-Next is the cursor for the next file", query=ExportQuery,
+        media_type="application/jsonl",
     ),
     Route(
-        method="GET", path="/jobs/export", handler=export_jobs, permission="jobs.read",
-        query=ExportQuery, summary="Jobs as a file",
+        f"{API}/jobs/completion", complete, "jobs.read", "Suggestions for the filter box",
+        query=CompletionQuery, answer=Completion,
     ),
     Route(
-        method="GET", path=f"{API}/jobs/export", handler=export_jobs, permission="jobs.read",
-        query=ExportQuery, media_type="application/jsonl",
-        summary="Jobs as JSON Lines or CSV, up to 10,000; X-Next is the cursor for the next file",
-    ),
-    Route(
-        method="GET", path=f"{API}/jobs/completion", handler=complete, permission="jobs.read",
-        query=CompletionQuery, answer=Completion, summary="Suggestions for the filter box",
-    ),
-    Route(
-        method="GET", path=f"{API}/find", handler=find, permission="jobs.read",
+        f"{API}/find", find, "jobs.read",
+        "Tasks, queues, workers, schedules and jobs by what is known of their name or id",
         query=CompletionQuery, answer=Found,
-        summary="Tasks, queues, workers, schedules and jobs by what is known of their name or id",
     ),
 ]  # fmt: skip

@@ -17,16 +17,7 @@ from ..security.identity import PERMISSION_FOR, Permission
 from ..web.call import Call, return_url
 from ..web.routes import Route
 from ..web.times import zone_name
-from . import (
-    Chosen,
-    DryRun,
-    Operation,
-    OperationForm,
-    OperationRequest,
-    OperationsQuery,
-    queries,
-    undo,
-)
+from . import Chosen, DryRun, Operation, OperationForm, OperationRequest, OperationsQuery, queries, undo
 from .undo import permission_to_stop
 
 ANY_ACTION = tuple(dict.fromkeys(PERMISSION_FOR.values()))
@@ -186,40 +177,33 @@ async def _undo_question(call: Call, entry: Entry) -> Page:
 
 ROUTES = [
     Route(
-        method="GET", path="/operations", api="/operations", handler=list_operations,
-        permission="jobs.read", query=OperationsQuery, answer=Listing[Operation],
-        summary="Changes to many jobs, the latest first",
+        "/operations", list_operations, "jobs.read", "Changes to many jobs, the latest first", api=True,
+        query=OperationsQuery, answer=Listing[Operation],
     ),
     Route(
-        method="GET", path="/operations/new", needs=OPERATIONS,
-        handler=ask, permission=ANY_ACTION, query=OperationForm,
-        summary="What an operation would do",
+        "/operations/new", ask, ANY_ACTION, "What an operation would do", needs=OPERATIONS,
+        query=OperationForm,
     ),
     Route(
-        method="POST", path="/operations/new", needs=OPERATIONS,
-        handler=start, permission=ANY_ACTION, body=OperationForm,
-        summary="Start an operation",
+        "/operations/new", start, ANY_ACTION, "Start an operation", method="POST", needs=OPERATIONS,
+        body=OperationForm,
     ),
     Route(
-        method="POST", path="/api/v1/operations", handler=start, permission=ANY_ACTION,
+        "/api/v1/operations", start, ANY_ACTION,
+        "Change all jobs that match a filter, in steps; or only say what would happen", method="POST",
         body=OperationRequest, answer=Operation | DryRun,
-        summary="Change all jobs that match a filter, in steps; or only say what would happen",
     ),
     Route(
-        method="GET", path="/operations/{id:int}", api="/operations/{id:int}", handler=get_operation,
-        permission="jobs.read", answer=Operation, summary="How far an operation is",
+        "/operations/{id:int}", get_operation, "jobs.read", "How far an operation is", api=True,
+        answer=Operation,
     ),
     Route(
-        method="POST", path="/operations/{id:int}/stop", api="/operations/{id:int}/stop", handler=stop,
-        permission=ANY_ACTION, answer=Operation, summary="Stop an operation after the current step",
+        "/operations/{id:int}/stop", stop, ANY_ACTION, "Stop an operation after the current step",
+        method="POST", api=True, answer=Operation,
     ),
+    Route("/audit/{id:int}/undo", ask_undo, UNDOING, "Ask before an undo"),
     Route(
-        method="GET", path="/audit/{id:int}/undo", handler=ask_undo, permission=UNDOING,
-        summary="Ask before an undo",
-    ),
-    Route(
-        method="POST", path="/audit/{id:int}/undo", api="/audit/{id:int}/undo", handler=undo_entry,
-        permission=UNDOING, answer=UndoAnswer,
-        summary="Undo an action, for jobs that are unchanged since",
+        "/audit/{id:int}/undo", undo_entry, UNDOING, "Undo an action, for jobs that are unchanged since",
+        method="POST", api=True, answer=UndoAnswer,
     ),
 ]  # fmt: skip

@@ -100,11 +100,7 @@ async def _read(hub: Hub, range: RangeName) -> OverviewPage:
 
 
 def _overview(
-    hub: Hub,
-    facts: OverviewFacts,
-    tasks: TaskFacts,
-    errors: list[ErrorLine],
-    schedules: list[ScheduleLine],
+    hub: Hub, facts: OverviewFacts, tasks: TaskFacts, errors: list[ErrorLine], schedules: list[ScheduleLine]
 ) -> Overview:
     sample, findings = facts.sample, find(facts)
     return Overview(

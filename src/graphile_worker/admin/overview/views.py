@@ -284,16 +284,15 @@ async def read_summary(call: Call) -> Page | PlainTextResponse:
 
 ROUTES = [
     Route(
-        method="GET", path="/", api="/overview", handler=overview, permission="jobs.read",
-        query=OverviewQuery, answer=Overview, summary="The state of everything: counts, rates, findings",
+        "/", overview, "jobs.read", "The state of everything: counts, rates, findings", api="/overview",
+        query=OverviewQuery, answer=Overview,
     ),
     Route(
-        method="GET", path=f"{API}/series", handler=series, permission="jobs.read", query=SeriesQuery,
-        answer=Series, summary="Values over time, by task or in all",
+        f"{API}/series", series, "jobs.read", "Values over time, by task or in all", query=SeriesQuery,
+        answer=Series,
     ),
     Route(
-        method="GET", path="/summary", api="/summary", handler=read_summary, permission="jobs.read",
-        query=SummaryQuery, media_type="text/markdown",
-        summary="The last hours in Markdown, for a chat or a post-mortem",
+        "/summary", read_summary, "jobs.read", "The last hours in Markdown, for a chat or a post-mortem",
+        api=True, query=SummaryQuery, media_type="text/markdown",
     ),
 ]  # fmt: skip

@@ -184,11 +184,7 @@ async def _with_tracks(
 
 
 async def _views(
-    database: Database,
-    connection: Connection,
-    ids: Sequence[int],
-    counted: int,
-    pauses: Mapping[str, Pause],
+    database: Database, connection: Connection, ids: Sequence[int], counted: int, pauses: Mapping[str, Pause]
 ) -> list[QueueView]:
     """The queues with these ids, each with its tracks as one."""
     if not ids:
@@ -235,11 +231,7 @@ def _view(name: str, rows: Sequence[Row], counted: int, pause: Pause | None) -> 
 
 
 async def _inside(
-    database: Database,
-    connection: Connection,
-    view: QueueView,
-    ids: Sequence[int],
-    tables: frozenset[str],
+    database: Database, connection: Connection, view: QueueView, ids: Sequence[int], tables: frozenset[str]
 ) -> tuple[list[QueueJob], list[str]]:
     """The jobs that run in a queue, and the dead workers that have it locked."""
     if not view.holders or WORKERS not in tables:

@@ -180,40 +180,32 @@ def _page_of(name: str) -> str:
 
 ROUTES = [
     Route(
-        method="GET", path="/queues", api="/queues", handler=list_queues, permission="jobs.read",
-        query=QueueListQuery, answer=QueueListing, summary="Named queues with locks or waiting jobs",
+        "/queues", list_queues, "jobs.read", "Named queues with locks or waiting jobs", api=True,
+        query=QueueListQuery, answer=QueueListing,
     ),
     Route(
-        method="GET", path="/queue", api="/queue", handler=get_queue, permission="jobs.read",
-        query=QueuePageQuery, answer=QueueDetails, summary="One queue, with what runs in it",
+        "/queue", get_queue, "jobs.read", "One queue, with what runs in it", api=True, query=QueuePageQuery,
+        answer=QueueDetails,
+    ),
+    Route("/queues/pause", pause_form, "queues.pause", "Pause a queue", needs=PAUSES, query=QueueQuery),
+    Route(
+        "/queues/pause", pause, "queues.pause", "Pause a queue for workers of every runtime", method="POST",
+        needs=PAUSES, api=True, body=QueuePauseRequest, answer=QueueAnswer,
     ),
     Route(
-        method="GET", path="/queues/pause", needs=PAUSES, handler=pause_form, permission="queues.pause",
-        summary="Pause a queue", query=QueueQuery,
+        "/queues/resume", resume, "queues.pause", "End the pause of a queue", method="POST", needs=PAUSES,
+        api=True, body=QueueQuery, answer=QueueAnswer,
     ),
     Route(
-        method="POST", path="/queues/pause", needs=PAUSES,
-        api="/queues/pause", handler=pause, permission="queues.pause",
-        body=QueuePauseRequest, answer=QueueAnswer, summary="Pause a queue for workers of every runtime",
+        "/queues/unlock", unlock, "workers.unlock", "Free a queue from a dead worker", method="POST",
+        api=True, body=QueueUnlockRequest, answer=QueueAnswer,
     ),
     Route(
-        method="POST", path="/queues/resume", needs=PAUSES, api="/queues/resume", handler=resume,
-        permission="queues.pause", body=QueueQuery, answer=QueueAnswer, summary="End the pause of a queue",
+        "/queues/concurrency", concurrency_form, "queues.pause", "Set the concurrency of a queue",
+        needs=TRACKS, query=QueueQuery,
     ),
     Route(
-        method="POST", path="/queues/unlock", api="/queues/unlock", handler=unlock,
-        permission="workers.unlock", body=QueueUnlockRequest, answer=QueueAnswer,
-        summary="Free a queue from a dead worker",
-    ),
-    Route(
-        method="GET", path="/queues/concurrency", needs=TRACKS,
-        handler=concurrency_form, permission="queues.pause",
-        summary="Set the concurrency of a queue", query=QueueQuery,
-    ),
-    Route(
-        method="POST", path="/queues/concurrency", needs=TRACKS,
-        api="/queues/concurrency", handler=concurrency,
-        permission="queues.pause", body=QueueConcurrencyRequest, answer=QueueAnswer,
-        summary="Set how many jobs of a queue run at once",
+        "/queues/concurrency", concurrency, "queues.pause", "Set how many jobs of a queue run at once",
+        method="POST", needs=TRACKS, api=True, body=QueueConcurrencyRequest, answer=QueueAnswer,
     ),
 ]  # fmt: skip

@@ -18,7 +18,7 @@ from ...database.connections.connection import Connection, Row
 from ...database.sql import load
 from ...database.statements.schedules import MAX_SCHEDULES, RegisteredSchedule, Schedule, ScheduleRun
 from ...errors import CrontabError
-from ...values.job import instant
+from ...values.job import optional_instant
 from ..answers import Problem, not_found, shared_with
 from ..database import HISTORY, Database
 from ..security.redact import Redactor, redacted_pauses
@@ -170,7 +170,7 @@ def _run(run: ScheduleRun, outcome: Row, redactor: Redactor) -> ScheduledRun:
         job_id=run.job_id,
         due_at=run.due_at,
         state=outcome["state"],
-        finished_at=None if finished_at is None else instant(finished_at),
+        finished_at=optional_instant(finished_at),
         duration=outcome["duration"],
         error=redactor.optional_text(outcome["error"]),
     )

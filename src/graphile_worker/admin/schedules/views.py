@@ -112,31 +112,27 @@ def _page_of(identifier: str) -> str:
 
 ROUTES = [
     Route(
-        method="GET", path="/schedules", api="/schedules", handler=list_schedules, permission="jobs.read",
-        query=ScheduleListQuery, answer=ScheduleListing,
-        summary="Recurring jobs: next runs, last run, pauses, workers",
+        "/schedules", list_schedules, "jobs.read", "Recurring jobs: next runs, last run, pauses, workers",
+        api=True, query=ScheduleListQuery, answer=ScheduleListing,
     ),
     Route(
-        method="GET", path="/schedule", api="/schedule", handler=get_schedule, permission="jobs.read",
-        query=ScheduleQuery, answer=ScheduleView, summary="One recurring job, with its last runs",
+        "/schedule", get_schedule, "jobs.read", "One recurring job, with its last runs", api=True,
+        query=ScheduleQuery, answer=ScheduleView,
     ),
     Route(
-        method="GET", path="/schedules/pause", needs=PAUSED, handler=pause_form, permission="schedules.pause",
-        summary="Pause a recurring job", query=ScheduleQuery,
+        "/schedules/pause", pause_form, "schedules.pause", "Pause a recurring job", needs=PAUSED,
+        query=ScheduleQuery,
     ),
     Route(
-        method="POST", path="/schedules/pause", needs=PAUSED, api="/schedules/pause", handler=pause,
-        permission="schedules.pause", body=SchedulePauseRequest, answer=ScheduleAnswer,
-        summary="Pause a recurring job in Python workers",
+        "/schedules/pause", pause, "schedules.pause", "Pause a recurring job in Python workers",
+        method="POST", needs=PAUSED, api=True, body=SchedulePauseRequest, answer=ScheduleAnswer,
     ),
     Route(
-        method="POST", path="/schedules/resume", needs=PAUSED, api="/schedules/resume", handler=resume,
-        permission="schedules.pause", body=ScheduleQuery, answer=ScheduleAnswer,
-        summary="End the pause of a recurring job",
+        "/schedules/resume", resume, "schedules.pause", "End the pause of a recurring job", method="POST",
+        needs=PAUSED, api=True, body=ScheduleQuery, answer=ScheduleAnswer,
     ),
     Route(
-        method="POST", path="/schedules/run", needs=REGISTERED,
-        api="/schedules/run", handler=run, permission="schedules.run",
-        body=ScheduleQuery, answer=ScheduleAnswer, summary="Add the job of a recurring job now",
+        "/schedules/run", run, "schedules.run", "Add the job of a recurring job now", method="POST",
+        needs=REGISTERED, api=True, body=ScheduleQuery, answer=ScheduleAnswer,
     ),
 ]  # fmt: skip

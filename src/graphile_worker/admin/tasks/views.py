@@ -19,24 +19,9 @@ from ..live.hub import Hub
 from ..web.call import Call
 from ..web.routes import Route
 from ..web.show import error_title
-from . import (
-    Resumed,
-    TaskDetails,
-    TaskPauseRequest,
-    TaskQuery,
-    TaskResumeRequest,
-    TaskRow,
-    TasksQuery,
-)
+from . import Resumed, TaskDetails, TaskPauseRequest, TaskQuery, TaskResumeRequest, TaskRow, TasksQuery
 from .queries import TaskFacts, read_task, read_tasks
-from .series import (
-    RANGES,
-    nothing,
-    read_markers,
-    read_percentiles,
-    read_timeline,
-    shown_to,
-)
+from .series import RANGES, nothing, read_markers, read_percentiles, read_timeline, shown_to
 
 TOPICS = ("tasks", "overview", "banners", "audit")
 DAY = timedelta(days=1)
@@ -200,25 +185,20 @@ def _page_of(name: str) -> str:
 
 ROUTES = [
     Route(
-        method="GET", path="/tasks", api="/tasks", handler=list_tasks, permission="jobs.read",
-        query=TasksQuery, answer=Listing[TaskRow], summary="Tasks: waiting, running, rates, failures, times",
+        "/tasks", list_tasks, "jobs.read", "Tasks: waiting, running, rates, failures, times", api=True,
+        query=TasksQuery, answer=Listing[TaskRow],
     ),
     Route(
-        method="GET", path="/task", api="/task", handler=get_task, permission="jobs.read", query=TaskQuery,
-        answer=TaskDetails, summary="One task, with histograms and its slowest runs",
+        "/task", get_task, "jobs.read", "One task, with histograms and its slowest runs", api=True,
+        query=TaskQuery, answer=TaskDetails,
+    ),
+    Route("/tasks/pause", pause_form, "tasks.pause", "Pause a task", needs=PAUSES, query=TaskResumeRequest),
+    Route(
+        "/tasks/pause", pause_task, "tasks.pause", "Pause a task in Python workers, or all tasks",
+        method="POST", needs=PAUSES, api=True, body=TaskPauseRequest, answer=Pause,
     ),
     Route(
-        method="GET", path="/tasks/pause", needs=PAUSES, handler=pause_form, permission="tasks.pause",
-        summary="Pause a task", query=TaskResumeRequest,
-    ),
-    Route(
-        method="POST", path="/tasks/pause", needs=PAUSES,
-        api="/tasks/pause", handler=pause_task, permission="tasks.pause",
-        body=TaskPauseRequest, answer=Pause, summary="Pause a task in Python workers, or all tasks",
-    ),
-    Route(
-        method="POST", path="/tasks/resume", needs=PAUSES, api="/tasks/resume", handler=resume_task,
-        permission="tasks.pause", body=TaskResumeRequest, answer=Resumed,
-        summary="End the pause of a task, or of all tasks",
+        "/tasks/resume", resume_task, "tasks.pause", "End the pause of a task, or of all tasks",
+        method="POST", needs=PAUSES, api=True, body=TaskResumeRequest, answer=Resumed,
     ),
 ]  # fmt: skip

@@ -97,7 +97,7 @@ def _time_left(call: Call) -> float:
 
 ROUTES = [
     Route(
-        method="GET", path=f"{API}/events", handler=events, permission="jobs.read", query=EventsQuery,
-        summary="Live updates, as server-sent events", streams=True, own_pages_only=True,
+        f"{API}/events", events, "jobs.read", "Live updates, as server-sent events", query=EventsQuery,
+        streams=True, own_pages_only=True,
     ),
 ]  # fmt: skip

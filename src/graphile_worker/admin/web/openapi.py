@@ -200,7 +200,7 @@ async def document(call: Call) -> dict[str, Any]:
 
 ROUTES = [
     Route(
-        method="GET", path=f"{API}/openapi.json", handler=document, permission="signed_in",
-        answer=dict[str, Any], summary="This API as an OpenAPI 3.1 document",
+        f"{API}/openapi.json", document, "signed_in", "This API as an OpenAPI 3.1 document",
+        answer=dict[str, Any],
     ),
 ]  # fmt: skip

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from importlib.resources import files
 from typing import Any, Literal
 
@@ -25,7 +25,7 @@ Handler = Callable[[Call], Awaitable[Any]]
 Method = Literal["GET", "POST", "PATCH", "DELETE"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Route:
     """`permission` is needed to call it; of several, one is needed and the handler requires the right one.
 
@@ -33,12 +33,13 @@ class Route:
     `open` for no sign-in at all.
     """
 
-    method: Method
     path: str
     handler: Handler
     permission: Permission | tuple[Permission, ...] | Access
     summary: str
     """One line for the API documentation."""
+    _: KW_ONLY
+    method: Method = "GET"
     query: type[Any] | None = None
     """The struct that the handler makes of the query string."""
     body: type[Any] | None = None
@@ -48,8 +49,8 @@ class Route:
     media_type: str = "application/json"
     """Of the answer of an API route, if it is not JSON."""
     status: int = 200
-    api: str | None = None
-    """Of a page or a form: the path below `/api/v1` where the same handler serves JSON.
+    api: str | bool = False
+    """Of a page or a form: whether the same handler serves JSON below `/api/v1`; a text is its path there.
 
     A page is also JSON at `PATH.json`, and with `Accept: application/json`.
     """
@@ -96,12 +97,12 @@ API = "/api/v1"
 def with_api(routes: Iterable[Route]) -> Iterator[Route]:
     """These routes, and for each that has an `api` another one, where its handler serves JSON."""
     for route in routes:
-        if route.api is None:
+        if not route.api:
             yield route
             continue
-        path = API + route.api
+        path = API + (route.path if route.api is True else str(route.api))
         yield replace(route, answer=None, json_of=path if route.method == "GET" else None)
-        yield replace(route, path=path, api=None)
+        yield replace(route, path=path, api=False)
 
 
 # -- finding a route ----------------------------------------------------------------------------------------

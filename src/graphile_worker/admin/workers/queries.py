@@ -17,15 +17,7 @@ from ...values.job import instant
 from ..answers import not_found, shared_with
 from ..database import STATISTICS, WORKERS, Database
 from ..security.redact import redacted_text
-from . import (
-    Blocked,
-    BusySlot,
-    VersionGroup,
-    Worker,
-    WorkerLane,
-    WorkerListing,
-    WorkerState,
-)
+from . import Blocked, BusySlot, VersionGroup, Worker, WorkerLane, WorkerListing, WorkerState
 
 RATE_OVER = timedelta(minutes=3)
 """Rates of workers are means of the last minutes."""

@@ -199,40 +199,36 @@ def _page_of(worker_id: str) -> str:
 
 ROUTES = [
     Route(
-        method="GET", path="/workers", api="/workers", handler=list_workers, permission="jobs.read",
-        answer=WorkerListing, summary="Workers: alive or dead, what each runs, versions",
+        "/workers", list_workers, "jobs.read", "Workers: alive or dead, what each runs, versions", api=True,
+        answer=WorkerListing,
     ),
     Route(
-        method="GET", path="/worker", api="/worker", handler=get_worker, permission="jobs.read",
-        query=WorkerQuery, answer=Worker, summary="One worker, with its lanes",
+        "/worker", get_worker, "jobs.read", "One worker, with its lanes", api=True, query=WorkerQuery,
+        answer=Worker,
     ),
     Route(
-        method="POST", path="/workers/stop", needs=REQUESTS,
-        api="/workers/stop", handler=stop, permission="workers.stop",
-        body=WorkerRequest, answer=WorkerAnswer, summary="Ask a Python worker to shut down gracefully",
+        "/workers/stop", stop, "workers.stop", "Ask a Python worker to shut down gracefully", method="POST",
+        needs=REQUESTS, api=True, body=WorkerRequest, answer=WorkerAnswer,
     ),
     Route(
-        method="POST", path="/workers/pause", needs=REQUESTS,
-        api="/workers/pause", handler=pause, permission="workers.stop",
-        body=WorkerRequest, answer=WorkerAnswer, summary="Pause a Python worker: it fetches no more jobs",
+        "/workers/pause", pause, "workers.stop", "Pause a Python worker: it fetches no more jobs",
+        method="POST", needs=REQUESTS, api=True, body=WorkerRequest, answer=WorkerAnswer,
     ),
     Route(
-        method="POST", path="/workers/resume", needs=REQUESTS, api="/workers/resume", handler=resume,
-        permission="workers.stop", body=WorkerRequest, answer=WorkerAnswer,
-        summary="Let a paused worker fetch jobs again",
+        "/workers/resume", resume, "workers.stop", "Let a paused worker fetch jobs again", method="POST",
+        needs=REQUESTS, api=True, body=WorkerRequest, answer=WorkerAnswer,
     ),
     Route(
-        method="GET", path="/workers/concurrency", handler=concurrency_form, permission="workers.stop",
-        query=WorkerLaneQuery, summary="Change how many jobs a worker runs at once",
+        "/workers/concurrency", concurrency_form, "workers.stop",
+        "Change how many jobs a worker runs at once", query=WorkerLaneQuery,
     ),
     Route(
-        method="POST", path="/workers/concurrency", api="/workers/concurrency", handler=concurrency,
-        permission="workers.stop", body=WorkerConcurrencyRequest, answer=WorkerAnswer,
-        summary="Let a Python worker run another number of jobs at once, until it restarts",
+        "/workers/concurrency", concurrency, "workers.stop",
+        "Let a Python worker run another number of jobs at once, until it restarts", method="POST", api=True,
+        body=WorkerConcurrencyRequest, answer=WorkerAnswer,
     ),
     Route(
-        method="POST", path="/workers/unlock", api="/workers/unlock", handler=unlock,
-        permission="workers.unlock", body=WorkerRequest, answer=WorkerAnswer,
-        summary="Free the locks of a dead worker",
+        "/workers/unlock", unlock, "workers.unlock", "Free the locks of a dead worker", method="POST",
+        api=True, body=WorkerRequest, answer=WorkerAnswer,
     ),
 ]  # fmt: skip

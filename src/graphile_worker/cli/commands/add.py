@@ -207,7 +207,7 @@ async def _add_lines(settings: Settings, lines: TextIO, name: str, local: LocalT
 async def _opened(
     settings: Settings, local: LocalTasks, *, connections: int = 1
 ) -> AsyncIterator[tuple[WorkerUtils, TaskNames]]:
-    from ...database.statements.task_names import known_tasks
+    from ...database.statements.inspection import known_tasks
     from ..support.task_names import TaskNames
 
     app = with_app(settings)[1]

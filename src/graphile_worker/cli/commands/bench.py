@@ -154,11 +154,7 @@ async def measure(options: WorkerOptions, *, jobs: int, processes: int) -> dict[
             {"processes": workers, "jobs": single_adds + jobs, "per_second": median(rates)}
             for workers, rates in running.items()
         ],
-        "latency": {
-            "samples": samples,
-            "median_ms": 1000 * latencies[9],
-            "p95_ms": 1000 * latencies[18],
-        },
+        "latency": {"samples": samples, "median_ms": 1000 * latencies[9], "p95_ms": 1000 * latencies[18]},
     }
 
 

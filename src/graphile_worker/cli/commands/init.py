@@ -19,7 +19,7 @@ from ...database.connections.connection_text import HIDDEN
 from ...database.connections.dsn import masked
 from ...errors import ConfigError
 from ...runner.process.dev_database import DATA_DIRECTORY
-from ...values.component_options import shown_options
+from ...values.option_groups import shown_options
 from ...values.options import WorkerOptions
 from ..support.client import with_database
 from ..support.command import Output, command

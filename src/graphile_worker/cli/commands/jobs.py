@@ -16,9 +16,8 @@ import click
 import msgspec
 
 from ...diagnostics.json_shapes import details_as_json, job_as_json
-from ...values.attempts import how_it_failed
 from ...values.job import Job
-from ...values.text import count
+from ...values.text import count, how_it_failed
 from ..support.bulk_change import (
     Selection,
     Words,

@@ -214,7 +214,7 @@ async def _about_names(utils: WorkerUtils, tasks: Sequence[str]) -> list[str]:
     """A line about each task that the database has never seen; its name may be misspelt."""
     if not tasks:
         return []
-    from ...database.statements.task_names import known_tasks
+    from ...database.statements.inspection import known_tasks
     from ...values.text import did_you_mean, similar_names
 
     async with utils.with_pg_client() as connection:
@@ -336,12 +336,7 @@ def _check_queues(
 )
 @EXACT_OPTION
 async def queues_command(
-    utils: WorkerUtils,
-    action: str,
-    name: str | None,
-    concurrency: int | None,
-    limit: int | None,
-    exact: bool,
+    utils: WorkerUtils, action: str, name: str | None, concurrency: int | None, limit: int | None, exact: bool
 ) -> Output:
     """Show named queues, longest first, or set how many jobs of one may run at once.
 

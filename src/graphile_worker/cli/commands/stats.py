@@ -17,11 +17,7 @@ import click
 import msgspec
 
 from ...database.connections.errors import sqlstate_of
-from ...diagnostics.json_shapes import (
-    backlog_as_json,
-    statistics_as_json,
-    task_statistics_as_json,
-)
+from ...diagnostics.json_shapes import backlog_as_json, statistics_as_json, task_statistics_as_json
 from ...history.statistics import LONGEST_IN_MINUTES, STEPS, StatisticsGroup
 from ...values.job import instant
 from ...values.text import count
@@ -48,10 +44,7 @@ def _check(exact: bool, since: datetime | timedelta | None, task: str | None) ->
 @client_command("stats", check=_check)
 @EXACT_OPTION
 @click.option(
-    "--since",
-    type=SINCE,
-    metavar="PERIOD",
-    help="Show what workers did since then: 15m, 1h, 7d, or a time.",
+    "--since", type=SINCE, metavar="PERIOD", help="Show what workers did since then: 15m, 1h, 7d, or a time."
 )
 @click.option("--task", metavar="TASK", help="With --since: only this task.")
 async def stats_command(

@@ -60,10 +60,7 @@ BULK_FLAGS = [
         "--limit", type=click.IntRange(min=1), metavar="N", help="At most N jobs, the oldest first."
     ),
     click.option(
-        "--rate",
-        type=click.FloatRange(min=0, min_open=True),
-        metavar="N",
-        help="At most N jobs per second.",
+        "--rate", type=click.FloatRange(min=0, min_open=True), metavar="N", help="At most N jobs per second."
     ),
     click.option("--dry-run", is_flag=True, help="Only count the jobs that would be changed."),
     click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation."),

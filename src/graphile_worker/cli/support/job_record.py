@@ -17,10 +17,9 @@ import click
 import msgspec
 
 from ...diagnostics.json_shapes import details_as_json, finished_job_as_json, job_as_json
-from ...values.attempts import failed_permanently, how_it_failed
 from ...values.job import Job
 from ...values.payload import traces_in, without_trace
-from ...values.text import duration
+from ...values.text import duration, failed_permanently, how_it_failed
 from .command import Output
 from .output import cell, print_fields, print_objects, progress_bar
 

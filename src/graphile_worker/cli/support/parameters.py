@@ -190,12 +190,7 @@ APP_OPTION = click.option(
     help="Application: an App, or a lifespan that yields extensions for tasks.",
 )
 JOBS_OPTION = click.option(
-    "-j",
-    "--jobs",
-    "concurrency",
-    type=int,
-    metavar="N",
-    help="Jobs to run at the same time.  [default: 1]",
+    "-j", "--jobs", "concurrency", type=int, metavar="N", help="Jobs to run at the same time.  [default: 1]"
 )
 
 
@@ -263,11 +258,7 @@ worker_options = flags(
         callback=as_table,
     ),
     several(
-        "--forbid-flag",
-        "forbidden_flags",
-        "FLAG",
-        "Skip jobs with this flag. Repeatable.",
-        callback=as_list,
+        "--forbid-flag", "forbidden_flags", "FLAG", "Skip jobs with this flag. Repeatable.", callback=as_list
     ),
     several(
         "--accept-flag",

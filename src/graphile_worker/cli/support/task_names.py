@@ -1,6 +1,6 @@
 """Detects misspelt task names in `add`, and loads the tasks of the project for commands that can do without.
 
-`database/statements/task_names.py` says which names are good; so are those of the app and the task directory.
+`database/statements/inspection.py` says which names are good; so are those of the app and the task directory.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ...database.statements.task_names import Doubt, KnownTasks
+from ...database.statements.inspection import Doubt, KnownTasks
 from ...errors import InvalidArgumentError, TaskLoadError
 from ...tasks.task import AnyTask
 from ...values.options import WorkerOptions

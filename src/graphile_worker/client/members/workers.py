@@ -64,12 +64,7 @@ class WorkersClient(Member[ConnectionT]):
         await self._ask(worker_id, "stop", reason, connection)
 
     async def set_concurrency(
-        self,
-        worker_id: str,
-        concurrency: int,
-        *,
-        lane: str = "main",
-        timeout: float | timedelta = 6.0,
+        self, worker_id: str, concurrency: int, *, lane: str = "main", timeout: float | timedelta = 6.0
     ) -> ConcurrencyChange:
         """Let a running Python worker run this many jobs at once, or this many of one of its lanes.
 

@@ -6,7 +6,7 @@ serves `django.tasks` (Django 6) and `django-tasks` (Django 5.2); `manage.py gra
 
 from typing import TYPE_CHECKING
 
-from ...values.imports import export_lazily
+from ...values import export_lazily
 
 if TYPE_CHECKING:
     from .client import aadd_job as aadd_job
@@ -19,9 +19,5 @@ if TYPE_CHECKING:
 
 export_lazily(
     __name__,
-    {
-        "client": "aadd_job aadd_jobs add_job add_jobs utils",
-        "dashboard": "admin_authorize",
-        "tasks": "task",
-    },
+    {"client": "aadd_job aadd_jobs add_job add_jobs utils", "dashboard": "admin_authorize", "tasks": "task"},
 )

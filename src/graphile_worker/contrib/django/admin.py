@@ -22,8 +22,7 @@ from ...database.connections.foreign import as_blocking_connection
 from ...database.statements.manage_jobs import attempts_made
 from ...errors import GraphileWorkerError
 from ...history.records import FINISHED_STATES
-from ...values.attempts import how_it_failed
-from ...values.text import count, duration
+from ...values.text import count, duration, how_it_failed
 from .client import utils
 from .conf import worker_settings
 from .models import FinishedJob, Job, Worker

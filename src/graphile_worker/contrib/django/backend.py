@@ -26,7 +26,7 @@ from ...database.connections.bound import run_blocking
 from ...database.connections.connection import Connection, Row
 from ...database.connections.foreign import as_blocking_connection
 from ...database.sql import load
-from ...values import retry
+from ...values import attempts
 from ...values.schema_name import SchemaName
 from ...values.spec import MAX_IDENTIFIER_LENGTH
 from ...values.text import closest
@@ -273,7 +273,7 @@ def class_path(error_type: str) -> str:
     """The dotted path of an exception class; the history leaves out `builtins` and our own modules."""
     if "." in error_type:
         return error_type
-    for module in (builtins, own_errors, retry):
+    for module in (builtins, own_errors, attempts):
         if hasattr(module, error_type):
             return f"{module.__name__}.{error_type}"
     return "builtins.Exception"  # an error of another runtime

@@ -39,9 +39,9 @@ from ...runner.application import App
 from ...tasks.helpers import JobHelpers
 from ...tasks.task import AnyTask
 from ...tasks.task import Task as WorkerTask
+from ...values.attempts import GiveUp, JobDirective, Snooze
 from ...values.clock import SystemClock
 from ...values.job import Job
-from ...values.retry import GiveUp, JobDirective, Snooze
 from ...worker.pool import WorkerPool
 from .conf import DjangoSettings, worker_settings
 from .tasks import (

@@ -18,11 +18,4 @@ except ImportError as error:  # pragma: no cover
 from .carried import context_as_text, context_from_text, context_of, inject
 from .plugin import OpenTelemetryPlugin, Relation
 
-__all__ = [
-    "OpenTelemetryPlugin",
-    "Relation",
-    "context_as_text",
-    "context_from_text",
-    "context_of",
-    "inject",
-]
+__all__ = ["OpenTelemetryPlugin", "Relation", "context_as_text", "context_from_text", "context_of", "inject"]

@@ -81,12 +81,7 @@ class Driver:
 
         from .remote import Mailbox, run_on_cluster
 
-        ray.init(
-            setup.address,
-            runtime_env=setup.runtime_env,
-            log_to_driver=False,
-            configure_logging=False,
-        )
+        ray.init(setup.address, runtime_env=setup.runtime_env, log_to_driver=False, configure_logging=False)
         here = ray.get_runtime_context().get_node_id()
         actor: Any = ray.remote(Mailbox)
         self._mailbox = actor.options(

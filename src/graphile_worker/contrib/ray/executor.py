@@ -218,12 +218,7 @@ class DriverHandle:
 
     async def start(self, setup: dict[str, Any], within: float) -> None:
         """Connect to the cluster; ProcessDiedError if that is not possible."""
-        message = DriverSetup(
-            parent=os.getpid(),
-            path=search_path(),
-            levels=levels(),
-            **setup,
-        )
+        message = DriverSetup(parent=os.getpid(), path=search_path(), levels=levels(), **setup)
         try:
             await self._connection.start(message)
             await asyncio.wait((self._ready,), timeout=within)

@@ -121,10 +121,7 @@ async def close_pool(pool: Pool, *, within: float) -> None:
 
 
 async def connect(
-    dsn: str | Dsn,
-    *,
-    prepared_statements: bool = True,
-    application_name: str = APPLICATION_NAME,
+    dsn: str | Dsn, *, prepared_statements: bool = True, application_name: str = APPLICATION_NAME
 ) -> Connection:
     """A standalone connection."""
     dsn = Dsn.parse(dsn) if isinstance(dsn, str) else dsn

@@ -19,13 +19,7 @@ from ..connections.connection import Connection, pause
 from ..connections.encoding import teach_arrays
 from ..connections.errors import sqlstate_of
 from ..sql import load
-from .refusals import (
-    check_not_newer,
-    check_nothing_in_the_way,
-    check_server,
-    denied,
-    too_old,
-)
+from .refusals import check_not_newer, check_nothing_in_the_way, check_server, denied, too_old
 from .state import (
     BASELINE,
     BREAKING_REVISIONS,

@@ -30,14 +30,7 @@ _MANAGING = (
     "functions/force_unlock_workers",
 )
 
-BASELINE: tuple[str, ...] = (
-    "baseline",
-    "000017_jobs_view",
-    *_ADDING,
-    *_REMOVING,
-    *_MANAGING,
-    "installed",
-)
+BASELINE: tuple[str, ...] = ("baseline", "000017_jobs_view", *_ADDING, *_REMOVING, *_MANAGING, "installed")
 """Revision 20 as a whole, for a fresh database."""
 
 UPGRADES: dict[int, tuple[str, ...]] = {

@@ -392,10 +392,7 @@ class Added(NamedTuple):
 
 
 def restore_order(
-    schema: SchemaName,
-    columns: SpecColumns,
-    jobs: Sequence[Job],
-    add: Callable[[SpecColumns], Steps[Added]],
+    schema: SchemaName, columns: SpecColumns, jobs: Sequence[Job], add: Callable[[SpecColumns], Steps[Added]]
 ) -> Steps[list[Job]]:
     """The jobs in the order of the specs. Specs that the function lost are added again by `add`."""
     found = match_by_content(columns, (yield from _with_names(schema, jobs)))

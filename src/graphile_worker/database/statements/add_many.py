@@ -96,8 +96,7 @@ def _add(schema: SchemaName, columns: SpecColumns, *, preserve_run_at: bool) -> 
     """Add these specs by the fastest statement that can. It returns the jobs, in order if it is ours."""
     if columns.has_keys_or_flags:
         rows = yield Statement(
-            load_statement("add/add_jobs", schema),
-            (*columns.arrays, preserve_run_at, *our_function(schema)),
+            load_statement("add/add_jobs", schema), (*columns.arrays, preserve_run_at, *our_function(schema))
         )
         jobs = [
             Job(*tuple(row)[:-1], name)  # type: ignore[call-arg]

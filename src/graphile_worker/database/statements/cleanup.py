@@ -73,8 +73,7 @@ async def force_unlock_workers(connection: Connection, schema: SchemaName, worke
     ids = checked_names("worker_ids", worker_ids)
     if PAUSED_BY in ids:
         raise InvalidArgumentError(
-            "worker_ids",
-            f"{PAUSED_BY!r} is not a worker: the queues it locks are paused; resume them",
+            "worker_ids", f"{PAUSED_BY!r} is not a worker: the queues it locks are paused; resume them"
         )
     await connection.execute(load("maintain/force_unlock_workers", schema), ids)
 

@@ -3,7 +3,12 @@
 A transaction begins with `begin_batch` and `get_held_jobs`, which write nothing, and ends with `end_batch`:
 completed jobs are deleted, failures that are retried are written, and all other jobs are locked as a fetch
 would have done. Jobs with a key are never held.
-See docs/design/0030-held-batches.md.
+
+Jobs of named queues are in batches of their own, as series. `take_queues` locks queues in the ordinary
+way, in a transaction of its own. In that of the batch, `get_series` locks the rows of their next jobs, and
+`end_series` deletes those that have completed and unlocks the queues.
+
+See docs/design/0030-held-batches.md, and 0038-queues-in-held-batches.md for series.
 """
 
 from __future__ import annotations
@@ -33,6 +38,7 @@ MANY = 100  # jobs; below that it does not matter how they are found
 ID, PRIORITY, RUN_AT, LAST_ERROR, KEY = 0, 2, 3, 6, 9  # columns
 KEYED_SHARE = 10  # a batch skips at most a tenth of its limit in jobs with a key; see the part `keyed`
 WINDOW = 4  # a fetch by id reads this many ids for each job that it wants, at most; see get_tied_jobs
+READ_MORE = 40  # jobs of series, beside two for each queue and those of queues that are known to be busy
 NEAR = 2  # ids are close together if at least every second one is deleted
 
 
@@ -265,11 +271,7 @@ async def may_have_backlog(connection: Connection, schema: SchemaName) -> bool:
 
 
 async def settle_jobs(
-    connection: Connection,
-    schema: SchemaName,
-    pool_id: str,
-    jobs: Sequence[Job],
-    now: datetime | None = None,
+    connection: Connection, schema: SchemaName, pool_id: str, jobs: Sequence[Job], now: datetime | None = None
 ) -> Settled:
     """Lock jobs of a lost batch, as far as they are still as it found them."""
     rows = await connection.fetch(
@@ -282,3 +284,91 @@ async def settle_jobs(
     return Settled(
         {row[0]: row[1] for row in rows}, frozenset(row[0] for row in rows if row[1] is None and row[2])
     )
+
+
+# -- series ------------------------------------------------------------------------------------------------
+
+
+class TakenQueues(msgspec.Struct, frozen=True):
+    """Queues that `take_queues` has locked."""
+
+    ids: list[int]
+    """In the order of their first jobs."""
+    priorities: list[int]
+    """Those of their first jobs."""
+    at: datetime
+    """When they were locked."""
+    are_all: bool
+    """Whether every other ready job is in a queue that is busy."""
+
+
+async def take_queues(
+    connection: Connection,
+    schema: SchemaName,
+    *,
+    pool_id: str,
+    tasks: Mapping[int, str],
+    limit: int,
+    recovered: str,
+    busy: int = 0,
+    flags: FlagRules = NO_RULES,
+    now: datetime | None = None,
+) -> TakenQueues | None:
+    """Lock up to `limit` queues whose jobs are next; None if there are none.
+
+    `recovered`: the last error of jobs that no series has. `busy`: how many ready jobs this pool has in
+    queues that it has locked; the statement reads past them.
+    """
+    rows = await connection.fetch(
+        load_routed("held/take_queues", schema, flags),
+        *(pool_id, task_ids(tasks), limit, flag_terms(flags), now, 2 * limit + READ_MORE + busy, recovered),
+    )
+    if not rows:
+        return None
+    ids, priorities = [row[0] for row in rows], [row[1] for row in rows]
+    return TakenQueues(ids, priorities, rows[0][2], rows[0][3])
+
+
+async def get_series(
+    connection: Connection,
+    schema: SchemaName,
+    taken: TakenQueues,
+    *,
+    tasks: Mapping[int, str],
+    limit: int,
+    longest: int,
+    recovered: str,
+    flags: FlagRules = NO_RULES,
+    now: datetime | None = None,
+) -> Sequence[Row]:
+    """Lock the rows of up to `limit` jobs of these queues, and `longest` of each; queue by queue."""
+    terms = limit, task_ids(tasks), now, flag_terms(flags), taken.ids, taken.priorities, longest, recovered
+    return await connection.fetch(load_routed("held/get_series", schema, flags), *terms)
+
+
+async def end_series(
+    connection: Connection,
+    schema: SchemaName,
+    pool_id: str,
+    *,
+    completed: Sequence[int],
+    queues: Sequence[int],
+) -> None:
+    """Delete completed jobs and unlock queues. Raises RowsKeptError."""
+    statement = load("held/end_series", schema)
+    if await connection.execute(statement, pool_id, completed, queues) != f"DELETE {len(completed)}":
+        raise RowsKeptError
+
+
+async def settle_series(
+    connection: Connection, schema: SchemaName, pool_id: str, locked_at: datetime, jobs: Sequence[Job]
+) -> dict[int, bool | None]:
+    """Delete completed jobs of a lost batch whose queues were locked at this time and still are.
+
+    Whether each was deleted; None if it is taken. Without those that are gone.
+    """
+    rows = await connection.fetch(
+        load("held/settle_series", schema),
+        *(pool_id, locked_at, [job.id for job in jobs], [job.attempts for job in jobs]),
+    )
+    return {row[0]: row[1] for row in rows}

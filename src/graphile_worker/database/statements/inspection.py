@@ -3,13 +3,14 @@
 Counting a large table is slow. Counts are exact up to a certain size; beyond it they are estimated from a
 random sample of the table's pages. Results say which of the two they are.
 
-`ready_tasks` is cheap with a million jobs: it reads the first jobs of each priority.
+`ready_tasks` is cheap with a million jobs: it reads the first jobs of each priority. `KnownTasks` says which
+names of tasks are good.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -19,12 +20,14 @@ from msgspec.structs import replace
 
 from ...errors import InvalidArgumentError
 from ...values.flags import FlagDescription
-from ...values.job import PAUSED_BY, Job, Pause, instant
+from ...values.job import PAUSED_BY, Job, Pause, optional_instant
 from ...values.schema_name import SchemaName
-from ...values.text import count
+from ...values.text import count, did_you_mean, similar_names
 from ..connections.connection import Connection, Row
 from ..connections.encoding import teach_arrays
+from ..connections.errors import sqlstate_of
 from ..sql import load
+from .fetch import known_task_names, worker_task_names
 from .job_filter import BEGINNING, ids_to_walk
 from .job_filter import JOB_ORDERS as JOB_ORDERS
 from .job_filter import JOB_STATES as JOB_STATES
@@ -39,6 +42,7 @@ COUNTED_PAGES = 2000
 SAMPLED_PAGES = 1000
 DEFAULT_LIMIT = 50
 MAX_LIMIT = 100_000
+LONG_WAIT = 10.0  # seconds that a job may be ready before nobody seems to take it
 
 
 class JobDetails(Job, frozen=True, gc=False):
@@ -53,7 +57,7 @@ class JobDetails(Job, frozen=True, gc=False):
     @property
     def failed_at(self) -> datetime | None:
         """When the job failed permanently, derived from `run_at` and `updated_at`. None in other states."""
-        return None if self.raw_failed_at is None else instant(self.raw_failed_at)
+        return optional_instant(self.raw_failed_at)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values by column name, for printing."""
@@ -176,7 +180,7 @@ async def statistics(connection: Connection, schema: SchemaName, *, exact: bool 
         is_estimate=percentage < 100,
         queues=queues["queues"],
         locked_queues=queues["locked"],
-        oldest_ready_at=_instant(oldest),
+        oldest_ready_at=optional_instant(oldest),
         pauses=await pauses_if_readable(connection, schema),
     )
 
@@ -217,7 +221,7 @@ def _queue(row: Row, percentage: float, pauses: Mapping[str | None, Pause]) -> Q
     return QueueSummary(
         queue_name=name,
         locked_by=None if is_paused else row["locked_by"],
-        locked_at=None if is_paused else _instant(row["locked_at"]),
+        locked_at=None if is_paused else optional_instant(row["locked_at"]),
         jobs=_scaled(row["jobs"], percentage),
         ready=_scaled(row["ready"], percentage),
         is_estimate=percentage < 100,
@@ -243,10 +247,6 @@ async def jobs_table_pages(connection: Connection, schema: SchemaName) -> int:
 
 def _scaled(count: int, percentage: float) -> int:
     return count if percentage >= 100 else round(count * 100 / percentage)
-
-
-def _instant(seconds: float | None) -> datetime | None:
-    return None if seconds is None else instant(seconds)
 
 
 READ_JOBS = 500
@@ -353,3 +353,99 @@ def sorts_within_groups(connection: Connection) -> bool:
     """
     version = getattr(connection.get_settings(), "server_version", "")
     return not version.startswith("12")
+
+
+# -- which names of tasks are good: what workers have registered, not what someone once added a job for ------
+# A misspelt name is in the table of tasks from its first job on, so that table proves nothing. Python workers
+# register their tasks: those of running ones are in the table of workers, and those of any that ever ran are
+# kept for the history. Node and Rust workers do not say what they have. A task of theirs is known by its
+# jobs: some were attempted, or none of them waits for long.
+
+
+@dataclass(frozen=True, slots=True)
+class Doubt:
+    """A name that may be misspelt."""
+
+    name: str
+    was_registered: bool
+    """Whether a Python worker once had the task, which none that is running has."""
+    meant: list[str]
+    """Names that may be meant."""
+
+    @property
+    def reason(self) -> str:
+        """What is wrong with the name: `no worker has registered`."""
+        return "no running worker has" if self.was_registered else "no worker has registered"
+
+    @property
+    def question(self) -> str:
+        """`; did you mean …?`, or empty."""
+        return did_you_mean(self.meant)
+
+
+@dataclass(frozen=True, slots=True)
+class KnownTasks:
+    """What is known about the names of tasks."""
+
+    running: frozenset[str] = frozenset()
+    """Of running Python workers."""
+    registered: frozenset[str] = frozenset()
+    """Of all Python workers that ever ran."""
+    attempted: frozenset[str] = frozenset()
+    """Tasks of jobs that some worker, of any runtime, has locked at least once; the newest jobs only."""
+    recorded: frozenset[str] = frozenset()
+    """Names in the table of tasks, good or not."""
+    late: frozenset[str] = frozenset()
+    """Tasks with jobs that have been ready for long."""
+
+    def is_empty(self, local: frozenset[str] = frozenset()) -> bool:
+        """Whether there is nothing to compare a name with: no worker has run yet."""
+        return not (self.running or self.registered or self.attempted or local)
+
+    def doubt(self, name: str, local: frozenset[str] = frozenset()) -> Doubt | None:
+        """What speaks against a name; None if nothing does. `local`: tasks that the caller knows itself."""
+        if name in self.running or name in local or self.is_empty(local):
+            return None
+        was_registered = name in self.registered
+        meant = similar_names(name, self.running | local)
+        if was_registered or name in self.attempted:  # perhaps its worker is not running now
+            return Doubt(name, was_registered, meant) if meant else None
+        meant = meant or similar_names(name, self.registered | self.attempted)
+        is_of_others = name in self.recorded and name not in self.late
+        return None if is_of_others and not meant else Doubt(name, False, meant)
+
+    def is_proven(self, name: str, local: frozenset[str] = frozenset()) -> bool:
+        """Whether some worker, or the caller, certainly has had the task.
+
+        Where no Python worker has run, all are of other runtimes, and the table of tasks is all there is.
+        """
+        named = self.running | self.registered | local
+        return name in named or name in self.attempted or (not named and name in self.recorded)
+
+
+async def known_tasks(connection: Connection, schema: SchemaName) -> KnownTasks:
+    """Read all of it. What the role may not read, or does not exist, is empty."""
+
+    async def late() -> Iterable[str]:
+        ready = await ready_tasks(connection, schema)
+        return (task.task_identifier for task in ready if task.age >= LONG_WAIT)
+
+    async def names(statement: str) -> Iterable[str]:
+        return (row["identifier"] for row in await connection.fetch(load(statement, schema)))
+
+    return KnownTasks(
+        running=await _readable(worker_task_names(connection, schema)),
+        registered=await _readable(names("names/registered_task_names")),
+        attempted=await _readable(names("names/attempted_task_names")),
+        recorded=await _readable(known_task_names(connection, schema)),
+        late=await _readable(late()),
+    )
+
+
+async def _readable(query: Awaitable[Iterable[str]]) -> frozenset[str]:
+    try:
+        return frozenset(await query)
+    except Exception as error:
+        if sqlstate_of(error) is None:
+            raise
+        return frozenset()

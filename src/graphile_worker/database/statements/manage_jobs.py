@@ -102,10 +102,7 @@ def failure_values(reason: str | None) -> tuple[str | None]:
 
 
 def schedule_values(
-    run_at: datetime | timedelta | None,
-    priority: int | None,
-    attempts: int | None,
-    max_attempts: int | None,
+    run_at: datetime | timedelta | None, priority: int | None, attempts: int | None, max_attempts: int | None
 ) -> tuple[object, ...]:
     """The parameters of a new schedule, checked."""
     if run_at is not None:

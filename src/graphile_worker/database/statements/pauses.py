@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from ...errors import InvalidArgumentError
-from ...values.job import Pause, instant
+from ...values.job import Pause, instant, optional_instant
 from ...values.schema_name import SchemaName
 from ...values.spec import MAX_IDENTIFIER_LENGTH, check_name, check_queue_name, is_track_name
 from ..connections.connection import Connection, Row
@@ -210,7 +210,7 @@ def pause_of(kind: str, name: str | None, terms: Row | Mapping[str, Any]) -> Pau
         queue_name=name if kind == "queue" else None,
         schedule=name if kind == "schedule" else None,
         paused_at=instant(terms["since"]),
-        until=None if terms["until"] is None else instant(terms["until"]),
+        until=optional_instant(terms["until"]),
         reason=terms["reason"],
     )
 

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from ...errors import InvalidArgumentError, JobNotAddedError
-from ...values.job import Pause, instant
+from ...values.job import Pause, instant, optional_instant
 from ...values.schema_name import SchemaName
 from ...values.spec import CronJob, JobSpec, Unique, check_name
 from ..connections.connection import Connection, Row
@@ -206,8 +206,8 @@ def _schedule(row: Row) -> Schedule:
     due_at = msgspec.json.decode(row["due_at"] or b"[]", type=list[float | None])
     return Schedule(
         identifier=row["identifier"],
-        known_since=_instant(row["known_since"]),
-        last_execution=_instant(row["last_execution"]),
+        known_since=optional_instant(row["known_since"]),
+        last_execution=optional_instant(row["last_execution"]),
         workers=_definitions(row["definitions"] or "[]"),
         runs=[
             ScheduleRun(job_id=job_id, due_at=instant(due))
@@ -227,10 +227,6 @@ def _definitions(registered: str) -> list[RegisteredSchedule]:
             known = {**each, "options": options if isinstance(options, dict) else {}}
             found.append(msgspec.convert(known, RegisteredSchedule))
     return found
-
-
-def _instant(seconds: float | None) -> datetime | None:
-    return None if seconds is None else instant(seconds)
 
 
 def _check_identifier(identifier: str) -> None:

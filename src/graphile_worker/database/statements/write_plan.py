@@ -302,14 +302,7 @@ def failure_of(
     if outcome.until is not None:
         delay = max(0.0, (outcome.until - now()).total_seconds())
     return Failure(
-        job.id,
-        message,
-        outcome.remaining_payload,
-        job.max_attempts,
-        record,
-        decision,
-        delay,
-        job.attempts,
+        job.id, message, outcome.remaining_payload, job.max_attempts, record, decision, delay, job.attempts
     )
 
 

@@ -9,9 +9,8 @@ from datetime import UTC
 from ...database.connections.connection import Connection
 from ...database.statements.inspection import JobDetails
 from ...recovery.registry.workers import WorkerSummary, runtime_of
-from ...values.attempts import how_it_failed
 from ...values.schema_name import SchemaName
-from ...values.text import LONGEST, duration
+from ...values.text import LONGEST, duration, how_it_failed
 from .facts import JobFacts, gather, ready_since
 from .ready import DOCTOR, STALE, WORKERS, decide_ready, described, pauses_of, slots_of, where
 from .values import Explanation, Remedy, sentence

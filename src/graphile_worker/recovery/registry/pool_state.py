@@ -233,12 +233,7 @@ async def describe_worker(
         if description.schedules:
             await register_schedules(connection, schema, pool_id, description.schedules, timeout=timeout)
         await describe_tasks(
-            connection,
-            schema,
-            pool_id,
-            flags=description.flags,
-            tasks=description.tasks,
-            timeout=timeout,
+            connection, schema, pool_id, flags=description.flags, tasks=description.tasks, timeout=timeout
         )
     except Exception as error:
         if sqlstate_of(error) not in REFUSED:

@@ -19,7 +19,7 @@ from ...database.connections.encoding import teach_arrays
 from ...database.sql import load as sql
 from ...errors import InvalidArgumentError
 from ...values.flags import FlagDescription
-from ...values.job import instant
+from ...values.job import instant, optional_instant
 from ...values.schema_name import SchemaName
 from ...values.text import duration
 from .load import Load
@@ -316,7 +316,7 @@ def _summary(row: Row, is_scanned: bool) -> WorkerSummary:
     remaining = row["remaining"]
     running = _running(row["running"])
     state = decode_state(row["state"])
-    jobs_held, job_ids, locked_since = row["jobs_held"], row["job_ids"], _instant(row["locked_since"])
+    jobs_held, job_ids, locked_since = row["jobs_held"], row["job_ids"], optional_instant(row["locked_since"])
     if is_scanned:
         job_ids = sorted([*job_ids, *row["held_ids"]])
         jobs_held = len(job_ids)
@@ -331,8 +331,8 @@ def _summary(row: Row, is_scanned: bool) -> WorkerSummary:
         tasks=row["tasks"],
         concurrency=row["concurrency"],
         liveness=row["liveness"],
-        started_at=_instant(row["started_at"]),
-        last_seen_at=_instant(row["last_seen_at"]),
+        started_at=optional_instant(row["started_at"]),
+        last_seen_at=optional_instant(row["last_seen_at"]),
         is_alive=row["is_alive"],
         dead_in=None if remaining is None else max(0.0, remaining),
         silent_for=row["silent_for"],
@@ -364,8 +364,8 @@ def _foreign(row: Row, locks: WorkerSummary | None, is_scanned: bool) -> WorkerS
         tasks=None,
         concurrency=None,
         liveness=None,
-        started_at=_instant(row["started_at"]),
-        last_seen_at=_instant(row["last_seen_at"]),
+        started_at=optional_instant(row["started_at"]),
+        last_seen_at=optional_instant(row["last_seen_at"]),
         is_alive=None,
         dead_in=None,
         silent_for=silent_for if silent_for > FOREIGN_SILENCE else None,
@@ -409,10 +409,6 @@ def _pid(metadata: str | None) -> int | None:
 def _running(reported: str | None) -> list[RunningJob] | None:
     pairs = decode_list(reported, tuple[JobId, float])
     return None if pairs is None else [RunningJob(job_id, instant(started)) for job_id, started in pairs]
-
-
-def _instant(seconds: float | None) -> datetime | None:
-    return None if seconds is None else instant(seconds)
 
 
 # -- the Rust port's table ---------------------------------------------------------------------------------

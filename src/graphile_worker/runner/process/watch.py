@@ -109,11 +109,7 @@ class WatchedChild:
 
     @classmethod
     async def start(
-        cls,
-        command: Sequence[str],
-        environment: Mapping[str, str],
-        *,
-        on_line: Reader | None = None,
+        cls, command: Sequence[str], environment: Mapping[str, str], *, on_line: Reader | None = None
     ) -> WatchedChild:
         """Run a program; `on_line` gets its output."""
         child_end, parent_end = os.pipe()

@@ -16,9 +16,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from ...errors import ExecutableFailedError, InvalidArgumentError, JobInterruptedError, TaskLoadError
+from ...values.attempts import MAX_DELAY, GiveUp, RetryIn, Snooze
 from ...values.job import Job
 from ...values.payload import without_trace
-from ...values.retry import MAX_DELAY, GiveUp, RetryIn, Snooze
 from ...values.spec import MAX_IDENTIFIER_LENGTH, check_name
 from ...values.text import signal_name
 from ..helpers import JobHelpers

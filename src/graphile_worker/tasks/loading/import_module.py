@@ -25,7 +25,7 @@ from types import ModuleType
 from typing import Any
 
 from ...errors import TaskLoadError
-from ...values.imports import add_to_path
+from ...values import add_to_path
 
 HERE = Path(__file__).parent
 

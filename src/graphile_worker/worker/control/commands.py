@@ -70,8 +70,7 @@ class OperatorCommands:
         self._lanes = lanes
         self._threads = threads
         self._background = background
-        self._answered: set[int] = set()
-        self._obeyed: set[int] = set()
+        self._known: set[int] = set()  # requests that were answered, or are being answered
         self._writes_slots = asyncio.Lock()
         self._has_table = True
         self.is_paused = False
@@ -107,12 +106,14 @@ class OperatorCommands:
                 if state.is_paused
                 else "resumed: this worker fetches jobs again"
             )
-        self._answer_stacks(state.stacks)
+        for request_id, job_id in state.stacks.items():
+            if request_id not in self._known:
+                self._background.start(self._send(request_id, job_id), "stack of a job")
         for request_id, (lane, concurrency) in state.concurrency.items():
-            if request_id not in self._obeyed:
+            if request_id not in self._known:
                 answer = self._set_concurrency(lane, concurrency)
                 self._background.start(self._tell_slots(request_id, answer), "concurrency")
-        self._obeyed = set(state.concurrency)
+        self._known = {*state.stacks, *state.concurrency}
 
     def _set_concurrency(self, lane: str, concurrency: int) -> ConcurrencyAnswer:
         slots = self._lanes.slots
@@ -137,12 +138,6 @@ class OperatorCommands:
                 max_attempts=sys.maxsize,
                 fallback=RETRY_DELAYS,
             )
-
-    def _answer_stacks(self, wanted: Mapping[int, int]) -> None:
-        for request_id, job_id in wanted.items():
-            if request_id not in self._answered:
-                self._background.start(self._send(request_id, job_id), "stack of a job")
-        self._answered = set(wanted)
 
     async def _send(self, request_id: int, job_id: int) -> None:
         schema = self._context.schema

@@ -49,11 +49,7 @@ class LimitedFetcher(Fetcher):
     may_overtake = False  # each fetch takes from the limits
 
     def __init__(
-        self,
-        *arguments: Any,
-        limits: Mapping[Limit, Sequence[str]],
-        ready: ReadyTasks | None,
-        **options: Any,
+        self, *arguments: Any, limits: Mapping[Limit, Sequence[str]], ready: ReadyTasks | None, **options: Any
     ) -> None:
         """`limits`: those of the lane, each with the identifiers of its tasks in this worker.
 

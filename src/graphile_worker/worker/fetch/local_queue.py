@@ -35,13 +35,8 @@ from ..run.slots import Slots
 from .fetcher import Fetcher, may_have_left_some
 from .source import RETRY_DELAYS, JobSource
 
-STARTING, POLLING, WAITING, TTL_EXPIRED, RELEASED = (
-    "STARTING",
-    "POLLING",
-    "WAITING",
-    "TTL_EXPIRED",
-    "RELEASED",
-)
+STARTING, POLLING, WAITING = "STARTING", "POLLING", "WAITING"
+TTL_EXPIRED, RELEASED = "TTL_EXPIRED", "RELEASED"
 
 
 class LocalQueue(JobSource):

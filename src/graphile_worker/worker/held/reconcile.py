@@ -23,8 +23,7 @@ import msgspec
 
 from ...database.connections.connection import Connection
 from ...database.connections.retry import Backoff, Delays, is_refusal, may_pass
-from ...database.statements.held_batches import Settled, settle_jobs
-from ...database.statements.held_series import settle_series
+from ...database.statements.held_batches import Settled, settle_jobs, settle_series
 from ...database.statements.write_plan import Failure, Outcomes
 from ...hooks.faults import report
 from ...values.job import Job
@@ -70,11 +69,7 @@ class BatchReconciler:
     """The jobs of lost batches until they are settled."""
 
     def __init__(
-        self,
-        context: PoolContext,
-        session: Session,
-        sink: HeldOutcomes,
-        on_freed: Callable[[], None],
+        self, context: PoolContext, session: Session, sink: HeldOutcomes, on_freed: Callable[[], None]
     ) -> None:
         """`on_freed`: called when queues may be free."""
         self._on_freed = on_freed

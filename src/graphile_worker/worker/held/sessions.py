@@ -164,8 +164,10 @@ class BatchSessions:
         self._waits = 0
         self._idle_timer: asyncio.TimerHandle | None = None
         self._used_at = 0.0  # monotonic
-        self._is_closing = False
-        self._is_abandoned = False
+        self.is_closing = False
+        """Whether no more batches begin."""
+        self.is_abandoned = False
+        """Whether those that are open are not ended."""
         spare.watch(self._make_room)
 
     def are_ready(self) -> bool:
@@ -190,7 +192,7 @@ class BatchSessions:
         return sum(each.is_warm for each in self.all)
 
     def _start_to_warm_up(self, count: int) -> None:
-        if not self._is_closing and (self._warming is None or self._warming.done()):
+        if not self.is_closing and (self._warming is None or self._warming.done()):
             self._warming = asyncio.get_running_loop().create_task(
                 self._warm_up(count), name="graphile-worker sessions of held batches"
             )
@@ -202,13 +204,13 @@ class BatchSessions:
 
     def free(self) -> BatchSession | None:
         """A session without a batch; None if there is none, or they are being closed."""
-        if self._is_closing:
+        if self.is_closing:
             return None
         return next((each for each in self.all if each.is_free), None)
 
     async def until_free(self, is_over: Callable[[], bool]) -> None:
         """Wait until a batch can begin, or none can; `is_over` is called from time to time and can end it."""
-        while self._warm_count and self.free() is None and not self._is_closing:
+        while self._warm_count and self.free() is None and not self.is_closing:
             if await self.change(within=PATIENCE):
                 self._waits += 1
                 if self._waits % WAITS == 0 and self._warm_count < SESSIONS:
@@ -261,13 +263,13 @@ class BatchSessions:
 
     def abandon(self) -> None:
         """As `close`, without waiting: whatever keeps a session from being closed is cancelled."""
-        self._is_abandoned = True
+        self.is_abandoned = True
         for task in self._cooling.values():
             task.cancel()
         self._begin_to_close()
 
     def _begin_to_close(self) -> None:
-        self._is_closing = True
+        self.is_closing = True
         if self._idle_timer is not None:
             self._idle_timer.cancel()
         if self._warming is not None:
@@ -313,7 +315,7 @@ class BatchSessions:
     def _make_room(self) -> None:
         """Leave connections to callers that wait. Sessions that are not free do so as soon as they are."""
         missing = self._spare.wanted - len(self._cooling)
-        if missing > 0 and not self._is_abandoned:
+        if missing > 0 and not self.is_abandoned:
             free = [each for each in self.all if each.is_free]  # also while the worker stops
             if free:
                 self._on_short()

@@ -29,8 +29,8 @@ from ...tasks.options import FailureRules, check_job_expiry
 from ...tasks.services import WorkerServices
 from ...tasks.task import AnyTask
 from ...tasks.threads import TaskThreads
+from ...values.attempts import EXPIRES_FLAG, NO_LIMIT, JobDirective, TimeLimit, timeout_in
 from ...values.clock import Clock, SystemClock
-from ...values.deadlines import EXPIRES_FLAG, NO_LIMIT, TimeLimit, timeout_in
 from ...values.job import Job
 from ...values.outcome import (
     COMPLETED,
@@ -44,7 +44,6 @@ from ...values.outcome import (
     failed,
 )
 from ...values.retention import RetentionPolicy, is_awaited
-from ...values.retry import JobDirective
 from ...values.spec import DEFAULT_MAX_ATTEMPTS
 from .outcomes import EndReason, outcome_of, outcome_of_batch, with_retry_rules
 

@@ -18,9 +18,9 @@ from ...errors.text import is_a, members_of
 from ...logging.job_context import job_fields
 from ...tasks.call import BatchFailure, payload_of
 from ...tasks.options import FailureRules, JobHasExpired
+from ...values.attempts import GiveUp, JobDirective, RetryIn, Snooze, back_off
 from ...values.job import Job
 from ...values.outcome import Expired, Failed, Interrupted, Outcome, Snoozed, failed
-from ...values.retry import GiveUp, JobDirective, RetryIn, Snooze, back_off
 from ...values.text import duration
 
 GAVE_UP = "the task gave up"

@@ -27,7 +27,7 @@ from ...hooks.events import (
     WorkerStopped,
 )
 from ...tasks.helpers import JobHelpers, current_helpers
-from ...values.deadlines import TimeLimit
+from ...values.attempts import TimeLimit
 from ...values.job import Job
 from ...values.outcome import Finished, Interrupted, Outcome, failed
 from ...values.spec import DEFAULT_MAX_ATTEMPTS
@@ -221,7 +221,7 @@ class Slots:
         slot.early_end.begin(cause, grace)
 
     def _early_end(self, slot: Slot, job: Job) -> JobTermination:
-        return JobTermination(slot, job, self._executor, lambda early_end: self._leak(slot, early_end))
+        return JobTermination(slot, job, self._executor, self._leak)
 
     @property
     def is_idle(self) -> bool:
@@ -262,9 +262,9 @@ class Slots:
         self._running -= 1
         return Finished(job, outcome, slot.id, time.monotonic() - slot.started)
 
-    def _leak(self, slot: Slot, early_end: JobTermination) -> None:
+    def _leak(self, early_end: JobTermination) -> None:
         """Write the outcome of a job whose task ignores its cancellation, and replace the slot."""
-        job, cause = early_end.job, early_end.cause
+        slot, job, cause = early_end.slot, early_end.job, early_end.cause
         if slot.job is not job or cause is None:
             return
         self._put(self._abandon(slot, job, cause, cause.reason))

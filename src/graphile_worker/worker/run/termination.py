@@ -62,12 +62,12 @@ class Slot:
 class JobTermination:
     """The end of one attempt; `stop` it when the attempt has ended."""
 
-    __slots__ = ("_abandon", "_executor", "_slot", "_timer", "_waits", "is_late", "job")
+    __slots__ = ("_abandon", "_executor", "_timer", "_waits", "is_late", "job", "slot")
 
     def __init__(
         self, slot: Slot, job: Job, executor: Executor, abandon: Callable[[JobTermination], None]
     ) -> None:
-        self._slot = slot
+        self.slot = slot
         self._executor = executor
         self._abandon = abandon
         self._waits = False
@@ -89,8 +89,8 @@ class JobTermination:
 
     @property
     def _helpers(self) -> JobHelpers:
-        assert self._slot.context is not None  # noqa: S101 - set while the slot runs
-        return self._slot.context[current_helpers]
+        assert self.slot.context is not None  # noqa: S101 - set while the slot runs
+        return self.slot.context[current_helpers]
 
     def schedule(self, delay: float, begin: Callable[[], None]) -> None:
         """Call `begin` after this many seconds, unless the attempt ends first."""
@@ -142,8 +142,8 @@ class JobTermination:
         self.schedule(LAST_CHANCE, lambda: self._abandon(self))
 
     def _cancel(self) -> None:
-        if self._slot.job is self.job and self._slot.task is not None:
-            self._slot.task.cancel()
+        if self.slot.job is self.job and self.slot.task is not None:
+            self.slot.task.cancel()
 
 
 class LeakedTasks:

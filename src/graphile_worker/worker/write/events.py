@@ -20,9 +20,9 @@ from ...hooks.events import (
     JobSucceeded,
     PoolOutcomesWritten,
 )
+from ...values.attempts import back_off
 from ...values.clock import Clock
 from ...values.outcome import Cancelled, Completed, Expired, Failed, Finished, Interrupted, Outcome, Snoozed
-from ...values.retry import back_off
 from ..run.outcomes import seconds_left
 
 LOST_ROW = "its row was deleted, or its lock taken, while the task ran"
@@ -73,16 +73,9 @@ class OutcomeEvents:
                 if job.id in final:
                     self._cut_off(finished, JobError(CUT_OFF))
                     continue
-                run_in = seconds_left(outcome, self._clock.now()) or 0.0
-                emit(
-                    JobSnoozed(
-                        worker_id=worker_id,
-                        job=job,
-                        duration=finished.duration,
-                        run_in=run_in,
-                        reason=outcome.reason,
-                    )
-                )
+                run_in, why = seconds_left(outcome, self._clock.now()) or 0.0, outcome.reason
+                seconds = finished.duration
+                emit(JobSnoozed(worker_id=worker_id, job=job, duration=seconds, run_in=run_in, reason=why))
             elif isinstance(outcome, Expired):
                 waited, allowed = outcome.waited, outcome.allowed
                 emit(JobExpired(worker_id=worker_id, job=job, waited=waited, allowed=allowed))

@@ -36,19 +36,11 @@ MAX_ERRORS = 100
 """Errors of one fingerprint that a pool keeps per minute; the rest are only counted."""
 MINUTE = 60.0
 MAX_CACHED = 200
-REFUSED = (
-    sqlstates.INSUFFICIENT_PRIVILEGE,
-    sqlstates.READ_ONLY_SQL_TRANSACTION,
-    sqlstates.UNDEFINED_TABLE,
-)
+REFUSED = (sqlstates.INSUFFICIENT_PRIVILEGE, sqlstates.READ_ONLY_SQL_TRANSACTION, sqlstates.UNDEFINED_TABLE)
 STORE_AFTER = 5.0  # seconds after the first error
 MAX_GROUPS = 1_000  # that are counted at the same time; beyond that errors have no pattern
 STORE_WITHIN = 5.0
-UNCOUNTED = (
-    sqlstates.UNDEFINED_TABLE,
-    sqlstates.INVALID_SCHEMA_NAME,
-    sqlstates.INSUFFICIENT_PRIVILEGE,
-)
+UNCOUNTED = (sqlstates.UNDEFINED_TABLE, sqlstates.INVALID_SCHEMA_NAME, sqlstates.INSUFFICIENT_PRIVILEGE)
 PROGRESS_INTERVAL = 1.0  # seconds
 
 logger = logging.getLogger("graphile_worker.worker")

@@ -59,13 +59,7 @@ class Sink:
         """
         options = context.options
         self._writer = OutcomeWriter(
-            context,
-            session,
-            takers,
-            self,
-            recorder=recorder,
-            statistics=statistics,
-            redactors=redactors,
+            context, session, takers, self, recorder=recorder, statistics=statistics, redactors=redactors
         )
         self._owner = context.owner
         self._clock = context.clock

@@ -188,7 +188,7 @@ walked as materialized (
     limit $30::integer
 )
 
--- part: walked_jobs@ready
+-- part: walked_jobs@ready walked_jobs@scheduled
 -- Priority by priority, each as a range, not `priority = ...`: the planner would rather sort all jobs of the priority.
 beginning (priority) as (select $27::integer),
 :include first_of_priority
@@ -200,11 +200,7 @@ walked as materialized (
         select job.*
         from :GRAPHILE_WORKER_SCHEMA._private_jobs as job
         where job.is_available = true
-        and (job.priority, job.run_at) >= (
-            first_of_priority.priority,
-            case when first_of_priority.priority = $27::integer then to_timestamp($28::float8) else '-infinity'::timestamptz end
-        )
-        and (job.priority, job.run_at) <= (first_of_priority.priority, now())
+:include walked_range
         and (job.priority, job.run_at, job.id) > ($27::integer, to_timestamp($28::float8), $29::bigint)
         order by job.priority, job.run_at
         limit $30::integer
@@ -212,29 +208,20 @@ walked as materialized (
     limit $30::integer
 )
 
--- part: walked_jobs@scheduled
-beginning (priority) as (select $27::integer),
-:include first_of_priority
-,
-walked as materialized (
-    select found.*
-    from first_of_priority
-    cross join lateral (
-        select job.*
-        from :GRAPHILE_WORKER_SCHEMA._private_jobs as job
-        where job.is_available = true
+-- part: walked_range
+        and (job.priority, job.run_at) >= (
+            first_of_priority.priority,
+            case when first_of_priority.priority = $27::integer then to_timestamp($28::float8) else '-infinity'::timestamptz end
+        )
+        and (job.priority, job.run_at) <= (first_of_priority.priority, now())
+
+-- part: walked_range@scheduled
         and (job.priority, job.run_at) >= (
             first_of_priority.priority,
             case when first_of_priority.priority = $27::integer then greatest(now(), to_timestamp($28::float8)) else now() end
         )
         and (job.priority, job.run_at) <= (first_of_priority.priority, 'infinity'::timestamptz)
         and job.run_at > now()
-        and (job.priority, job.run_at, job.id) > ($27::integer, to_timestamp($28::float8), $29::bigint)
-        order by job.priority, job.run_at
-        limit $30::integer
-    ) as found
-    limit $30::integer
-)
 
 -- part: walked_jobs@queued
 walked as materialized (

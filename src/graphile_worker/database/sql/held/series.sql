@@ -25,7 +25,7 @@ with recursive
 :include plain_priority
 ,
 -- The first ready job without a queue. If the first hundred are all for other workers, it may be any of them.
-first_plain as materialized (
+cutoff as materialized (
   select job.priority, job.run_at
   from (
     select due.*, pg_catalog.row_number() over () as nth
@@ -61,17 +61,7 @@ examined as materialized (
       job.key is not null or coalesce(job.last_error = $7::text, false) as is_barrier
     from :GRAPHILE_WORKER_SCHEMA._private_jobs job
     where job.is_available and job.job_queue_id is not null and job.priority = queue_priority.priority
-      and job.run_at <= least(
-        coalesce($5::timestamptz, now()),
-        (
-          select case
-            when queue_priority.priority < first_plain.priority then 'infinity'
-            when queue_priority.priority = first_plain.priority then first_plain.run_at
-            else '-infinity'
-          end
-          from first_plain
-        )
-      )
+:include up_to_cutoff
       and job.task_id = any ((select ids from task)::integer[])
 :include flag_rules
     order by job.run_at
@@ -98,7 +88,7 @@ head as materialized (
         where job.is_available and job.job_queue_id = any (array[queue.id]) -- see write_outcomes
 :include first_due
       ) first
-      where (first.priority, first.run_at) <= (select priority, run_at from first_plain) is not false
+      where (first.priority, first.run_at) <= (select priority, run_at from cutoff) is not false
       order by first.priority, first.run_at
     )
     union all
@@ -133,7 +123,7 @@ taken as (
 )
 select
   chosen.id, chosen.priority, taken.locked_at,
-  barrier.nth is null and not exists (select from first_plain)
+  barrier.nth is null and not exists (select from cutoff)
   and case
     when (select count(*) from few) <= $3::bigint then true
     when (select count(*) from chosen) < $3::bigint then (select count(*) from examined) < $6::bigint

@@ -67,7 +67,7 @@
 
 -- part: back_off
 -- Seconds between a failed attempt of `job` and the next one: e to the power of the attempts made, 10 at most. The function
--- `back_off` of values/retry.py must be equal; tests/queries/test_write.py compares them. `standing` derives the
+-- `back_off` of values/attempts.py must be equal; tests/queries/test_write.py compares them. `standing` derives the
 -- time of a failure from it, also of jobs that failed with an earlier formula.
 cross join lateral (select exp(least(job.attempts, 10)::double precision) as seconds) as back_off
 
@@ -102,6 +102,15 @@ cross join lateral (
     job.key is null and job.attempts >= job.max_attempts and job.updated_at > job.locked_at
     and job.updated_at > job.created_at
   )
+
+-- part: attempts_returned
+    -- A job that was replaced by its key does not come back (see recover_jobs).
+    attempts = case
+      when
+:include cut_off
+      then job.attempts
+      else greatest(0, job.attempts - 1)
+    end,
 
 -- part: retired
   -- Whether a locked `job` is obsolete, because its key was removed or reused: cut off, but without jobs that were given up by

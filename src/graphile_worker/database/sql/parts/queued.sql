@@ -265,6 +265,14 @@ cutoff as materialized (
     from :GRAPHILE_WORKER_SCHEMA._private_jobs job
     where job.is_available and job.job_queue_id is not null
       and job.priority = queue_priority.priority
+:include up_to_cutoff
+      and job.task_id = any ((select ids from task)::integer[])
+:include flag_rules
+    order by job.run_at
+    limit 2 * $3 + 40
+
+-- part: up_to_cutoff
+      -- What is due of one `queue_priority`, and not after the cutoff.
       and job.run_at <= least(
         coalesce($5::timestamptz, now()),
         (
@@ -276,10 +284,6 @@ cutoff as materialized (
           from cutoff
         )
       )
-      and job.task_id = any ((select ids from task)::integer[])
-:include flag_rules
-    order by job.run_at
-    limit 2 * $3 + 40
 
 -- part: other_queue
 -- If none could be taken, walk from queue to queue instead. If all examined queues are busy, walk over all of them, since

@@ -127,12 +127,7 @@ locked as materialized (
 lost as (
   update :GRAPHILE_WORKER_SCHEMA._private_jobs job
   set
-    attempts = case -- a job that was replaced by its key does not come back (see recover_jobs)
-      when
-:include cut_off
-      then job.attempts
-      else greatest(0, job.attempts - 1)
-    end,
+:include attempts_returned
     locked_by = null,
     locked_at = null
   from locked

@@ -215,12 +215,7 @@ locked as materialized (
 returned as (
   update :GRAPHILE_WORKER_SCHEMA._private_jobs job
   set
-    attempts = case -- a job that was replaced by its key does not come back (see recover_jobs)
-      when
-:include cut_off
-      then job.attempts
-      else greatest(0, job.attempts - 1)
-    end,
+:include attempts_returned
     last_error = coalesce($3::text, job.last_error),
     run_at = case
       when $5::double precision > 0::double precision

@@ -6,13 +6,13 @@ from typing import Any
 
 import click
 
-from ...config import Settings
-from ...config.settings import callable_names
-from ...logging.configure import PipeHandler
-from ...runner.process.logs import start_early_logging, start_logging
-from ...runner.process.signals import ParentProcess
-from ..support.client import load_settings, with_app, with_database
-from ..support.parameters import ARGUMENTS
+from ..config import Settings
+from ..config.settings import callable_names
+from ..logging.configure import PipeHandler
+from ..runner.process.logs import start_early_logging, start_logging
+from ..runner.process.signals import ParentProcess
+from .support.client import load_settings, with_app, with_database
+from .support.parameters import ARGUMENTS
 
 
 def run_command(ctx: click.Context, flags: dict[str, Any]) -> int:
@@ -32,7 +32,7 @@ def run_command(ctx: click.Context, flags: dict[str, Any]) -> int:
     if flags["schema_only"]:
         return _schema_only(with_app(settings)[0])
     if flags["cleanup"]:
-        from .cleanup import run_cleanup
+        from .commands.cleanup import run_cleanup
 
         return run_cleanup(with_app(settings)[0], [name for names in flags["cleanup"] for name in names])
     return _run(settings, handler, once=flags["once"])
@@ -40,7 +40,7 @@ def run_command(ctx: click.Context, flags: dict[str, Any]) -> int:
 
 def _run(settings: Settings, handler: PipeHandler, *, once: bool) -> int:
     """Run a worker in this process, or several."""
-    from ...runner.process.run_service import Service, run_service
+    from ..runner.process.run_service import Service, run_service
 
     parent = ParentProcess()
 
@@ -48,25 +48,18 @@ def _run(settings: Settings, handler: PipeHandler, *, once: bool) -> int:
         chosen, app = with_app(settings)  # with --processes, in each process
         arguments: dict[str, Any] = {"options": with_database(chosen).worker, "app": app}
         if parent.reports is not None:
-            from ..dev.feed import FeedPlugin
+            from .dev.feed import FeedPlugin
 
             arguments["plugins"] = (FeedPlugin(parent.reports),)
         return arguments
 
     return run_service(
-        Service(
-            make_arguments,
-            parent,
-            settings.process,
-            grace=settings.grace,
-            once=once,
-            handler=handler,
-        )
+        Service(make_arguments, parent, settings.process, grace=settings.grace, once=once, handler=handler)
     )
 
 
 def _watch(ctx: click.Context, options: dict[str, Any]) -> int:
-    from ...runner.process.watch import COMMAND, run_watched
+    from ..runner.process.watch import COMMAND, run_watched
 
     def load() -> Settings:
         return load_settings(ctx, options)
@@ -77,8 +70,8 @@ def _watch(ctx: click.Context, options: dict[str, Any]) -> int:
 
 
 def _schema_only(settings: Settings) -> int:
-    from ..support.client import run_async
-    from .cleanup import describe_report, migrate_schema
+    from .commands.cleanup import describe_report, migrate_schema
+    from .support.client import run_async
 
     click.echo(describe_report(run_async(migrate_schema(settings))))
     return 0
