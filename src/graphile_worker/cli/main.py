@@ -211,12 +211,18 @@ def graphile_worker(ctx: click.Context, /, **values: Any) -> int:
 
 
 def _refuse_worker_flags(ctx: click.Context) -> None:
-    """Refuse flags of the worker before a sub-command, where they would have no effect."""
+    """Refuse flags before a sub-command where they would have no effect."""
     for parameter in ctx.command.params:
         name = parameter.name or ""
         given = ctx.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
-        if given and name not in SHARED_FLAGS and parameter.expose_value:
-            flag = max(parameter.opts, key=len)
+        if not given or not parameter.expose_value:
+            continue
+        flag = max(parameter.opts, key=len)
+        if ctx.invoked_subcommand == "demo":
+            raise click.UsageError(
+                f"{flag} has no effect on 'demo', which starts a database of its own and uses no other.", ctx
+            )
+        if name not in SHARED_FLAGS:
             raise click.UsageError(
                 f"{flag} is for running a worker and has no effect on {ctx.invoked_subcommand!r}.", ctx
             )

@@ -34,6 +34,7 @@ try:
 except ImportError as error:  # pragma: no cover
     raise ImportError('DaskExecutor needs Dask: pip install "graphile-worker[dask]"') from error
 
+__all__ = ["DaskExecutor"]
 CONNECT_WITHIN = 10.0  # seconds
 END_WITHIN = 3.0  # seconds for a task to notice that it should end, if the cause does not say
 
