@@ -79,7 +79,7 @@ CONTRIB = {
     "structlog": "StructlogPlugin processor",
 }
 OTHERS = {"django", "log_fields", "web_settings"}
-"""Modules of `contrib` that have no list: that of Django, which is imported on first use, and private ones."""
+"""Modules of `contrib` that have no list: Django's, which is imported on first use, and private ones."""
 PACKAGES = [name for name in PUBLIC if name != "graphile_worker.hooks"]  # which most of the package needs
 FIXED = """
     task run run_once run_migrations make_worker_utils add_job_adhoc JobHelpers JobSpec Job parse_crontab
