@@ -1,8 +1,8 @@
 """`python -m scripts.phrases` finds phrases that read like a translation, in what users read.
 
-That is the README, the documentation, the texts in `src/` (help, log lines, errors) and the dashboard's
-templates and scripts. Docstrings of the public API are on the pages of the reference. Design records are
-history and stay as they are.
+These are the pages at the root, such as the README, those of the documentation and of the examples, the
+texts in `src/` (help, log lines, errors) and the dashboard's templates and scripts. Docstrings of the public
+API are on the pages of the reference.
 """
 
 from __future__ import annotations
@@ -36,7 +36,6 @@ INSTEAD = {
 REFUSED = [
     (re.compile(rf"\b(?:{phrase})\b".replace(" ", r"\s+")), instead) for phrase, instead in INSTEAD.items()
 ]
-EXEMPT = ("docs/design/",)
 NOT_PROSE = {
     ".md": re.compile(r"```.*?```|`[^`\n]*`|\]\([^)\s]*\)|<a id=[^>]*>", re.DOTALL),
     ".html": re.compile(r"\{#.*?#\}|</?[\w-]+", re.DOTALL),
@@ -55,9 +54,9 @@ def main() -> str | None:
 
 
 def _pages() -> list[Path]:
-    pages = [ROOT / "README.md", *sorted(ROOT.glob("docs/**/*.md"))]
-    pages += (path for suffix in ("html", "js") for path in sorted(PACKAGE.rglob(f"*.{suffix}")))
-    return [page for page in pages if not _name(page).startswith(EXEMPT)]
+    folders = (ROOT.glob("*.md"), ROOT.glob("docs/**/*.md"), ROOT.glob("examples/**/*.md"))
+    pages = [path for folder in folders for path in sorted(folder)]
+    return pages + [path for suffix in ("html", "js") for path in sorted(PACKAGE.rglob(f"*.{suffix}"))]
 
 
 def _in_page(path: Path) -> Iterator[str]:

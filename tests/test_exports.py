@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from graphile_worker import contrib, errors
+
 PUBLIC = {
     "graphile_worker": """
         AbortSignal App CronItem Depends Extensions FailedJob GiveUp GraphileWorkerError Job JobHandle
@@ -44,7 +46,40 @@ PUBLIC = {
         scratch_server
     """,
 }
-"""The names of every public module; `errors` has its own list in the reference."""
+"""The names of the public modules that import them on first use."""
+ERRORS = """
+    AppLoadError BatchFailureError ConfigError ConnectionConfigError ConnectionFailedError CrontabError
+    CrontabProblem DatabaseError EmbeddedPostgresError ExecutableFailedError ExtensionMissingError
+    GraphileWorkerError InvalidArgumentError InvalidPayloadError JobBusyError JobCancelledError JobError
+    JobFailedError JobGoneError JobInterruptedError JobNotAddedError JobRefusedError JobTimeoutError
+    LeakedTasksError LifespanError MigrationError NoDatabaseError PayloadError PermissionDeniedError
+    PluginError ProcessDiedError RemoteTaskError ResultError SchemaMissingError SchemaTooNewError
+    SchemaTooOldError StackUnavailableError TaskLoadError UnknownTaskError WorkerNotFoundError
+    WorkerRequestError WorkerStoppedError WorkerUnhealthyError
+"""
+DJANGO = "aadd_job aadd_jobs add_job add_jobs admin_authorize task utils"
+CONTRIB = {
+    "alembic": "IncludeName Operations exclude_schema install uninstall",
+    "dask": "DaskExecutor",
+    "dishka": "FromDishka GraphileWorkerProvider inject setup_dishka",
+    "fastapi": """
+        GraphileWorkerApp Jobs SyncJobs get_sync_worker_utils get_worker_utils jobs_in router
+    """,
+    "flask": "AppContext GraphileWorker current_jobs",
+    "http": "HttpPlugin",
+    "litestar": "GraphileWorkerPlugin",
+    "loguru": "InterceptHandler LoguruPlugin intercept",
+    "opentelemetry": "OpenTelemetryPlugin Relation context_as_text context_from_text context_of inject",
+    "prometheus": "DatabaseMetrics PrometheusPlugin",
+    "pydantic": "LocalQueueSettings RefetchDelaySettings WorkerSettings",
+    "quart": "GraphileWorker current_jobs",
+    "ray": "RayExecutor",
+    "sentry": "SentryPlugin",
+    "starlette": "GraphileWorkerApp",
+    "structlog": "StructlogPlugin processor",
+}
+OTHERS = {"django", "log_fields", "web_settings"}
+"""Modules of `contrib` that have no list: Django's, which is imported on first use, and private ones."""
 PACKAGES = [name for name in PUBLIC if name != "graphile_worker.hooks"]  # which most of the package needs
 FIXED = """
     task run run_once run_migrations make_worker_utils add_job_adhoc JobHelpers JobSpec Job parse_crontab
@@ -72,6 +107,28 @@ def _imported_for_type_checkers(package: str) -> dict[str, str]:
 @pytest.mark.parametrize("module", PUBLIC)
 def test_the_public_names_are_these(module: str) -> None:
     assert sorted(importlib.import_module(module).__all__) == PUBLIC[module].split()
+
+
+def test_the_public_errors_are_these() -> None:
+    assert sorted(errors.__all__) == ERRORS.split()
+    assert {name for name in vars(errors) if name.endswith("Error")} <= set(errors.__all__)
+
+
+def test_the_public_names_of_contrib_are_these() -> None:
+    """Read from the source, since the packages that they are for may be missing."""
+    folder = Path(contrib.__path__[0])
+    modules = {path.stem: path for path in folder.glob("[!_]*.py")}
+    modules |= {path.parent.name: path for path in folder.glob("*/__init__.py")}
+    assert modules.keys() == CONTRIB.keys() | OTHERS
+    for name, path in modules.items():
+        values = [
+            ast.literal_eval(node.value)
+            for node in ast.parse(path.read_text()).body
+            if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__"
+        ]
+        expected = [CONTRIB[name].split()] if name in CONTRIB else []
+        assert [sorted(value) for value in values] == expected, name
+    assert sorted(importlib.import_module("graphile_worker.contrib.django").__all__) == DJANGO.split()
 
 
 def test_names_are_few_at_the_top_and_in_one_module_each() -> None:

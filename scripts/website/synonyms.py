@@ -10,19 +10,22 @@ from typing import Any
 
 MAINTAINERS = "design/"
 SYNONYMS: dict[str, tuple[str, ...]] = {
-    "adding-jobs.md": ("enqueue", "delay", "eta", "countdown", "transactional", "trigger"),
-    "administration.md": ("dead letter", "DLQ", "redrive", "requeue", "permissions"),
+    "adding-jobs.md": (
+        "enqueue", "delay", "eta", "countdown", "transactional", "trigger", "later", "priority", "priorities",
+    ),
+    "administration.md": ("dead letter", "DLQ", "redrive", "requeue", "permissions", "migrations"),
     "admin/index.md": ("web UI", "Flower", "rq-dashboard", "browser"),
     "admin/users.md": ("login", "authentication", "SSO", "OAuth"),
     "application.md": ("dependency injection", "startup", "singleton"),
     "batch-jobs.md": ("bulk",),
-    "cancelling.md": ("revoke", "abort", "kill"),
-    "configuration.md": ("environment variables", "settings"),
+    "cancelling.md": ("revoke", "abort", "kill", "delete"),
+    "configuration.md": ("environment variables", "settings", "connections"),
     "doctor.md": ("healthcheck", "diagnose"),
-    "errors-and-retries.md": ("retry", "backoff", "jitter", "middleware"),
-    "heavy-work.md": ("CPU", "GPU", "multiprocessing", "prefork", "Ray", "Dask"),
-    "history-and-results.md": ("result backend",),
-    "how-many-at-once.md": ("parallelism",),
+    "errors-and-retries.md": ("retry", "failed", "backoff", "jitter", "middleware", "give up"),
+    "getting-started.md": ("install", "pip", "quickstart", "background"),
+    "heavy-work.md": ("CPU", "GPU", "multiprocessing", "process pool", "prefork", "Ray", "Dask"),
+    "history-and-results.md": ("result backend", "return value", "PII", "GDPR", "wait", "finish"),
+    "how-many-at-once.md": ("parallelism", "concurrency"),
     "integrations/blocking.md": ("sync", "synchronous", "psycopg2"),
     "job-keys.md": ("debounce", "upsert"),
     "limits.md": ("rate limit", "throttle", "throttling", "semaphore"),
@@ -35,16 +38,19 @@ SYNONYMS: dict[str, tuple[str, ...]] = {
         "workflow", "chain", "chord", "canvas", "fan-out", "fan-in", "saga", "outbox", "webhook",
     ),
     "performance.md": ("throughput", "autovacuum", "bloat"),
-    "queues.md": ("FIFO", "mutex", "serialize", "ordering"),
+    "queues.md": ("one at a time", "FIFO", "mutex", "serialize", "ordering"),
     "recurring-jobs.md": (
         "timezone", "daylight saving", "DST", "cron", "beat", "periodic", "schedule",
     ),
-    "reliability.md": ("PgBouncer", "at-least-once", "exactly-once", "idempotent", "declared dead", "crash"),
+    "reliability.md": (
+        "lost", "PgBouncer", "at-least-once", "exactly-once", "idempotent", "declared dead", "crash",
+    ),
     "shutdown-and-deploys.md": ("zero downtime", "SIGTERM", "rolling", "graceful"),
     "start-here.md": ("Docker", "Dockerfile", "docker compose", "container", "project structure"),
     "testing.md": ("pytest", "mock", "eager mode", "fixtures"),
     "time-limits.md": ("timeout",),
-    "troubleshooting.md": ("stuck", "hangs", "memory leak", "duplicate"),
+    "troubleshooting.md": ("stuck", "hangs", "running", "memory leak", "duplicate"),
+    "tasks.md": ("async", "coroutine"),
     "unique-jobs.md": ("deduplicate", "deduplication", "idempotency"),
 }  # fmt: skip
 

@@ -29,7 +29,7 @@ async def test_the_first_signal_lets_the_running_job_end_and_the_process_ends_by
     await jobs.add("wait_for_test")
     worker = start(url=database_url).wait_for("started\n")
     worker.send(number)
-    worker.wait_for(f"got {number.name}; finishing the running jobs")
+    worker.wait_for(f"got {number.name}; waiting for running jobs to finish")
     let_go(folder)
     assert worker.ended() == status
     assert worker.was_killed_by() is number

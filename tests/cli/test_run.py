@@ -182,7 +182,7 @@ def test_a_signal_stops_the_worker_gracefully_and_the_process_ends_by_it(
     line_with(process, "completed in")
     process.send_signal(number)
     out, _ = process.communicate(timeout=60)
-    assert f"got {number.name}; finishing the running jobs" in out
+    assert f"got {number.name}; waiting for running jobs to finish" in out
     assert process.returncode == status
     assert gw("list", "--json").json == []
 

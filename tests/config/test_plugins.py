@@ -136,7 +136,7 @@ def test_each_source_sets_plugins_and_their_options(tmp_path: Path) -> None:
 
 def test_wrong_values_are_refused_where_they_are_set(tmp_path: Path) -> None:
     (tmp_path / "graphile_worker.toml").write_text('plugins = "sentry"\n')
-    with pytest.raises(ConfigError, match=r"graphile_worker\.toml: plugins: expected a list of texts"):
+    with pytest.raises(ConfigError, match=r"graphile_worker\.toml: plugins: expected a list of strings"):
         resolve_settings({}, {}, tmp_path)
     with pytest.raises(ConfigError, match="plugins: expected a name, got <"):
         WorkerOptions(plugins=[object()])  # type: ignore[list-item]

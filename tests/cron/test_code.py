@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, time, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -54,6 +54,17 @@ def test_options_may_be_a_mapping_and_the_period_a_phrase() -> None:
     item = parse_cron_item(CronItem("a", "* * * * *", {"backfill_period": "1d2h", "tz": "Asia/Tokyo"}))
     assert item.options.backfill_period == 93600
     assert str(item.options.tz) == "Asia/Tokyo"
+
+
+def test_options_may_be_keywords_instead() -> None:
+    keywords = CronItem("a", "* * * * *", payload={"b": 1}, identifier="c", tz="Asia/Tokyo", max_attempts=3)
+    options = CronItemOptions(tz="Asia/Tokyo", max_attempts=3)
+    assert keywords == CronItem("a", "* * * * *", options, {"b": 1}, "c")
+    assert replace(keywords, match="@daily").options == options
+    with pytest.raises(CrontabError, match="as keywords or in `options`, not both"):
+        CronItem("a", "* * * * *", options, priority=1)
+    with pytest.raises(TypeError, match="unexpected keyword argument 'prio'"):
+        CronItem("a", "* * * * *", prio=1)  # type: ignore[call-arg]
 
 
 def test_a_function_of_the_digest_may_decide() -> None:

@@ -56,7 +56,13 @@ def test_texts_of_the_dashboard_are_searched_and_its_comments_are_not(root: Path
     ]
 
 
-def test_design_records_stay_as_they_are(root: Path) -> None:
-    (root / "docs" / "design").mkdir()
-    (root / "docs" / "design" / "0001.md").write_text("A verdict.\n")
-    assert phrases.main() is None
+def test_every_page_is_searched(root: Path) -> None:
+    for name in ("CHANGELOG.md", "docs/design/0001.md", "examples/shop/README.md"):
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text("A verdict.\n")
+    assert (phrases.main() or "").splitlines() == [
+        "CHANGELOG.md:1: “verdict”; rather: reason, explanation",
+        "docs/design/0001.md:1: “verdict”; rather: reason, explanation",
+        "examples/shop/README.md:1: “verdict”; rather: reason, explanation",
+        "3 phrases to write differently",
+    ]

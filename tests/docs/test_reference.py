@@ -61,9 +61,10 @@ NOT_OURS = {
 # Of asyncpg and others; imported from there.
 DRIVER = {"AnyPool", "BlockingConnection", "Connection", "Row", "UserConnection"}
 UNNAMED = {
-    "AddedTask", "AnyTask", "CronItemKeywords", "CronJobKeyMode", "FilterState", "Handler", "HasIdentifier",
-    "JobLogger", "Liveness", "Matcher", "PipeHandler", "Prepare", "Runtime", "SchemaName", "SyncAddedTask",
-    "TaskArguments", "TaskDecorator", "TaskLike", "TaskRules", "TimestampDigest",
+    "AddedTask", "AnyTask", "CronItemKeywords", "CronJobKeyMode", "CronOptionKeywords", "FilterState",
+    "Handler", "HasIdentifier", "JobLogger", "Liveness", "Matcher", "PipeHandler", "Prepare", "Runtime",
+    "SchemaName", "SyncAddedTask", "TaskArguments", "TaskDecorator", "TaskLike", "TaskRules",
+    "TimestampDigest",
 }  # fmt: skip
 """Types that programs use without naming them."""
 PARAMETERS = {"Injected", "Arguments", "Result", "Returned"}

@@ -215,7 +215,7 @@ EVERY_LINE: list[tuple[events.Event, str]] = [
     ),
     (
         events.GracefulShutdown(signal="SIGTERM"),
-        "INFO got SIGTERM; finishing the running jobs; send it again after 5 s to cancel them",
+        "INFO got SIGTERM; waiting for running jobs to finish; send it again after 5 s to cancel them",
     ),
     (events.ForcefulShutdown(signal="SIGINT"), "WARNING got SIGINT again; stopping now"),
     (events.PoolGracefulShutdown(pool_id="p", message="because"), "INFO stopping: because"),

@@ -68,7 +68,7 @@ async def test_the_command_ends_running_jobs_and_starts_again_with_the_current_c
     worker.wait_for("waiting")
     write_jobs(tmp_path, "three")
     worker.send(signal.SIGHUP)
-    worker.wait_for("got SIGHUP; ").wait_for("finishing the running jobs")
+    worker.wait_for("got SIGHUP; ").wait_for("waiting for running jobs to finish")
     assert "restarting with" not in worker.output
     (tmp_path / "go_on").touch()
     worker.wait_for("completed in").wait_for("restarting with the current code")
@@ -117,7 +117,7 @@ async def test_a_stop_while_it_reloads_stops_it(
     await jobs.add("wait")
     worker.wait_for("waiting")
     worker.send(signal.SIGHUP)
-    worker.wait_for("finishing the running jobs")
+    worker.wait_for("waiting for running jobs to finish")
     worker.send(signal.SIGTERM)
     worker.wait_for("SIGTERM ignored: the worker is stopping already")
     (tmp_path / "go_on").touch()

@@ -42,7 +42,7 @@ async def test_a_program_runs_jobs_and_ends_by_the_signal(
     program.send(number)
     assert program.ended() == 128 + number
     assert program.was_killed_by() == number
-    assert f"got {number.name}; finishing the running jobs" in program.output
+    assert f"got {number.name}; waiting for running jobs to finish" in program.output
     assert "never printed" not in program.output
     assert await jobs.count() == 0
 

@@ -287,7 +287,7 @@ class AdminApp:
         try:
             found = await self._identify(call.request, "")
         except Exception:
-            logger.exception("authorize failed for a stream, which ends")
+            logger.exception("authorize failed for a stream; closing it")
             return False
         return isinstance(found, Identity) and found.name == call.identity.name and found.may("jobs.read")
 
@@ -298,7 +298,7 @@ class AdminApp:
             sign_in.sessions.end_earlier(await read_sign_outs(self.databases[0], since))
             self._knows_sign_outs = True
         except Exception as error:
-            logger.warning("who has signed out cannot be read: %s", message_of(error))
+            logger.warning("could not read which sessions have signed out: %s", message_of(error))
 
     async def _identify(self, request: Request, path: str) -> Identity | Response | None:
         sign_in = self.authorize
@@ -352,7 +352,7 @@ class AdminApp:
         try:
             return problem_response(call, problem, is_api=is_api)
         except Exception:
-            logger.exception("the page for a problem cannot be made")
+            logger.exception("the error page could not be rendered")
             return with_problem_headers(problem_document(problem), problem)
 
 

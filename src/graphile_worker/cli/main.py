@@ -32,7 +32,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "bench": ("bench", "Measure the speed of adding, running and starting jobs."),
     "cancel": (
         "jobs",
-        "Cancel jobs: delete those that are waiting, and tell workers to end those that are running.",
+        "Cancel jobs: delete those that are waiting, and stop those that are running.",
     ),
     "cleanup": ("cleanup", "Delete unused queues and task names, or permanently failed jobs."),
     "complete": ("jobs", "Delete jobs as if they had run."),
@@ -43,7 +43,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "doctor": ("doctor", "Check the connection, the schema, the jobs and the server, and give advice."),
     "errors": (
         "history",
-        "List kinds of errors, or with a FINGERPRINT the latest errors of one kind and a traceback.",
+        "List error groups, or with a FINGERPRINT the latest errors of one group and a traceback.",
     ),
     "exporter": (
         "exporter",
@@ -66,14 +66,14 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "retry": ("jobs", "Requeue permanently failed jobs now, with all their attempts."),
     "schedules": (
         "schedules",
-        "List recurring jobs: when they run, when they last did, which workers have them.",
+        "List recurring jobs: when they run next, when they last ran, which workers have them.",
     ),
     "show": ("history", "Show everything known about jobs, including finished ones in the history."),
-    "stack": ("workers", "Show where a running job is now: the calls it is in, as its worker sees them."),
+    "stack": ("workers", "Show where a running job is now: its call stack, as its worker sees it."),
     "stats": ("stats", "Count jobs by state and task, or show what workers did."),
     "stop": ("workers", "Ask workers of this package to shut down gracefully, as SIGTERM does."),
     "sweep": ("workers", "Recover the jobs of dead workers now."),
-    "workers": ("workers", "Show workers and what is paused, or change how many jobs one runs at once."),
+    "workers": ("workers", "Show workers and what is paused, or set how many jobs one runs at once."),
 }
 """Sub-commands, each with its module in `commands`, and what it does, for `--help`.
 
@@ -211,12 +211,18 @@ def graphile_worker(ctx: click.Context, /, **values: Any) -> int:
 
 
 def _refuse_worker_flags(ctx: click.Context) -> None:
-    """Refuse flags of the worker before a sub-command, where they would have no effect."""
+    """Refuse flags before a sub-command where they would have no effect."""
     for parameter in ctx.command.params:
         name = parameter.name or ""
         given = ctx.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
-        if given and name not in SHARED_FLAGS and parameter.expose_value:
-            flag = max(parameter.opts, key=len)
+        if not given or not parameter.expose_value:
+            continue
+        flag = max(parameter.opts, key=len)
+        if ctx.invoked_subcommand == "demo":
+            raise click.UsageError(
+                f"{flag} has no effect on 'demo', which starts a database of its own and uses no other.", ctx
+            )
+        if name not in SHARED_FLAGS:
             raise click.UsageError(
                 f"{flag} is for running a worker and has no effect on {ctx.invoked_subcommand!r}.", ctx
             )

@@ -71,7 +71,7 @@ class Background:
         try:
             return future.result(None if is_long else self._call_timeout)
         except CancelledError:
-            raise GraphileWorkerError("this client was released before the call ended") from None
+            raise GraphileWorkerError("this client was released before the call finished") from None
         except TimeoutError:
             if future.done():  # the error of the call itself
                 raise

@@ -172,7 +172,7 @@ class AdminOptions(msgspec.Struct, frozen=True, kw_only=True):
     auth_role: str = "viewer"
     """The role of people whom the header names and `users` does not."""
     trusted_proxies: list[str] = msgspec.field(default_factory=list)
-    """Addresses or networks of proxies whose forwarded headers are believed, such as `10.0.0.0/8`."""
+    """Addresses or networks of proxies whose forwarded headers are trusted, such as `10.0.0.0/8`."""
     proxy_secret: str | None = None
     """A secret that the proxy sends as `X-Proxy-Secret`, where its address is not known."""
     allowed_hosts: list[str] = msgspec.field(default_factory=list)
@@ -208,10 +208,10 @@ class AdminOptions(msgspec.Struct, frozen=True, kw_only=True):
             raise ConfigError(f"admin.root_path: expected a path such as /jobs, got {self.root_path!r}")
         for name in ("trusted_proxies", "allowed_hosts", "redact", "frame_ancestors", "metrics_queues"):
             if not all(isinstance(each, str) and each for each in getattr(self, name)):
-                raise ConfigError(f"admin.{name}: expected a list of texts")
+                raise ConfigError(f"admin.{name}: expected a list of strings")
         for name in ("users", "tokens", "databases", "job_links"):
             if not all(isinstance(each, str) for each in getattr(self, name).values()):
-                raise ConfigError(f"admin.{name}: expected a text for each name")
+                raise ConfigError(f"admin.{name}: expected text for each name")
 
 
 def split_address(text: str) -> tuple[str, int]:

@@ -243,7 +243,7 @@ def _expected(setting: Setting) -> str:
         int: "a whole number",
         float: "a number of seconds",
         str: "text",
-        list: "a list of texts",
+        list: "a list of strings",
         dict: _PAIRS.get(setting.name, "names and values"),
     }
     return names[setting.kind]

@@ -34,6 +34,7 @@ try:
 except ImportError as error:  # pragma: no cover
     raise ImportError('DaskExecutor needs Dask: pip install "graphile-worker[dask]"') from error
 
+__all__ = ["DaskExecutor"]
 CONNECT_WITHIN = 10.0  # seconds
 END_WITHIN = 3.0  # seconds for a task to notice that it should end, if the cause does not say
 
@@ -156,7 +157,7 @@ class DaskExecutor:
     def _asked(self, asking: asyncio.Future[Any]) -> None:
         self._asking.discard(asking)
         if not asking.cancelled() and (error := asking.exception()) is not None:
-            logger.debug("tasks on the Dask cluster could not be asked to end: %s", _first_line(error))
+            logger.debug("could not ask tasks on the Dask cluster to stop: %s", _first_line(error))
 
     async def _end(self, client: Any, key: str, call: TaskCall, result: asyncio.Future[bytes]) -> bytes:
         """Ask a task to end; after a while it is forgotten, and CancelledError raised."""

@@ -26,6 +26,16 @@ from ..client.sync_worker_utils import SyncWorkerUtils
 from .starlette import GraphileWorkerApp as GraphileWorkerApp
 from .starlette import worker_app_of
 
+__all__ = [
+    "GraphileWorkerApp",
+    "Jobs",
+    "SyncJobs",
+    "get_sync_worker_utils",
+    "get_worker_utils",
+    "jobs_in",
+    "router",
+]
+
 
 def get_worker_utils(connection: HTTPConnection) -> WorkerUtils:
     """The client of the application. Tests can replace it with `app.dependency_overrides`."""

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from ..values.job import Job
     from ..values.outcome import Outcome
 
+__all__ = ["AppContext", "GraphileWorker", "current_jobs"]
 EXTENSION = "graphile_worker"
 
 

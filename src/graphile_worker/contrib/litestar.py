@@ -24,6 +24,7 @@ from .starlette import GraphileWorkerApp
 
 if TYPE_CHECKING:
     from litestar.config.app import AppConfig
+__all__ = ["GraphileWorkerPlugin"]
 
 
 class GraphileWorkerPlugin(InitPlugin):

@@ -19,6 +19,8 @@ from ..values.job import Job
 from ..values.outcome import Outcome
 from .log_fields import NAMES, checked_names, fields_of_current_job, fields_of_record
 
+__all__ = ["InterceptHandler", "LoguruPlugin", "intercept"]
+
 
 class LoguruPlugin:
     """Adds the fields of the running job to `extra`: `run(plugins=[LoguruPlugin()])`.

@@ -26,6 +26,7 @@ from .web_settings import options_in, worker_command
 if TYPE_CHECKING:
     from quart import Quart
 
+__all__ = ["GraphileWorker", "current_jobs"]
 EXTENSION = "graphile_worker"
 
 

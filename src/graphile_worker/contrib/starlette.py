@@ -32,6 +32,7 @@ from ..values.options import CLIENT_OPTIONS, WorkerOptions
 if TYPE_CHECKING:
     from ..runner.runner import Runner
 
+__all__ = ["GraphileWorkerApp"]
 OnWorkerFailure = Literal["exit", "log"]
 AppType = TypeVar("AppType")
 STATE_KEY = "graphile_worker"

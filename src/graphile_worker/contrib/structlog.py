@@ -19,6 +19,7 @@ from ..values.job import Job
 from ..values.outcome import Outcome
 from .log_fields import NAMES, checked_names, fields_of_current_job, fields_of_record
 
+__all__ = ["StructlogPlugin", "processor"]
 Processor = Callable[[Any, str, MutableMapping[str, Any]], MutableMapping[str, Any]]
 
 

@@ -61,11 +61,9 @@ class CronItemOptions:
     """The time zone of the pattern; None is UTC."""
 
 
-class CronItemKeywords(SharedJobOptions, total=False):
-    """The keyword arguments of CronItem's constructors, besides the task and the time."""
+class CronOptionKeywords(SharedJobOptions, total=False):
+    """CronItemOptions as keyword arguments."""
 
-    payload: Any
-    identifier: str | None
     backfill_period: float | timedelta | str
     queue_name: str | None
     priority: int | None
@@ -74,7 +72,14 @@ class CronItemKeywords(SharedJobOptions, total=False):
     tz: str | ZoneInfo | None
 
 
-@dataclass(frozen=True, slots=True)
+class CronItemKeywords(CronOptionKeywords, total=False):
+    """The keyword arguments of CronItem's constructors, besides the task and the time."""
+
+    payload: Any
+    identifier: str | None
+
+
+@dataclass(frozen=True, slots=True, init=False)
 class CronItem:
     """A recurring job: which task, when, with which payload."""
 
@@ -82,11 +87,28 @@ class CronItem:
     """The task, or its identifier."""
     match: str | Callable[[TimestampDigest], object]
     """A crontab pattern such as "0 4 * * *", or a function that is called for every minute."""
-    options: CronItemOptions | Mapping[str, Any] = field(default_factory=CronItemOptions)
+    options: CronItemOptions | Mapping[str, Any]
+    """How its jobs are added, as one value; the constructors take the options as keywords too."""
     payload: Any = None
     """A JSON object: a mapping, a dataclass or a model; `_cron` is added to it."""
     identifier: str | None = None
     """Unique among all items, and permanent; the default is the task's identifier."""
+
+    def __init__(
+        self,
+        task: str | HasIdentifier,
+        match: str | Callable[[TimestampDigest], object],
+        options: CronItemOptions | Mapping[str, Any] | None = None,
+        payload: Any = None,
+        identifier: str | None = None,
+        **how: Unpack[CronOptionKeywords],
+    ) -> None:
+        if how and options is not None:
+            raise CrontabError("a cron item takes its options as keywords or in `options`, not both")
+        chosen = CronItemOptions(**how) if options is None else options
+        values = (task, match, chosen, payload, identifier)
+        for name, value in zip(self.__slots__, values, strict=True):
+            object.__setattr__(self, name, value)
 
     @classmethod
     def every_minute(cls, task: str | HasIdentifier, **how: Unpack[CronItemKeywords]) -> Self:
@@ -155,9 +177,7 @@ class CronItem:
             parse_pattern(pattern)
         except FieldError as error:
             raise CrontabError(f"cron item for {identifier_of(task)!r}: {error}") from None
-        values = dict(how)
-        payload, identifier = values.pop("payload", None), values.pop("identifier", None)
-        return cls(task, pattern, CronItemOptions(**values), payload, identifier)  # type: ignore[arg-type]
+        return cls(task, pattern, **how)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

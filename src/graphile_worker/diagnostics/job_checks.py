@@ -158,8 +158,8 @@ def check_workers(locks: Locks) -> Iterator[Finding]:
         known = f", and {count(locks.schedules, 'recurring job')} known" if locks.schedules else ""
         yield Finding(
             "workers", "warning", f"no Python worker is running{others}{known}{last}",
-            "There were some. Unless workers of Node or Rust run, which are not seen while they have no job, "
-            "jobs that are added wait, and nobody adds recurring jobs.",
+            "There were some. Jobs wait and recurring jobs are not added, unless Node or Rust workers run. "
+            "Those cannot be seen while they have no job.",
             "Start one: graphile-worker",
         )  # fmt: skip
     else:

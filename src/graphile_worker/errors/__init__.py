@@ -39,6 +39,7 @@
     │   ├── LeakedTasksError         it stopped, but some tasks did not end even when cancelled
     │   └── WorkerUnhealthyError     it stopped because too many tasks ran on after their jobs were ended
     ├── WorkerNotFoundError          no running Python worker has this id
+    ├── WorkerRequestError           a worker has not done what it was asked
     ├── StackUnavailableError        the stack of a job is unavailable
     └── EmbeddedPostgresError        the embedded server cannot be found, started or stopped
 
@@ -52,6 +53,52 @@ from collections.abc import Sequence
 import msgspec
 
 from .text import place_of, summarize, summarize_members, without_places
+
+__all__ = [
+    "AppLoadError",
+    "BatchFailureError",
+    "ConfigError",
+    "ConnectionConfigError",
+    "ConnectionFailedError",
+    "CrontabError",
+    "CrontabProblem",
+    "DatabaseError",
+    "EmbeddedPostgresError",
+    "ExecutableFailedError",
+    "ExtensionMissingError",
+    "GraphileWorkerError",
+    "InvalidArgumentError",
+    "InvalidPayloadError",
+    "JobBusyError",
+    "JobCancelledError",
+    "JobError",
+    "JobFailedError",
+    "JobGoneError",
+    "JobInterruptedError",
+    "JobNotAddedError",
+    "JobRefusedError",
+    "JobTimeoutError",
+    "LeakedTasksError",
+    "LifespanError",
+    "MigrationError",
+    "NoDatabaseError",
+    "PayloadError",
+    "PermissionDeniedError",
+    "PluginError",
+    "ProcessDiedError",
+    "RemoteTaskError",
+    "ResultError",
+    "SchemaMissingError",
+    "SchemaTooNewError",
+    "SchemaTooOldError",
+    "StackUnavailableError",
+    "TaskLoadError",
+    "UnknownTaskError",
+    "WorkerNotFoundError",
+    "WorkerRequestError",
+    "WorkerStoppedError",
+    "WorkerUnhealthyError",
+]
 
 
 class GraphileWorkerError(Exception):

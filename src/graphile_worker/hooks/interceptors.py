@@ -126,7 +126,7 @@ def redacted_json(redactors: Sequence[Redactor], part: KeptPart, task_identifier
         return "null" if value is None else encode(value)
     except BaseException as error:  # half a surrogate pair, or the redactor's value is not JSON
         logger.error(
-            "the redacted %s of a job of %s is no JSON and is not kept: %s", part, task_identifier, error
+            "the redacted %s of a job of %s is not JSON and is not kept: %s", part, task_identifier, error
         )
         return encode(REDACTION_FAILED)
 

@@ -388,8 +388,8 @@ class LogPlugin:
 
     def _first_signal(self, event: events.GracefulShutdown) -> None:
         self._core.info(
-            "got %s; finishing the running jobs; send it again after 5 s to cancel them", event.signal,
-            extra={"event": event.name, "signal": event.signal},
+            "got %s; waiting for running jobs to finish; send it again after 5 s to cancel them",
+            event.signal, extra={"event": event.name, "signal": event.signal},
         )  # fmt: skip
 
     def _second_signal(self, event: events.ForcefulShutdown) -> None:

@@ -210,5 +210,5 @@ class DatabaseReader:
         self._last_success = time.time()
         if self._is_failing:
             self._is_failing = False
-            logger.info("metrics of the database are read again")
+            logger.info("metrics of the database can be read again")
         self.is_up = True

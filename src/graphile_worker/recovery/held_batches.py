@@ -113,7 +113,7 @@ class HoldGuard:
             try:
                 deaths = await self._look(connection)
             except Exception as error:
-                logger.debug("this worker holds no batches yet: %s", explained(error))
+                logger.debug("held batches are off for now: %s", explained(error))
                 return
             if deaths is not None and not deaths.doubtful:
                 self._pool.allow_held_batches(deaths.calm_in)
@@ -142,7 +142,7 @@ class HoldGuard:
         except Exception as error:
             if sqlstate_of(error) not in UNAVAILABLE:
                 raise
-            logger.debug("this worker holds no batches: %s", explained(error))
+            logger.debug("held batches are off: %s", explained(error))
             return None
 
 

@@ -83,7 +83,7 @@ class Maintenance:
                     lambda connection: claim_maintenance(connection, self._schema, self._pool_id, due)
                 )
             except Exception as error:
-                logger.debug("maintenance tasks cannot be claimed: %s", explained(error))
+                logger.debug("could not claim maintenance tasks: %s", explained(error))
                 return OFF_FOR if sqlstate_of(error) in UNAVAILABLE else RETRY
             for name, (is_ours, wait) in claims.items():
                 self._due[name] = now + max(wait, SHORTEST_WAIT)

@@ -287,7 +287,9 @@ class Sweep:
             except Exception as error:
                 if sqlstate_of(error) != sqlstates.INSUFFICIENT_PRIVILEGE:
                     raise
-                logger.debug("sessions of the dead worker %s stay: %s", pool_id, message_of(error))
+                logger.debug(
+                    "could not end the sessions of the dead worker %s: %s", pool_id, message_of(error)
+                )
 
     async def _announce(self, connection: Connection) -> None:
         """Wake workers: the jobs of held batches are free, and no row tells how many they are."""

@@ -299,7 +299,7 @@ def _text(options: Mapping[str, Any], name: str, longest: int) -> str | None:
     if value is None:
         return None
     if not isinstance(value, str) or not value.strip() or "\0" in value:
-        raise InvalidArgumentError(name, f"expected a text, got {value!r}")
+        raise InvalidArgumentError(name, f"expected text, got {value!r}")
     if len(value) > longest:
         raise InvalidArgumentError(name, f"must have at most {longest:,} characters")
     return value

@@ -147,7 +147,7 @@ async def _page(call: Call, revealed: str | None = None) -> Page:
         entries = await queries.of_job(call.database, connection, job_id) if call.may("audit.read") else []
     if not record.is_known and not entries:
         raise Problem(
-            404, f"There is no job {job_id}, and nothing is known of one",
+            404, f"There is no job {job_id}, and no record of one",
             "Completed jobs are deleted, unless their task keeps them.",
         )  # fmt: skip
     payload = None if view.payload is None else bytes(view.payload).decode()

@@ -190,7 +190,7 @@ async def _finished(
 ) -> JobPage:
     """A page of the history, the last to end first."""
     if query.order not in (None, "newest") or query.before is not None:
-        raise Problem(400, "Finished jobs have one order", "The last to end come first; next leads on.")
+        raise Problem(400, "Finished jobs have one order", "The latest come first; follow `next`.")
     kept = await if_readable(connection, lambda: count_finished(connection, schema))
     if kept is None or not kept.value:
         return JobPage(items=[], count=Count(0), problem=NO_HISTORY if kept is None else NOTHING_KEPT)

@@ -256,7 +256,7 @@ def check_confirmation(found: DryRun, confirm: int | None) -> None:
     if difference > max(CONFIRM_WITHIN * found.count.value, 0):
         raise Problem(
             409,
-            "The number of jobs is another one",
+            "The number of jobs has changed",
             f"The number that was typed is {confirm:,}, but {found.count} jobs match now.",
             count=found.count.value,
         )

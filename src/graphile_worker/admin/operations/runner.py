@@ -145,7 +145,7 @@ class OperationRunner:
                 async with self._database.write() as connection:
                     await purge_audit(connection, self._database.schema)
         except Exception as error:
-            logger.debug("operations cannot be taken over: %s", explained(error))
+            logger.debug("could not take over operations: %s", explained(error))
             if is_outage(error):
                 self.adopt_later(DOWN)
 
@@ -163,7 +163,7 @@ class OperationRunner:
             async with self._database.write() as connection:
                 await connection.execute(load("admin/release_operations", self._database.schema), self.name)
         except Exception as error:
-            logger.debug("leases end by themselves: %s", explained(error))
+            logger.debug("could not release leases, which expire soon: %s", explained(error))
 
     def _forget(self, operation_id: int) -> None:
         self._tasks.pop(operation_id, None)
@@ -217,7 +217,7 @@ class OperationRunner:
                 lock = load("admin/lock_operation", self._database.schema)
                 await connection.fetchval(lock, operation_id, self.name, LEASE)
         except Exception as error:
-            logger.debug("the lease of operation %s is not renewed: %s", operation_id, explained(error))
+            logger.debug("could not renew the lease of operation %s: %s", operation_id, explained(error))
 
     async def _fail(self, operation_id: int, error: Exception) -> None:
         try:
@@ -225,7 +225,7 @@ class OperationRunner:
                 end = load("admin/fail_operation", self._database.schema)
                 await connection.execute(end, operation_id, self.name, explained(error)[:1000])
         except Exception as again:
-            logger.warning("operation %s cannot be ended: %s", operation_id, explained(again))
+            logger.warning("could not finish operation %s: %s", operation_id, explained(again))
         self.on_change(operation_id)
 
 

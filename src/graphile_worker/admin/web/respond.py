@@ -330,7 +330,7 @@ async def gathered(hub: Hub) -> Around:
     try:
         found = await hub.shared("frame", lambda: _around(hub.database), max_age=MAX_AGE, topic="banners")
     except Exception as error:
-        logger.debug("nothing around the page: %s", explained(error))
+        logger.debug("could not read what is shown around a page: %s", explained(error))
         found = Around()
     report = hub.known(DOCTOR, max_age=FINDINGS_FOR)
     findings = None if report is None else (report.errors + report.warnings) or None

@@ -87,7 +87,7 @@ KEYS: Final = (
     (
         "On a job or a selection",
         (
-            ("r", "Retry or run now, after a question"),
+            ("r", "Retry or run now, after a confirmation"),
             ("e", "Reschedule"),
             (".", "More actions"),
         ),

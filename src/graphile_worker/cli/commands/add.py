@@ -93,7 +93,7 @@ def _chosen(flags: dict[str, Any]) -> dict[str, Any]:
     "--wait",
     "is_awaited",
     is_flag=True,
-    help="Wait for the end of the job and print its result; implies --keep.",
+    help="Wait for the job to finish and print its result; implies --keep.",
 )
 @click.option(
     "--wait-timeout",

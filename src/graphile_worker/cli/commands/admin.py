@@ -71,7 +71,7 @@ def _pair(text: str) -> tuple[str, str]:
     "--trusted-proxy",
     "trusted_proxies",
     "CIDR",
-    "Address or network of a proxy whose headers are believed. Repeatable.",
+    "Address or network of a proxy whose headers are trusted. Repeatable.",
     callback=as_list,
 )
 @several(

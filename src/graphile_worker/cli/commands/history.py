@@ -75,7 +75,7 @@ async def errors_command(
     since: datetime | timedelta | None,
     limit: int,
 ) -> Output:
-    """List kinds of errors, or with a FINGERPRINT the latest errors of one kind and a traceback.
+    """List error groups, or with a FINGERPRINT the latest errors of one group and a traceback.
 
     \b
     graphile-worker errors --since 24h

@@ -169,9 +169,13 @@ def _not_retried(job: JobDetails) -> str:
 
 @client_command("cancel", check=_require_jobs, audit="cancel")
 @selection_flags
-@click.option("--reason", metavar="TEXT", help="Kept with the jobs, and shown to those who wait for them.")
+@click.option(
+    "--reason",
+    metavar="TEXT",
+    help="Kept with the cancelled jobs, and reported to callers that wait for them.",
+)
 async def cancel_command(utils: WorkerUtils, reason: str | None, **flags: Any) -> Output:
-    """Cancel jobs: delete those that are waiting, and tell workers to end those that are running.
+    """Cancel jobs: delete those that are waiting, and stop those that are running.
 
     A cancelled job is not retried. A worker of another runtime finishes it first.
 

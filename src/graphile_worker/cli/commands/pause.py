@@ -36,7 +36,7 @@ targets = flags(
     several("--queue", "queues", "NAME", "This named queue; repeatable."),
     several("--task", "tasks", "TASK", "This task; repeatable."),
     several("--schedule", "schedules", "NAME", "This recurring job; repeatable."),
-    several("--worker", "workers", "ID", "This worker pool fetches no jobs; repeatable."),
+    several("--worker", "workers", "ID", "This worker pool; repeatable."),
     click.option("--all", "everything", is_flag=True, help="Every task."),
 )
 """The flags that say what to pause or to resume."""
@@ -283,8 +283,8 @@ async def limits_command(
 ) -> Output:
     """Show limits, set their bounds by hand, or reset them to those in the code.
 
-    Workers obey at once. What is set by hand wins over the code and stays until it is reset, also when
-    workers start again.
+    Workers obey at once. What is set by hand overrides the code until it is reset, even across restarts of
+    workers.
 
     \b
     graphile-worker limits
@@ -340,8 +340,8 @@ async def queues_command(
 ) -> Output:
     """Show named queues, longest first, or set how many jobs of one may run at once.
 
-    Workers obey at once. What is set by hand wins over the tasks and stays until it is reset, also when
-    workers start again.
+    Workers obey at once. What is set by hand overrides the tasks until it is reset, even across restarts of
+    workers.
 
     \b
     graphile-worker queues --limit 10

@@ -44,12 +44,12 @@ def _audited(run: str | None) -> str:
 
 
 @client_command("schedules", audit=_audited)
-@click.option("--run", metavar="NAME", help="Add the job of this recurring job now.")
+@click.option("--run", metavar="NAME", help="Add a job for this recurring job now.")
 async def schedules_command(utils: WorkerUtils, run: str | None) -> Output:
-    """List recurring jobs: when they run, when they last did, which workers have them.
+    """List recurring jobs: when they run next, when they last ran, which workers have them.
 
-    Running workers of this package tell what each is. Of those that only Node has, nothing is known but when
-    a job was last added. To pause one, use `graphile-worker pause --schedule`.
+    The details come from running workers of this package. Of recurring jobs that only Node has, nothing
+    is known but when a job was last added. To pause one, use `graphile-worker pause --schedule`.
 
     \b
     graphile-worker schedules

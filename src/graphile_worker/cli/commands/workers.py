@@ -69,9 +69,9 @@ async def workers_command(
     lane: str | None,
     scan: bool,
 ) -> Output:
-    """Show workers and what is paused, or change how many jobs one runs at once.
+    """Show workers and what is paused, or set how many jobs one runs at once.
 
-    Rust workers with recovery send heartbeats; other workers of other runtimes are listed while they have
+    Rust workers with recovery send heartbeats; Node workers and other Rust workers are listed while they have
     jobs. Only workers of this package can be changed. Running jobs finish, and the number lasts until the
     worker restarts.
 
@@ -108,7 +108,7 @@ def sweep_command(settings: Settings, dry_run: bool, wait: bool, worker: str | N
     is declared dead after its recovery_grace.
 
     Nothing shows whether a Node worker is alive, or a Rust worker without recovery. Make sure that it is
-    dead, then recover its jobs with --worker: they return to the queue, and the attempt does not count.
+    dead, then recover its jobs with --worker: they return to the queue without losing an attempt.
 
     \b
     graphile-worker sweep --dry-run
@@ -228,7 +228,7 @@ def _print_report(report: SweepReport) -> None:
     "--timeout", type=float, default=6.0, show_default=True, metavar="SECONDS", help="How long to wait."
 )
 async def stack_command(utils: WorkerUtils, job_id: int, timeout: float) -> Output:
-    """Show where a running job is now: the calls it is in, as its worker sees them.
+    """Show where a running job is now: its call stack, as its worker sees it.
 
     The job must run in a worker of this package.
 
@@ -258,7 +258,7 @@ def _print(found: JobStack) -> None:
 async def stop_command(utils: WorkerUtils, worker_ids: Sequence[str], reason: str | None) -> Output:
     """Ask workers of this package to shut down gracefully, as SIGTERM does.
 
-    Each finishes the jobs that it runs, and ends. Whether it starts again is up to whatever runs the process.
+    Each finishes its running jobs and exits. Whether it starts again is up to whatever runs the process.
     `graphile-worker workers` lists the ids.
 
     \b

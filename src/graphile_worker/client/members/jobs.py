@@ -71,7 +71,7 @@ class JobsClient(Member[ConnectionT]):
         return await self._connections.call(connection, read_record, id_of(job))
 
     async def get_stack(self, job: Job | int, *, timeout: float | timedelta = 6.0) -> JobStack:
-        """Where a running job is now: the calls it is in, as its worker sees them.
+        """Where a running job is now: its call stack, as its worker sees it.
 
         Raises StackUnavailableError if the job does not run, if another runtime runs it, or if its worker
         does not answer within `timeout`.

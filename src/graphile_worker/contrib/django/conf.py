@@ -86,7 +86,7 @@ class DjangoSettings:
         for name in ("task_modules", "tasks", "plugins", "client_plugins"):
             value = getattr(self, name)
             if isinstance(value, str) or not all(isinstance(each, str) for each in value):
-                raise ConfigError(f"{place(name.upper())}: expected a list of texts, got {value!r}")
+                raise ConfigError(f"{place(name.upper())}: expected a list of strings, got {value!r}")
         if not isinstance(self.options, Mapping):
             raise ConfigError(f"{place('OPTIONS')}: expected a dictionary, got {self.options!r}")
         for name, meant in NOT_OPTIONS.items():

@@ -235,7 +235,7 @@ class LaterTasks:
                     found.append(name)
                     continue
                 self._left_alone.add(name)
-                logger.info("jobs of %r are left to other workers: it is no task of this project", name)
+                logger.info("jobs of %r are left to other workers: it is not a task of this project", name)
             except ImportError as error:  # the module may be deployed later
                 if name not in self._reported:
                     self._reported.add(name)

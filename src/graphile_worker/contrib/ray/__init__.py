@@ -4,4 +4,6 @@ Ray itself runs in a process beside the worker, the driver: when the cluster is 
 process that is connected to it, which must not be the worker.
 """
 
-from .executor import RayExecutor as RayExecutor
+from .executor import RayExecutor
+
+__all__ = ["RayExecutor"]

@@ -238,7 +238,7 @@ async def describe_worker(
     except Exception as error:
         if sqlstate_of(error) not in REFUSED:
             raise
-        logger.debug("this worker cannot say more about itself: %s", explained(error))
+        logger.debug("could not publish more about this worker: %s", explained(error))
 
 
 @dataclass(frozen=True, slots=True)
