@@ -79,7 +79,7 @@ async def test_a_second_signal_does_not_wait_for_an_observer(start: Start, jobs:
     await jobs.add("quick")
     worker = start(3600.0).wait_for("observing")
     worker.send(signal.SIGTERM)
-    worker.wait_for("got SIGTERM; finishing")
+    worker.wait_for("got SIGTERM; waiting for running jobs")
     worker.send(signal.SIGTERM)
     assert worker.ended() == 143
     assert f"stopped by {signal.SIGTERM}" in worker.output

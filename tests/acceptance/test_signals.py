@@ -45,7 +45,7 @@ async def test_a_second_signal_within_five_seconds_is_ignored_and_logged(
     await jobs.add("wait_for_test")
     worker = start(url=database_url, ignore_for=60.0).wait_for("started\n")
     worker.send(signal.SIGTERM)
-    worker.wait_for("got SIGTERM; finishing")
+    worker.wait_for("got SIGTERM; waiting for running jobs")
     worker.send(signal.SIGTERM)
     worker.wait_for("SIGTERM ignored: the worker is stopping already")
     worker.send(signal.SIGINT)
@@ -62,7 +62,7 @@ async def test_a_later_second_signal_interrupts_and_the_job_says_so_without_losi
     await jobs.add("sleep_long")
     worker = start(url=database_url, ignore_for=0.0).wait_for("started")
     worker.send(signal.SIGTERM)
-    worker.wait_for("got SIGTERM; finishing")
+    worker.wait_for("got SIGTERM; waiting for running jobs")
     worker.send(signal.SIGTERM)
     assert worker.ended() == 143
     assert "got SIGTERM again; stopping now" in worker.output
@@ -79,7 +79,7 @@ async def test_the_process_ends_with_the_first_signal_also_when_the_second_was_a
     await jobs.add("sleep_long")
     worker = start(url=database_url, ignore_for=0.0).wait_for("started")
     worker.send(signal.SIGINT)
-    worker.wait_for("got SIGINT; finishing")
+    worker.wait_for("got SIGINT; waiting for running jobs")
     worker.send(signal.SIGTERM)
     assert worker.ended() == 130
     job = await jobs.one()
@@ -91,7 +91,7 @@ async def test_a_third_signal_ends_the_process_whatever_it_does(
 ) -> None:
     await jobs.add("swallow")
     worker = start(url=database_url, ignore_for=0.0).wait_for("started")
-    for said in ("got SIGTERM; finishing", "got SIGTERM again; stopping now"):
+    for said in ("got SIGTERM; waiting for running jobs", "got SIGTERM again; stopping now"):
         worker.send(signal.SIGTERM)
         worker.wait_for(said)
     worker.send(signal.SIGTERM)
@@ -117,7 +117,7 @@ async def test_once_ends_by_the_signal_too_and_leaves_the_rest(
         (folder / "go_on").unlink(missing_ok=True)
         worker = start("--once", url=database_url).wait_for("started\n")
         worker.send(number)
-        worker.wait_for(f"got {number.name}; finishing")
+        worker.wait_for(f"got {number.name}; waiting for running jobs")
         let_go(folder)
         assert worker.ended() == 128 + number
         assert worker.was_killed_by() is number
@@ -177,7 +177,7 @@ async def test_several_processes_stop_gracefully_when_their_parent_is_told_to(
     parent = start("--processes", 2, url=database_url)
     parent.wait_for("started\n", times=2)
     parent.send(signal.SIGTERM)
-    parent.wait_for("got SIGTERM; finishing", times=2)
+    parent.wait_for("got SIGTERM; waiting for running jobs", times=2)
     let_go(folder)
     assert parent.ended() == 143
     assert parent.output.count("finished\n") == 2
