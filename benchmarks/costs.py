@@ -20,7 +20,7 @@ import random
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
@@ -37,7 +37,9 @@ from graphile_worker import (
     Limit,
     Task,
     Unique,
+    WorkerUtils,
     make_worker_utils,
+    run,
     run_migrations,
     run_once,
     task,
@@ -56,6 +58,7 @@ from graphile_worker.values.outcome import COMPLETED, Finished
 PLAIN = "plain"
 NEVER_REACHED = 1_000_000
 BATCH = 5000
+SINGLE, MANY = 3000, 60_000  # jobs that are added one by one, and many at a time
 SETTLE = 0.5  # seconds for the server's processes to end; what they used is counted when they have
 
 
@@ -256,26 +259,56 @@ async def compare(url: str, clock: ServerClock | None, jobs: int, rounds: int, c
         print(f"{case.name:<26} {rate:>8,.0f} {share:>6.3f} {costs} {model:>8,.0f}")
 
 
+async def add_one_by_one(utils: WorkerUtils, url: str) -> int:
+    for _ in range(SINGLE):
+        await utils.add_job("nothing", {"number": 1})
+    return SINGLE
+
+
+async def add_many(utils: WorkerUtils, url: str) -> int:
+    for _ in range(MANY // BATCH):
+        await utils.add_jobs([JobSpec("nothing", {"number": 1}) for _ in range(BATCH)])
+    return MANY
+
+
+async def add_and_run(utils: WorkerUtils, url: str) -> int:
+    """Each when the one before it has run, on an idle worker."""
+    has_run = asyncio.Event()
+
+    async def told() -> None:
+        has_run.set()
+
+    async with run(connection_string=url, task_list={"told": told}):
+        for _ in range(SINGLE):
+            has_run.clear()
+            await utils.add_job("told")
+            await has_run.wait()
+    return SINGLE
+
+
+WAYS_TO_ADD: dict[str, Callable[[WorkerUtils, str], Awaitable[int]]] = {
+    "one by one": add_one_by_one,
+    f"{BATCH:,} at a time": add_many,
+    "one by one, and run": add_and_run,
+}
+
+
 async def adding(url: str, clock: ServerClock | None) -> None:
-    """Print what it costs to add a job, one by one and many at a time."""
-    print(f"\n{'ADDING':<26} {'JOBS/S':>8} {'':>6} {'CLIENT':>7} {'SERVER':>7} {'LOG':>6}")
+    """Print what it costs to add a job."""
+    print(f"\n{'ADDING':<26} {'JOBS/S':>8} {'':>6} {'PYTHON':>7} {'SERVER':>7} {'LOG':>6}")
     connection = await asyncpg.connect(url)
-    for name, calls, size in (("one by one", 5000, 1), (f"{BATCH:,} at a time", 12, BATCH)):
+    for name, add in WAYS_TO_ADD.items():
         await connection.execute("truncate graphile_worker._private_jobs")
         async with make_worker_utils(connection_string=url) as utils:
             await utils.add_job("nothing", {"number": 0})
             log = await connection.fetchval("select pg_current_wal_insert_lsn() - '0/0'")
             server = clock.seconds() if clock else 0.0
             began, used = time.perf_counter(), time.process_time()
-            for _ in range(calls):
-                if size == 1:
-                    await utils.add_job("nothing", {"number": 1})
-                else:
-                    await utils.add_jobs([JobSpec("nothing", {"number": 1}) for _ in range(size)])
+            jobs = await add(utils, url)
             seconds, used = time.perf_counter() - began, time.process_time() - used
+            await asyncio.sleep(SETTLE)
             server = clock.seconds() - server if clock else 0.0
             log = await connection.fetchval("select pg_current_wal_insert_lsn() - '0/0'") - log
-        jobs = calls * size
         print(
             f"{name:<26} {jobs / seconds:>8,.0f} {'':>6} {used / jobs * 1e6:>7.2f} "
             f"{server / jobs * 1e6:>7.2f} {float(log) / jobs:>6,.0f}"
