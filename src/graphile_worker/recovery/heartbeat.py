@@ -46,16 +46,15 @@ from .registry.workers import (
     JobReport,
     Liveness,
     Registration,
+    begin_heartbeats,
     deregister_rust_workers,
     deregister_worker,
     end_old_session,
-    is_direct,
     lock_worker,
     may_use_rust_workers,
     register_worker,
     send_heartbeat,
     send_rust_heartbeat,
-    tune_heartbeat_session,
     unlock_worker,
 )
 
@@ -209,26 +208,30 @@ class Heartbeat:
 
     async def _prepare(self, connection: Connection) -> tuple[Liveness, int | None]:
         """Take the lock if this session can keep it; return what proves us alive from now on."""
-        schema, timeout = self._schema, self._timeout
-        if self._can_lock and not await is_direct(connection, schema, timeout=timeout):
-            self._can_lock = False
-            logger.info("connected through a pooler: heartbeats in the table show that this worker is alive")
         if not self._can_lock:
             return "heartbeat", None
-        await tune_heartbeat_session(connection, schema, timeout=timeout)
-        await self._take_lock(connection)
+        is_locked = await begin_heartbeats(
+            connection, self._schema, self._registration.id, timeout=self._timeout
+        )
+        if is_locked is None:
+            self._can_lock = False
+            logger.info("connected through a pooler: heartbeats in the table show that this worker is alive")
+            return "heartbeat", None
+        if not is_locked:
+            await self._take_lock(connection)
         return "lock", connection.get_server_pid()
 
     async def _take_lock(self, connection: Connection) -> None:
+        """Take the lock although something else holds it."""
         schema, pool_id, timeout = self._schema, self._registration.id, self._timeout
-        for attempt in range(GIVE_UP_AFTER):
-            if await lock_worker(connection, schema, pool_id, timeout=timeout):
-                return
+        for attempt in range(1, GIVE_UP_AFTER):
             # A sweep holds it for a moment. If it takes longer, our own previous session does: the server has
             # not noticed that its connection is lost.
             if attempt >= END_OLD_SESSION_AFTER:
                 await end_old_session(connection, schema, pool_id, timeout=timeout)
             await self._wait(LOCK_RETRY)
+            if await lock_worker(connection, schema, pool_id, timeout=timeout):
+                return
         raise TimeoutError("this worker's advisory lock is held by another session")
 
     async def _beat(self, connection: Connection, liveness: Liveness, pid: int | None) -> None:

@@ -277,7 +277,7 @@ class Session:
             teach_arrays(connection)  # the caller's own pool has not done that
             try:
                 if self._is_tuned:
-                    await connection.fetch(load("session/tune_session", self._schema))
+                    await connection.execute(load("session/tune_session", self._schema))
                 if self._holds_for is not None:
                     await connection.fetch(
                         load("session/tune_hold_session"), self._schema.name, self._holds_for

@@ -245,10 +245,19 @@ async def deregister_worker(
 # -- the lock ----------------------------------------------------------------------------------------------
 
 
-async def is_direct(connection: Connection, schema: SchemaName, *, timeout: float) -> bool:
-    """Whether the session is the server's own and can keep a lock; behind a pooler it is not."""
-    pid = await connection.fetchval(sql("session/backend_pid", schema), timeout=timeout)
-    return bool(pid == connection.get_server_pid())
+async def begin_heartbeats(
+    connection: Connection, schema: SchemaName, pool_id: str, *, timeout: float
+) -> bool | None:
+    """Take the pool's lock for this session, which is tuned for it; return whether the lock was free.
+
+    None if the session is not the server's own, so that it cannot keep a lock: behind a pooler.
+    """
+    row = await connection.fetchrow(
+        sql("recovery/begin_heartbeats", schema),
+        *(schema.name, pool_id, connection.get_server_pid()),
+        timeout=timeout,
+    )
+    return None if row is None else row["is_locked"]
 
 
 async def lock_worker(connection: Connection, schema: SchemaName, pool_id: str, *, timeout: float) -> bool:
@@ -259,11 +268,6 @@ async def lock_worker(connection: Connection, schema: SchemaName, pool_id: str, 
 
 async def unlock_worker(connection: Connection, schema: SchemaName, pool_id: str, *, timeout: float) -> None:
     await connection.fetchval(sql("recovery/unlock_worker", schema), schema.name, pool_id, timeout=timeout)
-
-
-async def tune_heartbeat_session(connection: Connection, schema: SchemaName, *, timeout: float) -> None:
-    """Let the server notice soon when this machine is gone."""
-    await connection.fetchrow(sql("recovery/tune_heartbeat_session", schema), timeout=timeout)
 
 
 async def end_old_session(connection: Connection, schema: SchemaName, pool_id: str, *, timeout: float) -> int:

@@ -207,9 +207,15 @@ where worker.id = $2::text
   and held.classid = ((hashtextextended($1::text || '/' || $2::text, 0::bigint) >> 32) & 4294967295)::oid
   and held.objid = (hashtextextended($1::text || '/' || $2::text, 0::bigint) & 4294967295)::oid
 
--- statement: tune_heartbeat_session
--- Settings for the session that holds a worker's lock. Keepalives let the server notice soon that a machine is gone; on a
--- Unix socket they have no effect. Timeouts and isolation level override what the role or the database sets.
+-- statement: begin_heartbeats
+-- Take the advisory lock that proves a worker pool alive, with settings for the session that holds it. Keepalives let the
+-- server notice soon that a machine is gone; on a Unix socket they have no effect. Timeouts and isolation level override what
+-- the role or the database sets.
+--
+-- $1 text     name of the schema
+-- $2 text     pool id
+-- $3 integer  pid of the backend, as the driver knows it
+-- Returns is_locked (whether the lock was free). No row, and nothing is done, if the session is another one: a pooler's.
 select
 :include safe_search_path
   pg_catalog.set_config('tcp_keepalives_idle', '5', false),
@@ -223,7 +229,9 @@ select
   case -- not before PostgreSQL 14
     when pg_catalog.current_setting('idle_session_timeout', true) is not null
       then pg_catalog.set_config('idle_session_timeout', '0', false)
-  end
+  end,
+  pg_try_advisory_lock(hashtextextended($1::text || '/' || $2::text, 0::bigint)) as is_locked
+where pg_backend_pid() = $3::integer
 
 -- statement: list_workers
 -- Worker pools that are registered or, where the jobs table is scanned, have jobs locked.
