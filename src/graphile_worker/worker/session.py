@@ -68,6 +68,7 @@ class Sessions:
         # A small pool keeps one connection for tasks, so fetches and writes share a session.
         is_small = pool.get_max_size() < SESSIONS_WITH_LISTENER + 1 + reserved
         self.write = self.fetch if is_small else self.open()
+        self._usual = self.fetch
 
     def open(self, *, hold: bool = False) -> Session:
         """Add a session, which connects on first use; `hold`: for held batches."""
@@ -85,7 +86,11 @@ class Sessions:
         """Run one statement, without retries, on a connection that tasks cannot occupy."""
         if self._is_closed:
             raise WorkerStoppedError("the worker has ended")
-        return await self.write.run(statement)
+        return await self._usual.run(statement)
+
+    def started(self) -> None:
+        """Other statements must not delay a fetch from now on. Until then they share its connection."""
+        self._usual = self.write
 
     async def reclaim(self) -> None:
         """Return jobs that this pool may have locked without knowing it."""
@@ -183,6 +188,13 @@ class Session:
         """The backend's; may be read from any thread."""
         connection = self._connection
         return None if connection is None or is_gone(connection) else connection.get_server_pid()
+
+    async def connect(self) -> None:
+        """Connect before the first statement."""
+        async with self.lock:
+            if self._connection is None:
+                async with asyncio.timeout(self._patience):
+                    await self._open()
 
     async def run(self, statement: Statement[T]) -> T:
         """Run one statement without retries. After a lost connection the next call opens a new one."""

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from ...errors import MigrationError
 from ...values.schema_name import SchemaName
 from ..connections.connection import Connection, Row
+from ..connections.encoding import teach_arrays
 from ..connections.errors import sqlstate_of
 from ..connections.retry import is_retryable
 from ..sql import load
@@ -112,6 +113,7 @@ class SchemaState(msgspec.Struct, frozen=True, kw_only=True):
 async def read_state(connection: Connection, schema: SchemaName) -> SchemaState:
     """Read the state; raises if the table `migrations` is not Graphile Worker's."""
     if not connection.is_in_transaction():  # an error would end it
+        teach_arrays(connection)
         try:
             (row,) = await connection.fetch(load("migrate/whole_state", schema), schema.name)
         except Exception as error:

@@ -9,7 +9,7 @@ random sample of the table's pages. Results say which of the two they are.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -18,12 +18,10 @@ import msgspec
 from msgspec.structs import replace
 
 from ...errors import InvalidArgumentError
-from ...values.flags import FlagDescription
 from ...values.job import PAUSED_BY, Job, Pause, instant
 from ...values.schema_name import SchemaName
 from ...values.text import count
 from ..connections.connection import Connection, Row
-from ..connections.encoding import teach_arrays
 from ..sql import load
 from .job_filter import BEGINNING, ids_to_walk
 from .job_filter import JOB_ORDERS as JOB_ORDERS
@@ -310,31 +308,6 @@ class TaskDescription(msgspec.Struct, frozen=True, kw_only=True):
     """The annotation of the payload; None if any JSON will do."""
     payload_schema: str | None = None
     """The same as JSON Schema; None if it cannot be expressed, or is too long."""
-
-
-async def describe_tasks(
-    connection: Connection,
-    schema: SchemaName,
-    pool_id: str,
-    *,
-    flags: FlagDescription,
-    tasks: Sequence[tuple[str, TaskDescription]],
-    timeout: float | None = None,
-) -> None:
-    """Write what a worker says that has just started."""
-    teach_arrays(connection)
-    described = tasks[:MAX_DESCRIBED]
-    await connection.execute(
-        load("names/describe_tasks", schema),
-        pool_id,
-        msgspec.json.encode(flags).decode(),
-        [name for name, _ in described],
-        [each.runbook for _, each in described],
-        [each.owner for _, each in described],
-        [each.payload_type for _, each in described],
-        [each.payload_schema for _, each in described],
-        timeout=timeout,
-    )
 
 
 async def get_task_description(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Annotated, Any, Literal, NamedTuple
 
 import msgspec
@@ -172,35 +172,6 @@ class UnreachablePool:
     """Only its heartbeats are missing: nothing shows that its connection is lost."""
 
 
-async def register_worker(
-    connection: Connection,
-    schema: SchemaName,
-    registration: Registration,
-    *,
-    liveness: Liveness,
-    backend_pid: int | None = None,
-    started_at: datetime | None = None,
-    timeout: float | None = None,
-) -> datetime:
-    """Register the pool; return its start time by the server's clock."""
-    found: datetime = await connection.fetchval(
-        sql("recovery/register_worker", schema),
-        registration.id,
-        registration.host,
-        registration.pid,
-        registration.version,
-        list(registration.tasks),
-        registration.concurrency,
-        started_at,
-        liveness,
-        backend_pid,
-        timedelta(seconds=registration.heartbeat_interval),
-        timedelta(seconds=registration.grace),
-        timeout=timeout,
-    )
-    return found
-
-
 async def add_worker_tasks(
     connection: Connection, schema: SchemaName, pool_id: str, identifiers: Sequence[str]
 ) -> None:
@@ -233,13 +204,6 @@ async def send_heartbeat(
         statement = sql(f"recovery/heartbeat_with_{'load' if report is None else 'jobs'}", schema)
     row = await connection.fetchrow(statement, *values, timeout=timeout)
     return None if row is None else (row["pid"], row["server_time"])
-
-
-async def deregister_worker(
-    connection: Connection, schema: SchemaName, pool_id: str, *, timeout: float | None = None
-) -> None:
-    """Remove the row of a pool that has shut down."""
-    await connection.execute(sql("recovery/deregister_worker", schema), pool_id, timeout=timeout)
 
 
 # -- the lock ----------------------------------------------------------------------------------------------
