@@ -176,6 +176,8 @@ class Session:
         self._patience = ANSWER_WITHIN
         self._deadline = Deadline()
         self._is_over = False
+        self.round_trip = 0.0
+        """Seconds that the fastest statement took on this connection: hardly more than the distance."""
         self.lock = asyncio.Lock()
 
     @property
@@ -232,6 +234,7 @@ class Session:
         if connection is None or is_gone(connection):
             async with asyncio.timeout(self._patience):
                 connection = await self._open()
+        began = time.monotonic()
         try:
             self._deadline.begin(self._patience)
             try:
@@ -239,7 +242,9 @@ class Session:
             finally:
                 self._deadline.end()
             self._patience = ANSWER_WITHIN
-            self._group.answered_at = time.monotonic()
+            self._group.answered_at = ended = time.monotonic()
+            if ended - began < self.round_trip:
+                self.round_trip = ended - began
             return result
         except BaseException as error:
             was_missed = self._deadline.was_missed(error)
@@ -289,7 +294,9 @@ class Session:
             teach_arrays(connection)  # the caller's own pool has not done that
             try:
                 if self._is_tuned:
+                    began = time.monotonic()
                     await connection.execute(load("session/tune_session", self._schema))
+                    self.round_trip = time.monotonic() - began
                 if self._holds_for is not None:
                     await connection.fetch(
                         load("session/tune_hold_session"), self._schema.name, self._holds_for
