@@ -156,7 +156,7 @@ async def test_after_its_backend_was_terminated_it_is_back_soon_and_catches_up_a
 async def is_listening(jobs: Jobs) -> bool:
     return await jobs.connection.fetchval(
         "select count(*) = 1 from pg_stat_activity where datname = current_database() "
-        "and application_name = 'graphile_worker' and query ilike 'listen \"worker:ping%' and state = 'idle'"
+        "and application_name = 'graphile_worker' and query like 'listen \"jobs:insert%' and state = 'idle'"
     )
 
 
@@ -231,7 +231,7 @@ async def test_a_busy_worker_does_not_fetch_once_per_notification(
 async def is_listening_anyhow(jobs: Jobs) -> bool:
     return await jobs.connection.fetchval(
         "select count(*) = 1 from pg_stat_activity where datname = current_database() "
-        "and query ilike 'listen \"worker:ping%' and state = 'idle'"
+        "and query like 'listen \"jobs:insert%' and state = 'idle'"
     )
 
 

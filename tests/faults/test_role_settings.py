@@ -33,7 +33,7 @@ SESSIONS = (
     "session/tune_own",
     "session/tune_session",
     "session/tune_listener",
-    "recovery/tune_heartbeat_session",
+    "recovery/begin_heartbeats",
 )
 SETTINGS = {
     "texts": (
@@ -142,7 +142,9 @@ async def test_no_session_of_a_worker_has_the_timeouts_of_the_role(
         await connection.execute(f"alter role \"{role}\" set {name} = '7s'")
     session = await asyncpg.connect(role_url)
     try:
-        await session.fetch(load(path, SchemaName()))
+        statement = load(path, SchemaName())
+        begun_by = (SCHEMA, "pool-1", session.get_server_pid()) if "$1" in statement else ()
+        await session.fetch(statement, *begun_by)
         left = [
             name
             for name in known

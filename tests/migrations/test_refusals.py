@@ -94,6 +94,10 @@ class MigratedMeanwhile:
         self._connection = connection
         self._is_migrated = False
 
+    def is_in_transaction(self) -> bool:
+        """So that the state is read in several statements."""
+        return True
+
     async def fetch(self, statement: str, *values: Any) -> Any:
         rows = await self._connection.fetch(statement, *values)
         if not self._is_migrated:

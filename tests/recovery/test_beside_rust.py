@@ -15,7 +15,7 @@ import pytest
 
 from graphile_worker.client import WorkerUtils
 from graphile_worker.database.migrations import migrate
-from graphile_worker.recovery import heartbeat
+from graphile_worker.recovery.registry import rust_heartbeat
 from graphile_worker.recovery.registry.workers import running_tasks
 from graphile_worker.values.schema_name import SchemaName
 from migrations.catalogue import read_catalogue
@@ -151,7 +151,7 @@ async def test_the_row_stays_fresh_however_rare_our_own_heartbeats_are(
     workers: Workers, connection: Any, monkeypatch: pytest.MonkeyPatch, recovery: bool, interval: float
 ) -> None:
     """Also if one takes so long that the next is due when it has ended, as without an interval."""
-    monkeypatch.setattr(heartbeat, "HEARTBEAT_INTERVAL", interval)
+    monkeypatch.setattr(rust_heartbeat, "HEARTBEAT_INTERVAL", interval)
     runner = await workers.start(
         {"work": Gate()}, recovery=recovery, heartbeat_interval=SELDOM if recovery else 0.1,
         recovery_grace=3 * SELDOM,
@@ -169,7 +169,7 @@ async def test_the_row_stays_fresh_however_rare_our_own_heartbeats_are(
 async def test_a_pool_that_was_swept_has_its_row_again(
     workers: Workers, connection: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(heartbeat, "HEARTBEAT_INTERVAL", SELDOM)
+    monkeypatch.setattr(rust_heartbeat, "HEARTBEAT_INTERVAL", SELDOM)
     runner = await workers.start({"work": Gate()}, **QUICK)
     await connection.execute(f"delete from {SCHEMA}._private_workers")
     await connection.execute(f"delete from {SCHEMA}._private_py_workers")  # as a sweep does, with both

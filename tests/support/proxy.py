@@ -9,6 +9,7 @@ from pathlib import Path
 from urllib.parse import parse_qs, urlencode, urlsplit, urlunsplit
 
 CHUNK = 1 << 16
+ASKED = 1_000  # bytes
 BACKEND_KEY = b"K\x00\x00\x00\x0c"
 
 
@@ -20,8 +21,8 @@ class Link:
         """Nothing passes any more, in neither direction, and nobody is told."""
         self.answered = b""
         """What the server has sent so far."""
-        self.requests = 0
-        """How often the client has sent something: at least once for each statement."""
+        self.asked: list[bytes] = []
+        """What the client has sent, each time the beginning of it."""
         self.needle: bytes | None = None
         """Cut this connection once, like `Proxy.needle`."""
         self.pid = 0
@@ -29,6 +30,11 @@ class Link:
         self.flows = asyncio.Event()
         """While it is not set, nothing that the server says reaches the client, not even its end."""
         self.flows.set()
+
+    @property
+    def requests(self) -> int:
+        """How often the client has sent something: at least once for each statement."""
+        return len(self.asked)
 
 
 class Proxy:
@@ -128,7 +134,7 @@ class Proxy:
                 if is_answer:
                     link.answered += data
                 else:
-                    link.requests += 1
+                    link.asked.append(data[:ASKED])
                 writer.write(data)
                 await writer.drain()
         await link.flows.wait()

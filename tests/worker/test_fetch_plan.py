@@ -594,3 +594,12 @@ def test_such_a_fetch_does_not_stand_for_a_full_one(play: Play) -> None:
     play.seconds[PLAIN] = COST
     play.fetch(up_to=-1)
     assert play.fetch() == [*FULL, MEASURE]
+
+
+def test_a_fetch_from_far_away_is_not_taken_for_a_slow_one(play: Play) -> None:
+    """Three round trips are all that a full fetch needs."""
+    play.waits = dict.fromkeys((PLAIN, MAY_QUEUES_BE_NEXT), COST)
+    play.plan.round_trip = COST
+    assert play.fetch() == FULL
+    play.plan.round_trip = 0.0
+    assert play.fetch() == [*FULL, MEASURE]

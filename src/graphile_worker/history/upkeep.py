@@ -97,12 +97,10 @@ async def add_partitions(
     days_ahead: int = DAYS_AHEAD,
 ) -> int:
     """Make what is missing for rows that are kept for these numbers of seconds; returns how many were."""
-    added = 0
-    for table, seconds in ((HISTORY, set(history)), (ERRORS, set(errors))):
-        if seconds:
-            added += await connection.fetchval(
-                load("history/add_partitions", schema), _qualified(schema, table), sorted(seconds), days_ahead
-            )
+    kept = _kept(schema, history, errors)
+    if not kept[0]:
+        return 0
+    added: int = await connection.fetchval(load("history/add_partitions", schema), *kept, days_ahead)
     return added
 
 
@@ -121,6 +119,28 @@ async def drop_expired(connection: Connection, schema: SchemaName) -> int:
 async def name_tasks(connection: Connection, schema: SchemaName, identifiers: Iterable[str]) -> None:
     """Remember the names of these tasks."""
     await connection.execute(load("history/name_tasks", schema), list(identifiers))
+
+
+async def prepare_history(
+    connection: Connection,
+    schema: SchemaName,
+    identifiers: Iterable[str],
+    *,
+    history: Iterable[float],
+    errors: Iterable[float],
+) -> None:
+    """Do both, in one round trip."""
+    statement = load("history/prepare_history", schema)
+    await connection.fetchval(statement, *_kept(schema, history, errors), DAYS_AHEAD, list(identifiers))
+
+
+def _kept(
+    schema: SchemaName, history: Iterable[float], errors: Iterable[float]
+) -> tuple[list[str], list[float]]:
+    """Tables, and for how many seconds they keep rows."""
+    times = ((HISTORY, set(history)), (ERRORS, set(errors)))
+    pairs = [(_qualified(schema, table), each) for table, seconds in times for each in sorted(seconds)]
+    return [table for table, _ in pairs], [each for _, each in pairs]
 
 
 def _qualified(schema: SchemaName, table: str) -> str:

@@ -6,11 +6,6 @@ not stay with us, so there the time of the last heartbeat counts. In both cases 
 pool's lease on its jobs, carries the load of the process, and reports what the pool runs, and what blocks its
 event loop, if that has changed.
 It works on any event loop; in a thread of its own it survives a task that blocks the worker's loop.
-
-`RustHeartbeat` is for Rust workers, which recover the jobs of pools without a fresh row in their register.
-Our migration installs the register, so the row is there before the pool locks its first job, and before any
-Rust worker can look. Where our role may not create it, a Rust worker may do so at any time, so each heartbeat
-looks for it until then.
 """
 
 from __future__ import annotations
@@ -32,7 +27,7 @@ from ..database.connections.connection import Connection, Pool
 from ..database.connections.dsn import Dsn
 from ..database.connections.errors import explained, sqlstate_of
 from ..database.connections.open import connect
-from ..database.connections.retry import Backoff, Delays, is_retryable
+from ..database.connections.retry import Backoff, Delays
 from ..hooks.faults import is_our_end
 from ..values.clock import uptime
 from ..values.job import Job
@@ -40,28 +35,20 @@ from ..values.schema_name import SchemaName
 from .held_batches import BlockedBatches, HoldingPool, OpenBatch
 from .lease import Lease
 from .registry.load import LoadMeter
-from .registry.pool_state import Description, GetPlaces, ReportingPool, StateReporter, describe_worker
+from .registry.pool_state import GetPlaces, ReportingPool, StateReporter
+from .registry.registering import Description, deregister_pool, register_pool
+from .registry.rust_heartbeat import RustHeartbeat
 from .registry.workers import (
     UNAVAILABLE,
     JobReport,
     Liveness,
     Registration,
-    deregister_rust_workers,
-    deregister_worker,
+    begin_heartbeats,
     end_old_session,
-    is_direct,
     lock_worker,
-    may_use_rust_workers,
-    register_worker,
     send_heartbeat,
-    send_rust_heartbeat,
-    tune_heartbeat_session,
     unlock_worker,
 )
-
-HEARTBEAT_INTERVAL = 20.0  # seconds at most; the Rust port expects one every 30
-MAY_TAKE = "Rust workers with recovery may take jobs that this worker runs"
-GONE = (sqlstates.UNDEFINED_TABLE, sqlstates.INVALID_SCHEMA_NAME)
 
 logger = logging.getLogger("graphile_worker.recovery")
 
@@ -209,26 +196,30 @@ class Heartbeat:
 
     async def _prepare(self, connection: Connection) -> tuple[Liveness, int | None]:
         """Take the lock if this session can keep it; return what proves us alive from now on."""
-        schema, timeout = self._schema, self._timeout
-        if self._can_lock and not await is_direct(connection, schema, timeout=timeout):
-            self._can_lock = False
-            logger.info("connected through a pooler: heartbeats in the table show that this worker is alive")
         if not self._can_lock:
             return "heartbeat", None
-        await tune_heartbeat_session(connection, schema, timeout=timeout)
-        await self._take_lock(connection)
+        is_locked = await begin_heartbeats(
+            connection, self._schema, self._registration.id, timeout=self._timeout
+        )
+        if is_locked is None:
+            self._can_lock = False
+            logger.info("connected through a pooler: heartbeats in the table show that this worker is alive")
+            return "heartbeat", None
+        if not is_locked:
+            await self._take_lock(connection)
         return "lock", connection.get_server_pid()
 
     async def _take_lock(self, connection: Connection) -> None:
+        """Take the lock although something else holds it."""
         schema, pool_id, timeout = self._schema, self._registration.id, self._timeout
-        for attempt in range(GIVE_UP_AFTER):
-            if await lock_worker(connection, schema, pool_id, timeout=timeout):
-                return
+        for attempt in range(1, GIVE_UP_AFTER):
             # A sweep holds it for a moment. If it takes longer, our own previous session does: the server has
             # not noticed that its connection is lost.
             if attempt >= END_OLD_SESSION_AFTER:
                 await end_old_session(connection, schema, pool_id, timeout=timeout)
             await self._wait(LOCK_RETRY)
+            if await lock_worker(connection, schema, pool_id, timeout=timeout):
+                return
         raise TimeoutError("this worker's advisory lock is held by another session")
 
     async def _beat(self, connection: Connection, liveness: Liveness, pid: int | None) -> None:
@@ -252,21 +243,19 @@ class Heartbeat:
         """A sweep has deleted the row of this pool."""
         self._reported = None
         self._state.forget()
-        schema, slots = self._schema, self._pool.slots
-        registration = replace(self._registration, concurrency=sum(slots.values()))
-        await register_worker(
+        slots = self._pool.slots
+        self._rust_heartbeat.forget()
+        await register_pool(
             connection,
-            schema,
-            registration,
+            self._schema,
+            replace(self._registration, concurrency=sum(slots.values())),
+            None if self._description is None else self._description.with_slots(slots),
+            self._rust_heartbeat,
             liveness=liveness,
             backend_pid=pid,
             started_at=self._started_at,
             timeout=self._timeout,
         )
-        if self._description is not None:
-            description = self._description.with_slots(slots)
-            await describe_worker(connection, schema, registration.id, description, timeout=self._timeout)
-        self._rust_heartbeat.forget()
         await self._rust_heartbeat.send_if_due(connection)  # before the pool locks jobs again
 
     async def _send(self, connection: Connection, liveness: Liveness, pid: int | None) -> int | None:
@@ -307,8 +296,7 @@ class Heartbeat:
     async def _sign_off(self, connection: Connection, liveness: Liveness) -> None:
         schema, pool_id = self._schema, self._registration.id
         if self._deregister:
-            await deregister_worker(connection, schema, pool_id, timeout=self._timeout)
-            await self._rust_heartbeat.deregister(connection)
+            await deregister_pool(connection, schema, pool_id, self._rust_heartbeat, timeout=self._timeout)
         elif liveness == "lock":  # without the row, nobody looks at it until the session ends
             await unlock_worker(connection, schema, pool_id, timeout=self._timeout)
         await self._write_statistics(connection, True)
@@ -366,70 +354,6 @@ def _with_ages(report: JobReport) -> tuple[int, list[int], list[float]]:
 
 class PoolGoneError(Exception):
     """The pool's event loop is closed; stop sending heartbeats so that its jobs can be recovered."""
-
-
-class RustHeartbeat:
-    """One pool's row in the Rust port's table of workers."""
-
-    def __init__(self, registration: Registration, schema: SchemaName, *, has_table: bool) -> None:
-        """`has_table`: whether the table is known to exist."""
-        self._schema = schema
-        self._pool_id = registration.id
-        self._pid = registration.pid
-        self._interval = min(registration.heartbeat_interval, HEARTBEAT_INTERVAL)
-        self._timeout = registration.grace / 3
-        self._has_table = has_table
-        self._next_heartbeat = 0.0
-        self._is_registered = False
-        self._has_warned = False
-
-    @property
-    def due_in(self) -> float | None:
-        """Seconds until the next heartbeat is due; None while there is no table."""
-        return max(0.0, self._next_heartbeat - uptime()) if self._has_table else None
-
-    def forget(self) -> None:
-        """The row may be gone; the next heartbeat is due at once."""
-        self._next_heartbeat = 0.0
-
-    async def send_if_due(self, connection: Connection) -> None:
-        """Write a heartbeat if one is due and the table exists."""
-        now = uptime()
-        try:
-            if not self._has_table:
-                self._has_table = await self._look(connection)
-            if self._has_table and now >= self._next_heartbeat:
-                await send_rust_heartbeat(
-                    connection, self._schema, self._pool_id, self._pid, timeout=self._timeout
-                )
-                self._is_registered = True
-                self._has_warned = False
-                self._next_heartbeat = now + self._interval
-        except Exception as error:
-            if sqlstate_of(error) is None or is_retryable(error):
-                raise  # about the connection, not about the table
-            self._has_table = False
-            self._next_heartbeat = 0.0
-            if sqlstate_of(error) not in GONE:
-                self._warn(str(error))
-
-    async def _look(self, connection: Connection) -> bool:
-        async with asyncio.timeout(self._timeout):
-            may_use = await may_use_rust_workers(connection, self._schema)
-        if may_use is False:
-            table = f"{self._schema.quoted}._private_workers"
-            self._warn(f"this role may not write to their table; grant all on {table} to it")
-        return bool(may_use)
-
-    def _warn(self, reason: str) -> None:
-        if not self._has_warned:
-            self._has_warned = True
-            logger.warning("cannot send heartbeats to Rust workers: %s; %s", reason, MAY_TAKE)
-
-    async def deregister(self, connection: Connection) -> None:
-        if self._is_registered:
-            self._is_registered = False
-            await deregister_rust_workers(connection, self._schema, [self._pool_id])
 
 
 CONNECT_TIMEOUT = 5.0  # seconds

@@ -32,12 +32,14 @@ from ..values.job import Job
 from ..values.options import SMALLEST_POOL_FOR_RECOVERY, WorkerOptions
 from ..values.outcome import FailureHandler
 from ..values.retention import RetentionPolicy
-from .heartbeat import Heartbeat, RecoverablePool, RustHeartbeat, from_dsn, from_pool
+from .heartbeat import Heartbeat, RecoverablePool, from_dsn, from_pool
 from .held_batches import PROVEN_AFTER, HoldGuard
 from .maintenance import Maintenance, MaintenanceTask
 from .orphaned_jobs import note_rerun, renew_locks
-from .registry.pool_state import Description, GetPlaces, describe_worker
-from .registry.workers import UNAVAILABLE, Registration, deregister_worker, register_worker
+from .registry.pool_state import GetPlaces
+from .registry.registering import Description, deregister_pool, register_pool
+from .registry.rust_heartbeat import RustHeartbeat
+from .registry.workers import UNAVAILABLE, Registration
 from .sweep import StatementRunner
 from .sweeper import Periodic, Sweeper, UnknownTasks
 
@@ -148,46 +150,64 @@ class Recovery:
 
     async def register(self) -> None:
         """Register the pool before it locks a job, or warn that its death would go unnoticed."""
-        with suppress(TimeoutError):  # the table is locked; heartbeats try again
-            async with self._own_session() as connection:
-                await self._rust_heartbeat.send_if_due(connection)
-        if not self._options.recovery.enabled:
-            return
-        if not self._has_tables:
-            self._warn_off("its tables are missing in the database")
-            return
-        if self._dsn is None and self._database.get_max_size() < SMALLEST_POOL_FOR_RECOVERY:
-            size = self._database.get_max_size()
-            self._warn_off(f"pg_pool has {size} connections; it needs {SMALLEST_POOL_FOR_RECOVERY}")
-            return
-        if self._dsn is not None and self._options.max_pool_size < SMALLEST_POOL_FOR_RECOVERY:
-            size = self._options.max_pool_size
-            self._warn_off(f"max_pool_size is {size}; it needs {SMALLEST_POOL_FOR_RECOVERY}")
+        reason = self._obstacle()
+        if reason is not None or not self._options.recovery.enabled:
+            with suppress(TimeoutError):  # the table is locked; heartbeats try again
+                await self._pool.run_statement(self._rust_heartbeat.send_if_due)
+            if reason is not None:
+                self._warn_off(reason)
             return
         sent_at = uptime()
         guard = HoldGuard(self._pool, self._schema, interval=self._options.recovery.sweep_interval)
+
+        async def statements(connection: Connection) -> None:
+            self._started_at = await register_pool(
+                connection,
+                self._schema,
+                self._registration,
+                self._description,
+                self._rust_heartbeat,
+                liveness="lock",
+            )
+            self._begin(sent_at)
+            await guard.begin(connection)
+
         try:
-            async with self._own_session() as connection:
-                self._started_at = await register_worker(
-                    connection, self._schema, self._registration, liveness="lock"
-                )
-                if self._description is not None:
-                    await describe_worker(connection, self._schema, self._pool.id, self._description)
-                await guard.begin(connection)
+            await self._pool.run_statement(statements)
         except Exception as error:
             if sqlstate_of(error) not in UNAVAILABLE:
                 raise
             self._warn_off(str(error))
             return
-        self._pool.lease.begin(self._registration.grace * LEASE_SHARE, sent_at)
-        self._pool.before_rerun(self._note_rerun)
         if self._pool.can_hold:
             self._loops.append(
                 Periodic("the search for dead workers", guard.look, self._clock, first_after=PROVEN_AFTER)
             )
+
+    def _begin(self, sent_at: float) -> None:
+        """The pool is registered since it sent its registration at this time."""
+        self._pool.lease.begin(self._registration.grace * LEASE_SHARE, sent_at)
+        self._pool.before_rerun(self._note_rerun)
         if self._dsn is None:
-            # The first job may block the loop before the lock is taken.
             self._start_heartbeat()
+
+    def _obstacle(self) -> str | None:
+        """Why recovery is off although the options ask for it; None if it is not."""
+        if not self._options.recovery.enabled:
+            return None
+        if not self._has_tables:
+            return "its tables are missing in the database"
+        if self._dsn is None:
+            size, name = self._database.get_max_size(), "pg_pool has {} connections"
+        else:
+            size, name = self._options.max_pool_size, "max_pool_size is {}"
+        if size < SMALLEST_POOL_FOR_RECOVERY:
+            return f"{name.format(size)}; it needs {SMALLEST_POOL_FOR_RECOVERY}"
+        return None
+
+    async def proven(self) -> None:
+        """Wait until a worker on the caller's pool has its lock: its first job may block the event loop."""
+        if self._dsn is None and self._heartbeat is not None:
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._registration.grace * LEASE_SHARE):
                     await self._first_heartbeat.wait()
@@ -370,9 +390,10 @@ class Recovery:
         if is_clean:
             with suppress(Exception):
                 async with asyncio.timeout(STOP_TIMEOUT), self._own_session() as connection:
-                    if self._started_at is not None:
-                        await deregister_worker(connection, self._schema, self._pool.id)
-                    await self._rust_heartbeat.deregister(connection)
+                    if self._started_at is None:
+                        await self._rust_heartbeat.deregister(connection)
+                    else:
+                        await deregister_pool(connection, self._schema, self._pool.id, self._rust_heartbeat)
 
     async def _stop_statistics(self) -> None:
         """Write the last statistics. If all runs drain the queue and end, they do the maintenance too."""

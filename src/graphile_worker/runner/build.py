@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from ..database.migrations.run import MigrationReport
     from ..database.statements.schedules import ScheduleDefinition
     from ..recovery.maintenance import MaintenanceTask
-    from ..recovery.registry.pool_state import Description
+    from ..recovery.registry.registering import Description
     from ..recovery.service import Recovery
     from ..recovery.sweeper import StaleLocks
     from ..tasks.task import AnyTask
@@ -476,7 +476,8 @@ class WorkerBuilder:
         """What this worker says about itself; a short run says nothing."""
         if self.once:
             return None
-        from ..recovery.registry.pool_state import Description, LaneDescription
+        from ..recovery.registry.pool_state import LaneDescription
+        from ..recovery.registry.registering import Description
 
         lanes = [
             LaneDescription(name=lane.name, slots=lane.concurrency, tasks=sorted(lane.tasks))

@@ -122,6 +122,8 @@ class Runner(AddsJobs):
         await builder.hooks.start_plugins(builder.worker_context(pool))
         self._recovery = builder.make_recovery(pool)
         await engine.wait_for(self._recovery.register())
+        await engine.wait_for(pool.prepare())
+        await engine.wait_for(self._recovery.proven())
         await engine.wait_for(pool.start())
         engine.call(self._recovery.start)
         if handle_signals:

@@ -118,12 +118,10 @@ class WorkerPool:
 
     # -- starting ------------------------------------------------------------------------------------------
 
-    async def start(self) -> None:
-        """Register the tasks and start to run jobs."""
-        plan, clock, keep = self._plan, self._context.clock, self._background.keep
+    async def prepare(self) -> None:
+        """Register the tasks, and read what the first fetch needs."""
         self._context.events.emit(PoolCreated(pool_id=self.id))
-        if self._held_batches is not None:  # first, because it takes a while
-            self._background.start(self._held_batches.prepare(), "held batches")
+        self._background.start(self._warm_up(), "second connection")  # first, because it takes a while
         await self._lanes.register_limits()
         await self._lanes.register()
         if self._recorder is not None:
@@ -132,6 +130,18 @@ class WorkerPool:
                 self._services.progress.connect(self._progress.report)
         if self._control is not None:
             await self._control.look()
+
+    async def _warm_up(self) -> None:
+        """Open the session of the writes, and look in it whether there is a backlog."""
+        with suppress(Exception):  # then it is opened by the first write
+            await self._sessions.write.connect()
+        if self._held_batches is not None:
+            await self._held_batches.prepare()
+
+    async def start(self) -> None:
+        """Start to run jobs."""
+        plan, clock, keep = self._plan, self._context.clock, self._background.keep
+        self._sessions.started()
         self._sink.start()
         keep(self._sink.supervise, "sink supervisor")
         if self._listener is not None:

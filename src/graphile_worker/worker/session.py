@@ -68,6 +68,7 @@ class Sessions:
         # A small pool keeps one connection for tasks, so fetches and writes share a session.
         is_small = pool.get_max_size() < SESSIONS_WITH_LISTENER + 1 + reserved
         self.write = self.fetch if is_small else self.open()
+        self._usual = self.fetch
 
     def open(self, *, hold: bool = False) -> Session:
         """Add a session, which connects on first use; `hold`: for held batches."""
@@ -78,7 +79,11 @@ class Sessions:
         """Run one statement, without retries, on a connection that tasks cannot occupy."""
         if self._is_closed:
             raise WorkerStoppedError("the worker has ended")
-        return await self.write.run(statement)
+        return await self._usual.run(statement)
+
+    def started(self) -> None:
+        """Other statements must not delay a fetch from now on. Until then they share its connection."""
+        self._usual = self.write
 
     async def reclaim(self) -> None:
         """Return jobs that this pool may have locked without knowing it."""
@@ -154,6 +159,8 @@ class Session:
         self._patience = ANSWER_WITHIN
         self._deadline = Deadline()
         self._is_over = False
+        self.round_trip = 0.0
+        """Seconds that the fastest statement took on this connection: hardly more than the distance."""
         self.lock = asyncio.Lock()
 
     @property
@@ -166,6 +173,13 @@ class Session:
         """The backend's; may be read from any thread."""
         connection = self._connection
         return None if connection is None or is_gone(connection) else connection.get_server_pid()
+
+    async def connect(self) -> None:
+        """Connect before the first statement."""
+        async with self.lock:
+            if self._connection is None:
+                async with asyncio.timeout(self._patience):
+                    await self._open()
 
     async def run(self, statement: Statement[T]) -> T:
         """Run one statement without retries. After a lost connection the next call opens a new one."""
@@ -203,6 +217,7 @@ class Session:
         if connection is None or is_gone(connection):
             async with asyncio.timeout(self._patience):
                 connection = await self._open()
+        began = time.monotonic()
         try:
             self._deadline.begin(self._patience)
             try:
@@ -210,7 +225,9 @@ class Session:
             finally:
                 self._deadline.end()
             self._patience = ANSWER_WITHIN
-            self._group.answered_at = time.monotonic()
+            self._group.answered_at = ended = time.monotonic()
+            if ended - began < self.round_trip:
+                self.round_trip = ended - began
             return result
         except BaseException as error:
             was_missed = self._deadline.was_missed(error)
@@ -260,7 +277,9 @@ class Session:
             teach_arrays(connection)  # the caller's own pool has not done that
             try:
                 if self._is_tuned:
-                    await connection.fetch(load("session/tune_session", self._group.schema))
+                    began = time.monotonic()
+                    await connection.execute(load("session/tune_session", self._group.schema))
+                    self.round_trip = time.monotonic() - began
                 if self._holds_for is not None:
                     names = self._group.schema.name, self._holds_for
                     await connection.fetch(load("session/tune_hold_session"), *names)

@@ -169,7 +169,9 @@ def missing_changes(applied: Collection[int]) -> list[Change]:
 
 
 async def _missing(connection: Connection, schema: SchemaName, state: SchemaState) -> frozenset[Change]:
-    applied = await applied_numbers(connection, schema) if state.has_own_ledger else ()
+    applied: Collection[int] | None = state.own_changes if state.has_own_ledger else ()
+    if applied is None:
+        applied = await applied_numbers(connection, schema)
     return frozenset(missing_changes(applied))
 
 

@@ -13,7 +13,10 @@ from msgspec.structs import replace
 
 from ...errors import MigrationError
 from ...values.schema_name import SchemaName
-from ..connections.connection import Connection
+from ..connections.connection import Connection, Row
+from ..connections.encoding import teach_arrays
+from ..connections.errors import sqlstate_of
+from ..connections.retry import is_retryable
 from ..sql import load
 
 SUPPORTED_REVISION = 20
@@ -85,6 +88,8 @@ class SchemaState(msgspec.Struct, frozen=True, kw_only=True):
     """Age of the newest row of the ledger."""
     rust_revision: int | None = None
     """The latest revision of the Rust port whose objects exist."""
+    own_changes: frozenset[int] | None = None
+    """The numbers in the ledger of the Python-only objects; None if they were not read."""
 
     @property
     def known_revision(self) -> int:
@@ -100,15 +105,24 @@ class SchemaState(msgspec.Struct, frozen=True, kw_only=True):
 
 async def read_state(connection: Connection, schema: SchemaName) -> SchemaState:
     """Read the state; raises if the table `migrations` is not Graphile Worker's."""
+    if not connection.is_in_transaction():  # an error would end it
+        teach_arrays(connection)
+        try:
+            (row,) = await connection.fetch(load("migrate/whole_state", schema), schema.name)
+        except Exception as error:
+            if sqlstate_of(error) is None or is_retryable(error):
+                raise  # about the connection, not about the schema
+        else:
+            state = replace(_with_ledger(_catalog_state(row), row), own_changes=frozenset(row["own_changes"]))
+            if state.revision is not None:  # else what the ledger of our objects lists may be gone
+                return state
+    return await _read_in_steps(connection, schema)
+
+
+async def _read_in_steps(connection: Connection, schema: SchemaName) -> SchemaState:
+    """As `read_state`, with statements that succeed whatever exists."""
     (catalog,) = await connection.fetch(load("migrate/catalog", schema), schema.name)
-    state = SchemaState(
-        server_version=catalog["server_version"],
-        schema_exists=catalog["schema_exists"],
-        objects=tuple(catalog["objects"]),
-        has_own_ledger=catalog["has_own_ledger"],
-        jobs_table=catalog["jobs_table"],
-        rust_revision=_rust_revision(frozenset(catalog["rust_marks"])),
-    )
+    state = _catalog_state(catalog)
     columns = frozenset(catalog["ledger_columns"])
     if not columns:
         return state
@@ -125,13 +139,28 @@ async def read_state(connection: Connection, schema: SchemaName) -> SchemaState:
         # A Rust worker may have migrated between the two statements.
         (catalog,) = await connection.fetch(load("migrate/catalog", schema), schema.name)
         state = replace(state, rust_revision=_rust_revision(frozenset(catalog["rust_marks"])))
+    return _with_ledger(state, ledger)
+
+
+def _catalog_state(row: Row) -> SchemaState:
+    return SchemaState(
+        server_version=row["server_version"],
+        schema_exists=row["schema_exists"],
+        objects=tuple(row["objects"]),
+        has_own_ledger=row["has_own_ledger"],
+        jobs_table=row["jobs_table"],
+        rust_revision=_rust_revision(frozenset(row["rust_marks"])),
+    )
+
+
+def _with_ledger(state: SchemaState, row: Row) -> SchemaState:
     return replace(
         state,
         ledger_exists=True,
         ledger_marks_breaking=True,
-        revision=ledger["revision"],
-        breaking_revision=ledger["breaking_revision"],
-        age=ledger["age"],
+        revision=row["revision"],
+        breaking_revision=row["breaking_revision"],
+        age=row["age"],
     )
 
 

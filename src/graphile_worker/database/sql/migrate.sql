@@ -32,6 +32,9 @@ select
 -- objects (text[], relations of any revision of the shared schema), has_own_ledger (boolean), jobs_table (bigint,
 -- the oid of the jobs table; it changes when the schema is dropped and installed again), rust_marks (text[], objects by
 -- which revisions of the Rust port are known; only its add_job raises GWNOR).
+:include catalog
+
+-- part: catalog
 with relations as (
     select class.oid, class.relname::text as name
     from pg_catalog.pg_class as class
@@ -87,6 +90,9 @@ create schema :GRAPHILE_WORKER_SCHEMA
 -- The current revision of the shared ledger.
 -- Result: one row: revision, breaking_revision (integers, null when there are none), age (interval since then).
 select
+:include ledger
+
+-- part: ledger
     max(id) as revision,
     max(id) filter (where breaking) as breaking_revision,
     case when isfinite(max(ts)) then clock_timestamp() - max(ts) end as age
@@ -132,3 +138,13 @@ select
     ) as is_installed
 from pg_catalog.pg_namespace as namespace
 where namespace.nspname = $1::text
+
+-- statement: whole_state
+-- What `catalog` and `ledger` return and the numbers of the Python-only objects, in one round trip. Fails if one of the
+-- ledgers is missing, has other columns or may not be read.
+-- Parameters: $1 the schema's name (text).
+-- Result: one row, with own_changes (integer[]).
+:include catalog
+    ,
+    array(select id from :GRAPHILE_WORKER_SCHEMA._private_py_migrations) as own_changes,
+:include ledger

@@ -173,5 +173,5 @@ async def own_session(
             yield connection
         return
     async with lend(pool, timeout=timeout) as connection:
-        await connection.fetch(load("session/tune_own"))
+        await connection.execute(load("session/tune_own"))  # one round trip, without rows
         yield connection

@@ -10,7 +10,7 @@ names of tasks are good.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -19,12 +19,10 @@ import msgspec
 from msgspec.structs import replace
 
 from ...errors import InvalidArgumentError
-from ...values.flags import FlagDescription
 from ...values.job import PAUSED_BY, Job, Pause, optional_instant
 from ...values.schema_name import SchemaName
 from ...values.text import count, did_you_mean, similar_names
 from ..connections.connection import Connection, Row
-from ..connections.encoding import teach_arrays
 from ..connections.errors import sqlstate_of
 from ..sql import load
 from .fetch import known_task_names, worker_task_names
@@ -310,31 +308,6 @@ class TaskDescription(msgspec.Struct, frozen=True, kw_only=True):
     """The annotation of the payload; None if any JSON will do."""
     payload_schema: str | None = None
     """The same as JSON Schema; None if it cannot be expressed, or is too long."""
-
-
-async def describe_tasks(
-    connection: Connection,
-    schema: SchemaName,
-    pool_id: str,
-    *,
-    flags: FlagDescription,
-    tasks: Sequence[tuple[str, TaskDescription]],
-    timeout: float | None = None,
-) -> None:
-    """Write what a worker says that has just started."""
-    teach_arrays(connection)
-    described = tasks[:MAX_DESCRIBED]
-    await connection.execute(
-        load("names/describe_tasks", schema),
-        pool_id,
-        msgspec.json.encode(flags).decode(),
-        [name for name, _ in described],
-        [each.runbook for _, each in described],
-        [each.owner for _, each in described],
-        [each.payload_type for _, each in described],
-        [each.payload_schema for _, each in described],
-        timeout=timeout,
-    )
 
 
 async def get_task_description(

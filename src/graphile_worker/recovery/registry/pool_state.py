@@ -2,8 +2,7 @@
 
 - `PoolState`: whether notifications reach it, its clock, whether it fetches jobs, the load of its process,
   and which processes and machines run its tasks.
-- `Description`, once per start: its version, lanes, crontab, rules for flags, and what it knows about its
-  tasks.
+- `LaneDescription`, once per start; see `registering`.
 - `LoopBlockage`: a blocked event loop. The watchdog of the worker notices it, and the thread that sends
   heartbeats reports it, because nothing on the loop can. A worker on a connection pool of the caller has no
   such thread: it only misses heartbeats.
@@ -11,10 +10,9 @@
 
 from __future__ import annotations
 
-import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple, Protocol, TypeVar
 
@@ -22,11 +20,8 @@ import msgspec
 
 from ...database.connections import sqlstates
 from ...database.connections.connection import Connection
-from ...database.connections.errors import explained, sqlstate_of
+from ...database.connections.errors import sqlstate_of
 from ...database.sql import load
-from ...database.statements.inspection import TaskDescription, describe_tasks
-from ...database.statements.schedules import ScheduleDefinition, register_schedules
-from ...values.flags import NO_DESCRIPTION, FlagDescription
 from ...values.job import instant
 from ...values.schema_name import SchemaName
 from .load import Load
@@ -179,66 +174,12 @@ def decode_list(reported: str | None, type: type[T]) -> list[T] | None:
     return [each for each in decoded if each is not None]
 
 
-REFUSED = (
-    sqlstates.INSUFFICIENT_PRIVILEGE,
-    sqlstates.UNDEFINED_COLUMN,
-    sqlstates.UNDEFINED_TABLE,
-    sqlstates.READ_ONLY_SQL_TRANSACTION,
-)
-
-logger = logging.getLogger("graphile_worker.recovery")
-
-
 class LaneDescription(msgspec.Struct, frozen=True, kw_only=True):
     """One lane of a pool."""
 
     name: str
     slots: int
     tasks: list[str]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Description:
-    """More about a pool, for those who look at workers. It works without."""
-
-    app_version: str | None = None
-    lanes: Sequence[LaneDescription] = ()
-    schedules: Sequence[ScheduleDefinition] = ()
-    flags: FlagDescription = NO_DESCRIPTION
-    tasks: Sequence[tuple[str, TaskDescription]] = ()
-
-    def with_slots(self, slots: Mapping[str, int]) -> Description:
-        """The same with these slots of the lanes, by name."""
-        lanes = [msgspec.structs.replace(lane, slots=slots.get(lane.name, lane.slots)) for lane in self.lanes]
-        return replace(self, lanes=lanes)
-
-
-async def describe_worker(
-    connection: Connection,
-    schema: SchemaName,
-    pool_id: str,
-    description: Description,
-    *,
-    timeout: float | None = None,
-) -> None:
-    """Write it beside the row of a pool that is registered. A refusal is no reason not to work."""
-    try:
-        await connection.execute(
-            load("recovery/describe_worker", schema),
-            pool_id,
-            description.app_version,
-            msgspec.json.encode(list(description.lanes)).decode(),
-            timeout=timeout,
-        )
-        if description.schedules:
-            await register_schedules(connection, schema, pool_id, description.schedules, timeout=timeout)
-        await describe_tasks(
-            connection, schema, pool_id, flags=description.flags, tasks=description.tasks, timeout=timeout
-        )
-    except Exception as error:
-        if sqlstate_of(error) not in REFUSED:
-            raise
-        logger.debug("could not publish more about this worker: %s", explained(error))
 
 
 @dataclass(frozen=True, slots=True)

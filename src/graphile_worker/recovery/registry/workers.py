@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Annotated, Any, Literal, NamedTuple
 
 import msgspec
@@ -172,35 +172,6 @@ class UnreachablePool:
     """Only its heartbeats are missing: nothing shows that its connection is lost."""
 
 
-async def register_worker(
-    connection: Connection,
-    schema: SchemaName,
-    registration: Registration,
-    *,
-    liveness: Liveness,
-    backend_pid: int | None = None,
-    started_at: datetime | None = None,
-    timeout: float | None = None,
-) -> datetime:
-    """Register the pool; return its start time by the server's clock."""
-    found: datetime = await connection.fetchval(
-        sql("recovery/register_worker", schema),
-        registration.id,
-        registration.host,
-        registration.pid,
-        registration.version,
-        list(registration.tasks),
-        registration.concurrency,
-        started_at,
-        liveness,
-        backend_pid,
-        timedelta(seconds=registration.heartbeat_interval),
-        timedelta(seconds=registration.grace),
-        timeout=timeout,
-    )
-    return found
-
-
 async def add_worker_tasks(
     connection: Connection, schema: SchemaName, pool_id: str, identifiers: Sequence[str]
 ) -> None:
@@ -235,20 +206,22 @@ async def send_heartbeat(
     return None if row is None else (row["pid"], row["server_time"])
 
 
-async def deregister_worker(
-    connection: Connection, schema: SchemaName, pool_id: str, *, timeout: float | None = None
-) -> None:
-    """Remove the row of a pool that has shut down."""
-    await connection.execute(sql("recovery/deregister_worker", schema), pool_id, timeout=timeout)
-
-
 # -- the lock ----------------------------------------------------------------------------------------------
 
 
-async def is_direct(connection: Connection, schema: SchemaName, *, timeout: float) -> bool:
-    """Whether the session is the server's own and can keep a lock; behind a pooler it is not."""
-    pid = await connection.fetchval(sql("session/backend_pid", schema), timeout=timeout)
-    return bool(pid == connection.get_server_pid())
+async def begin_heartbeats(
+    connection: Connection, schema: SchemaName, pool_id: str, *, timeout: float
+) -> bool | None:
+    """Take the pool's lock for this session, which is tuned for it; return whether the lock was free.
+
+    None if the session is not the server's own, so that it cannot keep a lock: behind a pooler.
+    """
+    row = await connection.fetchrow(
+        sql("recovery/begin_heartbeats", schema),
+        *(schema.name, pool_id, connection.get_server_pid()),
+        timeout=timeout,
+    )
+    return None if row is None else row["is_locked"]
 
 
 async def lock_worker(connection: Connection, schema: SchemaName, pool_id: str, *, timeout: float) -> bool:
@@ -259,11 +232,6 @@ async def lock_worker(connection: Connection, schema: SchemaName, pool_id: str, 
 
 async def unlock_worker(connection: Connection, schema: SchemaName, pool_id: str, *, timeout: float) -> None:
     await connection.fetchval(sql("recovery/unlock_worker", schema), schema.name, pool_id, timeout=timeout)
-
-
-async def tune_heartbeat_session(connection: Connection, schema: SchemaName, *, timeout: float) -> None:
-    """Let the server notice soon when this machine is gone."""
-    await connection.fetchrow(sql("recovery/tune_heartbeat_session", schema), timeout=timeout)
 
 
 async def end_old_session(connection: Connection, schema: SchemaName, pool_id: str, *, timeout: float) -> int:

@@ -23,6 +23,7 @@ import msgspec
 from ...database.connections.bound import give_back, is_gone, throw_away
 from ...database.connections.connection import Connection, Pool
 from ...database.connections.errors import is_dead_session, translate_errors, translated_error
+from ...database.connections.listening import listen, unlisten
 from ...database.sql import load
 from ...database.statements.control import ping
 from ...hooks.events import (
@@ -142,10 +143,8 @@ class Listener:
             if not self._unavailable:
                 self._events.emit(PoolListenSuccess(pool_id=self._pool_id))
             async with asyncio.timeout(self._answer_within):
-                if self._is_tuned:
-                    await connection.fetch(load("session/tune_listener"))
-                for channel in CHANNELS:
-                    await connection.add_listener(channel, self._on_notification)
+                settings = load("session/tune_listener") if self._is_tuned else ""
+                await listen(connection, CHANNELS, self._on_notification, settings)
             self._failures = 0
             self._is_connected = True
             self._notifications.listening()
@@ -215,8 +214,7 @@ class Listener:
         if self._stopping and not is_gone(connection):
             try:
                 async with asyncio.timeout(RELEASE_WITHIN):
-                    for channel in CHANNELS:
-                        await connection.remove_listener(channel, self._on_notification)
+                    await unlisten(connection, CHANNELS, self._on_notification)
                     connection.remove_termination_listener(self._on_end)
                     if self._is_tuned:
                         await connection.reset()

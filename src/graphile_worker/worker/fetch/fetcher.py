@@ -237,7 +237,7 @@ class Fetcher:
         """Carry out the plan; it decides whether it can do without a statement that failed."""
         # The plan needs the real time that the server takes, even if the clock is a fake one.
         began = ended = time.monotonic()
-        self._plan.is_wide = self.is_wide
+        self._plan.is_wide, self._plan.round_trip = self.is_wide, self._session.round_trip
         steps = self._plan.fetch(demand, began)
         step = next(steps)
         self._has_dropped, self.followed = False, 0

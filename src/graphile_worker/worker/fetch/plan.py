@@ -63,6 +63,7 @@ POLL_INTERVAL = 2.0  # seconds
 # Watermarks
 SLOW = 0.020  # seconds: a faster fetch never sets watermarks
 SLOW_WITHOUT_JOBS = 0.1  # seconds: the same if no job is waiting, so that only dead rows are read
+MOST_STATEMENTS = 3  # of an ordinary full fetch; that many round trips are no reason to call it slow
 SLOW_PER_JOB = 0.0002  # seconds that each fetched job may add on a busy machine
 AS_SLOW = 3  # times the known cost, a full fetch may take without being measured again
 FULL_FETCH_AFTER = 50  # times its cost, a full fetch is repeated, ...
@@ -234,6 +235,8 @@ class FetchPlan:
         """Without indexes for named queues only WHOLE is of use."""
         self.is_wide = False
         """Whether there are queues that may run several jobs at once."""
+        self.round_trip = 0.0
+        """Seconds that each statement takes because the server is far away."""
         self._poll_interval = poll_interval
         self._watermarks = Watermarks(poll_interval)
         self._tasks: Mapping[int, str] = {}  # what the watermarks were set for
@@ -313,7 +316,8 @@ class FetchPlan:
             self._is_announced |= expected[1]
             self._is_freed |= expected[2]
             raise
-        is_slow = self._watermarks.full_fetch_took(ended - began, len(jobs), ended)
+        near = ended - began - MOST_STATEMENTS * self.round_trip
+        is_slow = self._watermarks.full_fetch_took(near, len(jobs), ended)
         if is_slow and ended > self._fast_until:
             yield from self._examine(demand, jobs, began, ended)
         return jobs

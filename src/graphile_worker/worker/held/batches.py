@@ -145,7 +145,7 @@ class HeldBatches:
         """Open the sessions before the first jobs have run, if many may be waiting."""
         if not self._deciders and self._policy.is_allowed(time.monotonic()):
             with suppress(Exception):  # then they are opened a little later
-                if await self._sessions.run(lambda connection: may_have_backlog(connection, self._schema)):
+                if await self._sessions.write.run(lambda session: may_have_backlog(session, self._schema)):
                     self._batch_sessions.open_all()
 
     def allow(self, after: float) -> None:

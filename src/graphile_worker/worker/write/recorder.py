@@ -24,7 +24,7 @@ from ...database.statements.write_plan import NOTHING_KEPT, ErrorRecord, Outcome
 from ...errors.text import message_of, qualified_name
 from ...history.error_groups import MAX_MESSAGE, CountedErrors, fingerprint, place_in, write_error_groups
 from ...history.task_reports import ProgressReport, write_progress
-from ...history.upkeep import ERRORS, HISTORY, add_partitions, name_tasks
+from ...history.upkeep import ERRORS, HISTORY, add_partitions, name_tasks, prepare_history
 from ...hooks.interceptors import Redactor, redacted_json, redacted_text
 from ...values.job import Job
 from ...values.outcome import Failed, Finished, Snoozed, retention_of
@@ -164,15 +164,20 @@ class HistoryRecorder:
         """Make the partitions that the first writes need, and remember the names of these tasks.
 
         In a transaction of the caller, a write makes those that it misses: others would wait for the locks.
-        At the start, the session of the writes looks whether there is a backlog.
         """
 
-        async def statements(connection: Connection) -> None:
-            await self._guarded(lambda: name_tasks(connection, self._schema, identifiers))
-            if not connection.is_in_transaction():
-                await self.add_partitions(connection)
+        async def statement(connection: Connection) -> None:
+            if connection.is_in_transaction():
+                await self._guarded(lambda: name_tasks(connection, self._schema, identifiers))
+            else:
+                history, errors = self._kept()
+                await self._guarded(
+                    lambda: prepare_history(
+                        connection, self._schema, identifiers, history=history, errors=errors
+                    )
+                )
 
-        await self._sessions.fetch.run(statements)
+        await self._sessions.run(statement)
 
     async def close(self) -> None:
         """Store the counts of errors that are left, if the database answers soon."""
@@ -180,16 +185,17 @@ class HistoryRecorder:
 
     async def add_partitions(self, connection: Connection, batch: Sequence[Finished] = ()) -> None:
         """Make the partitions for what this pool keeps, and for these jobs."""
-        seconds = {
-            retention.seconds
-            for retention in (*self._retention_policy.every(), *map(self._retention_of, batch))
-            if retention
-        }
-        errors = [self._error_retention] if self._error_retention > 0 else []
+        history, errors = self._kept(batch)
         if self.is_on:
             await self._guarded(
-                lambda: add_partitions(connection, self._schema, history=seconds, errors=errors)
+                lambda: add_partitions(connection, self._schema, history=history, errors=errors)
             )
+
+    def _kept(self, batch: Sequence[Finished] = ()) -> tuple[set[float], list[float]]:
+        """For how many seconds finished jobs and errors are kept."""
+        retentions = (*self._retention_policy.every(), *map(self._retention_of, batch))
+        errors = [self._error_retention] if self._error_retention > 0 else []
+        return {retention.seconds for retention in retentions if retention}, errors
 
     def _retention_of(self, finished: Finished) -> Retention | None:
         return retention_of(finished.outcome) or self._of_failed(finished.job)

@@ -130,20 +130,37 @@ select count(*) from moved
 -- statement: add_partitions
 -- Make the partitions for what is kept from today until some days from now.
 --
--- $1 text      the table, quoted
--- $2 float8[]  seconds to keep rows
+-- $1 text[]    tables, quoted
+-- $2 float8[]  for each, seconds to keep rows; a table may occur several times
 -- $3 integer   days ahead
 -- Returns the number of partitions that were missing.
+:include missing_partitions
+
+-- statement: prepare_history
+-- What add_partitions and name_tasks do, in one round trip.
+--
+-- $1 to $3   as in add_partitions
+-- $4 text[]  task identifiers
+-- Returns what add_partitions returns.
+with named as (
+  insert into :GRAPHILE_WORKER_SCHEMA._private_py_task_names (id, identifier)
+  select id, identifier from :GRAPHILE_WORKER_SCHEMA._private_tasks where identifier = any ($4::text[])
+  on conflict (id) do nothing
+)
+:include missing_partitions
+
+-- part: missing_partitions
 select count(*) filter (
-  where :GRAPHILE_WORKER_SCHEMA._private_py_add_partition($1::text::regclass, day.day)
+  where :GRAPHILE_WORKER_SCHEMA._private_py_add_partition(day.kept_in::regclass, day.day)
 ) as added
 from (
   select distinct
+    kept_in,
 :include expires_on
     as day
   from (
-    select kept.keep_seconds, now() + interval '1 day' * ahead.days::double precision as kept_at
-    from pg_catalog.unnest($2::double precision[]) as kept (keep_seconds)
+    select kept.kept_in, kept.keep_seconds, now() + interval '1 day' * ahead.days::double precision as kept_at
+    from unnest($1::text[], $2::double precision[]) as kept (kept_in, keep_seconds)
     cross join generate_series(0, $3::integer) as ahead (days)
   ) term
 ) day

@@ -26,21 +26,75 @@ on conflict (id) do update
 set last_seen_at = now(), lost_at = null, liveness = excluded.liveness, backend_pid = excluded.backend_pid
 returning started_at
 
+-- statement: register_and_describe_worker @not_in_rust
+-- What register_worker, describe_worker and rust_heartbeat do, in one round trip. Needs own_objects/workers, and the Rust
+-- port's table of workers; the variant leaves that alone.
+--
+-- $1 to $9    as in describe_worker
+-- $10 to $19  as $2 to $11 in register_worker
+-- Returns its start time.
+with
+setting as materialized (select pg_catalog.set_config('synchronous_commit', 'off', true)),
+:include rust_row
+registered as (
+  insert into :GRAPHILE_WORKER_SCHEMA._private_py_workers (
+    id, app_version, lanes, flag_rules,
+    host, pid, version, tasks, concurrency, started_at, liveness, backend_pid, heartbeat_interval, grace
+  )
+  select
+    $1, $2::text, $3::text::jsonb, $4::text::jsonb,
+    $10, $11, $12, $13::text[], $14, coalesce($15, now()), $16, $17, $18, $19
+  from setting
+  on conflict (id) do update set
+    last_seen_at = now(), lost_at = null, liveness = excluded.liveness, backend_pid = excluded.backend_pid,
+    app_version = excluded.app_version, lanes = excluded.lanes, flag_rules = excluded.flag_rules
+  returning started_at
+),
+:include descriptions
+select started_at from registered
+
 -- statement: describe_worker
 -- Say more about a worker pool that is registered, and note that its version of the application was started. Needs
 -- own_objects/workers.
 --
--- $1 text  pool id
--- $2 text  version of the application, or null
--- $3 text  its lanes (JSON)
--- A start belongs to the latest deploy if the version is the same, or to one a few minutes ago: while workers are
--- replaced, old and new ones may start in turns.
+-- $1 text      pool id
+-- $2 text      version of the application, or null
+-- $3 text      its lanes (JSON)
+-- $4 text      rules for flags (JSON)
+-- $5 text[]    identifiers of its tasks, each once
+-- Then arrays with one element for each: $6 text[] runbooks, $7 text[] owners, $8 text[] types of the payload, $9 text[]
+-- schemas of the payload (JSON). A task without any of them has a row only if it had one.
 with
 described as (
   update :GRAPHILE_WORKER_SCHEMA._private_py_workers
-  set app_version = $2::text, lanes = $3::text::jsonb
+  set app_version = $2::text, lanes = $3::text::jsonb, flag_rules = $4::text::jsonb
   where id = $1::text
 ),
+:include descriptions
+select count(*) from latest
+
+-- part: rust_row
+in_rust as (
+  insert into :GRAPHILE_WORKER_SCHEMA._private_workers (id, last_heartbeat_at, metadata)
+  select $1, now(), pg_catalog.jsonb_build_object('pid', $11::integer)
+  from setting
+  on conflict (id) do update set last_heartbeat_at = excluded.last_heartbeat_at
+),
+
+-- part: rust_row@not_in_rust
+-- A Rust worker may create the table later.
+
+-- part: leave_rust
+-- Without a row there.
+
+-- part: leave_rust@in_rust
+with left_rust as (
+  delete from :GRAPHILE_WORKER_SCHEMA._private_workers where id = $1::text
+)
+
+-- part: descriptions
+-- A start belongs to the latest deploy if the version is the same, or to one a few minutes ago: while workers are
+-- replaced, old and new ones may start in turns.
 latest as materialized (
   select id, version from :GRAPHILE_WORKER_SCHEMA._private_py_deploys order by id desc limit 1
 ),
@@ -73,9 +127,41 @@ unasked as (
   delete from :GRAPHILE_WORKER_SCHEMA._private_py_requests request
   where not exists (
     select from :GRAPHILE_WORKER_SCHEMA._private_py_workers worker where worker.id = request.pool_id
+  ) and request.pool_id <> $1::text
+),
+-- Rows about tasks are written in one order by all, so that workers that start at once do not wait for each other in a circle. A
+-- row that says the same is written once a day. Only the latest 2,000 are kept.
+forgotten as (
+  delete from :GRAPHILE_WORKER_SCHEMA._private_py_task_descriptions description
+  where description.identifier in (
+    select old.identifier
+    from :GRAPHILE_WORKER_SCHEMA._private_py_task_descriptions old
+    where old.described_at < now() - interval '1 day'
+    order by old.described_at desc
+    offset 2000
+    for update skip locked
   )
+),
+told as (
+  insert into :GRAPHILE_WORKER_SCHEMA._private_py_task_descriptions as description
+    (identifier, runbook, owner, payload_type, payload_schema)
+  select task.identifier, task.runbook, task.owner, task.payload_type, task.payload_schema::json
+  from unnest($5::text[], $6::text[], $7::text[], $8::text[], $9::text[])
+    as task (identifier, runbook, owner, payload_type, payload_schema)
+  where coalesce(task.runbook, task.owner, task.payload_type, task.payload_schema) is not null
+    or exists (
+      select from :GRAPHILE_WORKER_SCHEMA._private_py_task_descriptions known where known.identifier = task.identifier
+    )
+  order by task.identifier
+  on conflict (identifier) do update set
+    runbook = excluded.runbook, owner = excluded.owner, payload_type = excluded.payload_type,
+    payload_schema = excluded.payload_schema, described_at = now()
+  where description.runbook is distinct from excluded.runbook
+    or description.owner is distinct from excluded.owner
+    or description.payload_type is distinct from excluded.payload_type
+    or description.payload_schema::text is distinct from excluded.payload_schema::text
+    or description.described_at < now() - interval '1 day'
 )
-select count(*) from latest
 
 -- statement: add_worker_tasks
 -- Note that a worker pool has further tasks.
@@ -185,10 +271,11 @@ select pg_try_advisory_lock(hashtextextended($1::text || '/' || $2::text, 0::big
 -- $2 text  pool id
 select pg_advisory_unlock(hashtextextended($1::text || '/' || $2::text, 0::bigint))
 
--- statement: deregister_worker
--- Remove the row of a worker pool that has shut down and holds nothing.
+-- statement: deregister_worker @in_rust
+-- Remove the row of a worker pool that has shut down and holds nothing; the variant removes that in the Rust port's table, too.
 --
 -- $1 text  pool id
+:include leave_rust
 delete from :GRAPHILE_WORKER_SCHEMA._private_py_workers where id = $1::text
 
 -- statement: end_old_worker_session
@@ -207,9 +294,15 @@ where worker.id = $2::text
   and held.classid = ((hashtextextended($1::text || '/' || $2::text, 0::bigint) >> 32) & 4294967295)::oid
   and held.objid = (hashtextextended($1::text || '/' || $2::text, 0::bigint) & 4294967295)::oid
 
--- statement: tune_heartbeat_session
--- Settings for the session that holds a worker's lock. Keepalives let the server notice soon that a machine is gone; on a
--- Unix socket they have no effect. Timeouts and isolation level override what the role or the database sets.
+-- statement: begin_heartbeats
+-- Take the advisory lock that proves a worker pool alive, with settings for the session that holds it. Keepalives let the
+-- server notice soon that a machine is gone; on a Unix socket they have no effect. Timeouts and isolation level override what
+-- the role or the database sets.
+--
+-- $1 text     name of the schema
+-- $2 text     pool id
+-- $3 integer  pid of the backend, as the driver knows it
+-- Returns is_locked (whether the lock was free). No row, and nothing is done, if the session is another one: a pooler's.
 select
 :include safe_search_path
   pg_catalog.set_config('tcp_keepalives_idle', '5', false),
@@ -223,7 +316,9 @@ select
   case -- not before PostgreSQL 14
     when pg_catalog.current_setting('idle_session_timeout', true) is not null
       then pg_catalog.set_config('idle_session_timeout', '0', false)
-  end
+  end,
+  pg_try_advisory_lock(hashtextextended($1::text || '/' || $2::text, 0::bigint)) as is_locked
+where pg_backend_pid() = $3::integer
 
 -- statement: list_workers
 -- Worker pools that are registered or, where the jobs table is scanned, have jobs locked.
