@@ -5,7 +5,7 @@
 Starts a server of its own. Each round drains the same number of jobs that do nothing, once for each case and
 in turn, so that what else the machine does affects all of them alike. SHARE is the rate compared with that of
 plain jobs in the same round, the median of the rounds. For each job, WORKER and SERVER are µs of CPU time and
-LOG bytes of the server's log, all of the quietest round. MODEL is the rate that follows from them: that of
+LOG bytes of the server's log, all of the quietest round. BOUND is the rate that they allow: that of
 the event loop, or that of all cores together. The second table is the cost of adding, the third that of
 counting alone.
 """
@@ -246,7 +246,7 @@ async def compare(url: str, clock: ServerClock | None, jobs: int, rounds: int, c
         for case in cases if number % 2 == 0 else reversed(cases):
             found[case.name].append(await drain(url, clock, case, jobs))
     plain = found[PLAIN]
-    print(f"{'CASE':<26} {'JOBS/S':>8} {'SHARE':>6} {'WORKER':>7} {'SERVER':>7} {'LOG':>6} {'MODEL':>8}")
+    print(f"{'CASE':<26} {'JOBS/S':>8} {'SHARE':>6} {'WORKER':>7} {'SERVER':>7} {'LOG':>6} {'BOUND':>8}")
     cores = os.cpu_count() or 1
     for case in cases:
         runs = found[case.name]
@@ -254,9 +254,9 @@ async def compare(url: str, clock: ServerClock | None, jobs: int, rounds: int, c
         share = statistics.median(run.rate / other.rate for run, other in zip(runs, plain, strict=True))
         cost, server = min(run.cost for run in runs) * 1e6, min(run.server_cost for run in runs) * 1e6
         log = min(run.log for run in runs)
-        model = min(1 / cost, cores / (cost + server)) * 1e6
+        bound = min(1 / cost, cores / (cost + server)) * 1e6
         costs = f"{cost:>7.2f} {server:>7.2f} {log:>6,.0f}"
-        print(f"{case.name:<26} {rate:>8,.0f} {share:>6.3f} {costs} {model:>8,.0f}")
+        print(f"{case.name:<26} {rate:>8,.0f} {share:>6.3f} {costs} {bound:>8,.0f}")
 
 
 async def add_one_by_one(utils: WorkerUtils, url: str) -> int:

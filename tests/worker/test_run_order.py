@@ -20,8 +20,9 @@ from graphile_worker.database.statements.fetch import NO_CEILING
 from graphile_worker.hooks.events import JobCompleted, PoolJobsFetched, PoolListenNotification
 from graphile_worker.testing.results import EventRecorder
 from graphile_worker.worker.fetch import adaptive
+from graphile_worker.worker.write import sink
 from support.properties import examples
-from support.working import SCHEMA, Gate, Jobs, Workers, until, until_listening
+from support.working import SCHEMA, SELDOM, Gate, Jobs, Workers, until, until_listening
 
 NOW = datetime.now(UTC) - timedelta(hours=1)
 MAX_PREFETCH = 400
@@ -301,9 +302,19 @@ async def add_kinds(jobs: Jobs, kind: str, count: int, *, priority: int, queues:
     + [(1, 3, 0.0), (4, 1, 0.0)],
 )
 async def test_no_prefetched_job_starts_before_the_next_of_a_queue_that_comes_first(
-    jobs: Jobs, workers: Workers, slots: int, queues: int, pause: float | None
+    jobs: Jobs,
+    workers: Workers,
+    monkeypatch: pytest.MonkeyPatch,
+    slots: int,
+    queues: int,
+    pause: float | None,
 ) -> None:
     """It is ready when the one before is written. Until then, jobs of worse priorities wait."""
+    for module, limit in (
+        (adaptive, "OVERSTAY"),
+        (sink, "LATE"),
+    ):  # they do not wait for a statement that hangs
+        monkeypatch.setattr(module, limit, SELDOM)
     left = dict.fromkeys(range(queues), 0)
     for n in range(1, QUEUED + 1):
         left[n % queues] += 1
