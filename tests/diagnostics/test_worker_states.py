@@ -82,7 +82,7 @@ async def test_what_a_dead_pool_ran_is_named(
     await connection.execute(f"""update {TABLE} set blocked = '{{"task": "x", "job": 1, "since": 1}}'""")
     (finding,) = await found(database_url, "workers")
     assert (finding.severity, finding.summary) == ("warning", "no Python worker is running")
-    assert "Unless workers of Node or Rust run" in finding.meaning
+    assert "unless Node or Rust workers run" in finding.meaning
     (finding,) = await found(database_url, "locks")
     assert finding.summary == f"worker pool pool-1 is unreachable and has 1 job: forever (job {job_id})"
 

@@ -163,7 +163,7 @@ async def is_alive_at(connection: Any, pool_id: str) -> bool:
 async def is_listening_at(connection: Any) -> bool:
     return await connection.fetchval(
         "select count(*) = 1 from pg_stat_activity where datname = current_database() "
-        "and application_name = 'graphile_worker' and query ilike 'listen \"worker:ping%' and state = 'idle'"
+        "and application_name = 'graphile_worker' and query ilike 'listen \"%worker:ping%' and state = 'idle'"
     )
 
 

@@ -26,7 +26,7 @@ async def hello(payload, helpers):
     helpers.logger.info("hello from {version}")
 
 async def wait(payload, helpers):
-    helpers.logger.info("waiting")
+    helpers.logger.info("began to wait")
     while not os.path.exists("go_on"):
         await asyncio.sleep(0.01)
 
@@ -65,7 +65,7 @@ async def test_the_command_ends_running_jobs_and_starts_again_with_the_current_c
     write_jobs(tmp_path, "one")
     worker = start(*COMMAND, "--processes", processes).wait_for("ready: ", times=processes)
     await jobs.add("wait")
-    worker.wait_for("waiting")
+    worker.wait_for("began to wait")
     write_jobs(tmp_path, "three")
     worker.send(signal.SIGHUP)
     worker.wait_for("got SIGHUP; ").wait_for("waiting for running jobs to finish")
@@ -73,7 +73,7 @@ async def test_the_command_ends_running_jobs_and_starts_again_with_the_current_c
     (tmp_path / "go_on").touch()
     worker.wait_for("completed in").wait_for("restarting with the current code")
     worker.wait_for("ready: ", times=2 * processes)
-    assert worker.output.count("waiting") == 1
+    assert worker.output.count("began to wait") == 1
     assert await jobs.count() == 0
     await jobs.add("hello")
     worker.wait_for("hello from three")
@@ -101,9 +101,9 @@ async def test_a_job_that_takes_too_long_is_returned_and_runs_again(
     write_jobs(tmp_path, "one")
     worker = start(*COMMAND, "--grace", "0.1").wait_for("ready: ")
     await jobs.add("wait")
-    worker.wait_for("waiting")
+    worker.wait_for("began to wait")
     worker.send(signal.SIGHUP)
-    worker.wait_for("ready: ", times=2).wait_for("waiting", times=2)
+    worker.wait_for("ready: ", times=2).wait_for("began to wait", times=2)
     (tmp_path / "go_on").touch()
     worker.wait_for("completed in")
 
@@ -115,7 +115,7 @@ async def test_a_stop_while_it_reloads_stops_it(
     write_jobs(tmp_path, "one")
     worker = start(*COMMAND, "--processes", processes).wait_for("ready: ", times=processes)
     await jobs.add("wait")
-    worker.wait_for("waiting")
+    worker.wait_for("began to wait")
     worker.send(signal.SIGHUP)
     worker.wait_for("waiting for running jobs to finish")
     worker.send(signal.SIGTERM)
