@@ -93,7 +93,7 @@ class Shared:
 
     def test_it_is_quick(self):
         tasks.add.enqueue(1)
-        with self.assertNumQueries(FewerThan(80)):
+        with self.assertNumQueries(FewerThan(100)):  # 75, and a few more if the worker looks again
             run_tasks()
 
 
