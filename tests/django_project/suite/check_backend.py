@@ -477,7 +477,8 @@ class Run(BackendCase):
         self.assertEqual(tasks.RAN, ["hello"])
         self.assertEqual(task_backends["default"].get_result(str(job.id)).return_value, "hello")
         self.assertEqual(utils().jobs.get(refused.id).attempts, 0)
-        self.assertIn("'subprocess.getoutput' are left to other workers: it is not a task of this project", "".join(logs.output))
+        refusal = "'subprocess.getoutput' are left to other workers: it is not a task of this project"
+        self.assertIn(refusal, "".join(logs.output))
 
     async def test_tasks_that_are_deployed_later(self):
         await sync_to_async(self.setUp)()
