@@ -80,7 +80,7 @@ def test_every_command_has_help_and_can_print_json(name: str) -> None:
         (["--once", "list"], "--once is for running a worker and has no effect on 'list'"),
         (["-c", "postgres:///theirs", "demo"], "--connection has no effect on 'demo'"),
         (["--schema", "theirs", "demo"], "--schema has no effect on 'demo'"),
-        (["-j", "4", "demo"], "--jobs has no effect on 'demo', which starts a database of its own"),
+        (["-j", "4", "demo"], "--jobs has no effect on 'demo', which starts its own temporary database"),
         (["-j", "2", "stats"], "--jobs is for running a worker"),
         (["-j", "1.5"], "'1.5' is not a valid integer"),
         (["--poll-interval", "abc"], "'abc' is not a valid integer"),

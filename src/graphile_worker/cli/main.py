@@ -220,7 +220,7 @@ def _refuse_worker_flags(ctx: click.Context) -> None:
         flag = max(parameter.opts, key=len)
         if ctx.invoked_subcommand == "demo":
             raise click.UsageError(
-                f"{flag} has no effect on 'demo', which starts a database of its own and uses no other.", ctx
+                f"{flag} has no effect on 'demo', which starts its own temporary database.", ctx
             )
         if name not in SHARED_FLAGS:
             raise click.UsageError(

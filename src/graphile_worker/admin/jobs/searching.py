@@ -41,7 +41,7 @@ OF_PRIORITY = 200
 """Jobs of each priority that are read for a page in run order, at least."""
 
 Position = tuple[Any, ...]
-"""Where a search goes on: the id, the place in run order, or the end and the id."""
+"""The position after which a search continues: the id, the place in run order, or the end and the id."""
 
 
 class FoundJobs(msgspec.Struct):

@@ -4,8 +4,8 @@ A transaction begins with `begin_batch` and `get_held_jobs`, which write nothing
 completed jobs are deleted, failures that are retried are written, and all other jobs are locked as a fetch
 would have done. Jobs with a key are never held.
 
-Jobs of named queues are in batches of their own, as series. `take_queues` locks queues in the ordinary
-way, in a transaction of its own. In that of the batch, `get_series` locks the rows of their next jobs, and
+Jobs of named queues are in separate batches, as series. `take_queues` locks queues in the ordinary way, in a
+separate transaction. In the transaction of the batch, `get_series` locks the rows of their next jobs, and
 `end_series` deletes those that have completed and unlocks the queues.
 
 See docs/design/0030-held-batches.md, and 0038-queues-in-held-batches.md for series.

@@ -40,7 +40,7 @@ COUNTED_PAGES = 2000
 SAMPLED_PAGES = 1000
 DEFAULT_LIMIT = 50
 MAX_LIMIT = 100_000
-LONG_WAIT = 10.0  # seconds that a job may be ready before nobody seems to take it
+LONG_WAIT = 10.0  # seconds that a job may be ready before it seems that no worker takes it
 
 
 class JobDetails(Job, frozen=True, gc=False):
