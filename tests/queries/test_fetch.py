@@ -10,13 +10,8 @@ import asyncpg
 import pytest
 
 from graphile_worker.values.flags import FlagRules
-from queries.statements import Statements, statements_on
+from queries.statements import Statements
 from support.working import SCHEMA, Jobs
-
-
-@pytest.fixture
-async def statements(connection: Any) -> Statements:
-    return await statements_on(connection)
 
 
 @pytest.mark.compat("GJ1")

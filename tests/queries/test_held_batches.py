@@ -25,16 +25,11 @@ from graphile_worker.database.statements.held_batches import (
 from graphile_worker.values.flags import FlagRules
 from graphile_worker.values.job import Job
 from plans.explaining import tune
-from queries.statements import Statements, statements_on
+from queries.statements import Statements
 from support.working import SCHEMA, Jobs
 
 POOL = "pool under test"
 ROWS = f"select id, attempts, locked_by, locked_at from {SCHEMA}._private_jobs order by id"
-
-
-@pytest.fixture
-async def statements(connection: Any) -> Statements:
-    return await statements_on(connection)
 
 
 @pytest.fixture

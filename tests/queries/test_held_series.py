@@ -20,16 +20,11 @@ from graphile_worker.database.statements.held_batches import (
 from graphile_worker.values.flags import NO_RULES, FlagRules
 from graphile_worker.values.job import Job
 from plans.explaining import tune
-from queries.statements import Statements, statements_on
+from queries.statements import Statements
 from support.working import SCHEMA
 
 RECOVERED = "recovered by a test"
 FOREIGN = "(select max(id) from {schema}._private_tasks)"
-
-
-@pytest.fixture
-async def statements(connection: Any) -> Statements:
-    return await statements_on(connection)
 
 
 @pytest.fixture

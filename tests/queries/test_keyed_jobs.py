@@ -24,17 +24,12 @@ from graphile_worker.values.flags import FlagRules
 from plans.backlogs import FOREIGN, LATER, OURS, SIZE, jobs
 from plans.desks import STATISTICS, Desk, desk_in, filled_databases
 from plans.explaining import tune
-from queries.statements import Statements, statements_on
+from queries.statements import Statements
 from support.server import DatabaseServer
 from support.working import SCHEMA
 
 LIMIT = 100
 WITH_KEYS = f"update {SCHEMA}._private_jobs set key = 'k' || id where key is null"
-
-
-@pytest.fixture
-async def statements(connection: Any) -> Statements:
-    return await statements_on(connection)
 
 
 @pytest.fixture

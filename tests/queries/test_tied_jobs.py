@@ -18,7 +18,7 @@ from graphile_worker.database.statements.held_batches import (
     ties_of,
 )
 from plans.explaining import ExplainingConnection, tune
-from queries.statements import Statements, statements_on
+from queries.statements import Statements
 from support.working import SCHEMA, Jobs
 
 COUNT = 3000
@@ -30,11 +30,6 @@ FUTURE = "now() + interval '1 hour'"
 def among_others(request: pytest.FixtureRequest) -> bool:
     """Which of the two statements is sent."""
     return bool(request.param)
-
-
-@pytest.fixture
-async def statements(connection: Any) -> Statements:
-    return await statements_on(connection)
 
 
 @pytest.fixture

@@ -18,13 +18,8 @@ from graphile_worker.recovery.sweeper import reset_locked
 from graphile_worker.values.attempts import back_off
 from graphile_worker.values.flags import FlagRules
 from graphile_worker.values.schema_name import SchemaName
-from queries.statements import Statements, statements_on
+from queries.statements import Statements
 from support.working import SCHEMA, Jobs
-
-
-@pytest.fixture
-async def statements(connection: Any) -> Statements:
-    return await statements_on(connection)
 
 
 async def locks_of_queues(jobs: Jobs) -> dict[str, str | None]:
