@@ -169,9 +169,12 @@ async def test_every_connection_of_a_worker_and_a_client_has_limits_of_time(
         async with make_worker_utils(connection_string=url) as utils:
             working = await workers.start({"note": print}, **BRIEF)
             await log.says("connected; listening")
-            # A connection that is being made gets its limits a turn of the loop after it is there.
+            # A connection that is being made gets its limits a turn of the loop after it is there. How many
+            # there are depends on what had to wait for another one.
             await until(
-                lambda: [limits_of(each) for each in open_sockets(broken_server)] == [LIMITS] * 5,
+                lambda: (
+                    len(found := open_sockets(broken_server)) >= 4 and set(map(limits_of, found)) == {LIMITS}
+                ),
                 timeout=PATIENCE,
             )
             await utils.add_job("note", {})
