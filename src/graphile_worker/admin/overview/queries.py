@@ -47,6 +47,8 @@ class OverviewPage:
 
     overview: Overview
     hour: Timeline
+    failed: list[float]
+    """Failed attempts in each minute of the hour, and since its last whole one."""
     timeline: Timeline
     markers: list[Marker]
 
@@ -85,7 +87,7 @@ async def _read(hub: Hub, range: RangeName) -> OverviewPage:
     schedules = await hub.shared(
         "next schedules", lambda: list_turns(hub.database), max_age=SCHEDULES_FOR, topic="schedules"
     )
-    rates = _rates(sample, tasks.hour)
+    rates = _rates(sample, tasks.hour, current)
     late = [(turn.schedule.identifier, turn.late) for turn in schedules if turn.late]
     last = (turn.schedule.last_execution for turn in schedules)
     facts = OverviewFacts(
@@ -96,7 +98,7 @@ async def _read(hub: Hub, range: RangeName) -> OverviewPage:
     )  # fmt: skip
     errors = [_error(group, counts.of(group), hub.redactor, now) for group in groups[:ERROR_GROUPS] if counts]
     found = _overview(hub, facts, tasks, errors, _upcoming(schedules))
-    return OverviewPage(found, tasks.hour, timeline, markers)
+    return OverviewPage(found, tasks.hour, current.failed, timeline, markers)
 
 
 def _overview(
@@ -141,7 +143,7 @@ def missing_parts(tables: frozenset[str]) -> list[str]:
     return [words for needed, words in parts if not tables >= needed]
 
 
-def _rates(sample: Sample, hour: Timeline) -> Rates:
+def _rates(sample: Sample, hour: Timeline, current: Timeline) -> Rates:
     """Completed jobs of all runtimes from the samples, failed attempts from the statistics, if any."""
     backlog = hour.backlog
     added = deleted = before = None
@@ -153,10 +155,17 @@ def _rates(sample: Sample, hour: Timeline) -> Rates:
     return Rates(
         added=sample.added_per_minute if added is None else added,
         completed=_first(deleted, sample.deleted_per_minute, _mean(hour.completed[-RECENT:])),
-        failed=_mean(failed[-RECENT:]) if has_statistics else sample.failed_per_minute,
+        failed=_failing(hour, current) if current.tasks else sample.failed_per_minute,
         completed_before=before,
         failed_before=_mean(failed[:10]) if has_statistics else None,
     )
+
+
+def _failing(hour: Timeline, current: Timeline) -> float:
+    """Failed attempts per minute. What has just begun to fail counts at once, before its minute is over."""
+    since = current.failed[-RECENT - 1 :]
+    minutes = RECENT + max((hour.now - hour.end).total_seconds(), 0.0) / 60
+    return max(sum(hour.failed[-RECENT:]) / RECENT, sum(since) / minutes)
 
 
 def _forecast(sample: Sample, rates: Rates, tasks: TaskFacts) -> Forecast | None:

@@ -120,7 +120,7 @@ def tiles(page: OverviewPage) -> list[Tile]:
         Tile("completed", "Completed", rate_or_number(found.rates.completed, hour.completed),
              before(found.rates.completed_before),
              backlog.deleted if backlog else list(hour.completed), "c1", "/tasks", {}),
-        Tile("failing", "Failed attempts", rate_or_number(found.rates.failed, hour.failed),
+        Tile("failing", "Failed attempts", rate_or_number(found.rates.failed, page.failed),
              _failed_note(found), list(hour.failed), "c-fail", "/failures", {}),
         Tile("oldest_wait", "Oldest wait", duration(found.oldest_wait), _wait_note(found),
              backlog.oldest_wait if backlog else [], "c3", "/jobs", {"q": "state:ready"}),
