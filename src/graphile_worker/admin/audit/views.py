@@ -5,7 +5,8 @@ from __future__ import annotations
 from ..answers import Listing, Page
 from ..web.call import Call
 from ..web.routes import Route
-from . import AuditQuery, Entry, queries
+from . import queries
+from .queries import AuditQuery, Entry
 
 MAX_DETAIL = 300
 

@@ -16,7 +16,8 @@ from ..live.hub import DOCTOR, hubs_of
 from ..security.identity import PERMISSIONS
 from ..web.call import Call
 from ..web.routes import Route
-from . import About, DoctorReport, MaintenanceAnswer, MaintenanceRequest, queries
+from . import queries
+from .queries import About, DoctorReport, MaintenanceAnswer, MaintenanceRequest
 
 logger = logging.getLogger("graphile_worker.admin")
 

@@ -19,8 +19,7 @@ from ...values.schema_name import SchemaName
 from ...values.text import count
 from ..answers import Count, Problem, in_order, not_found
 from ..database import ERRORS, WORKERS, Database, own_tables
-from ..jobs import ActionValues
-from ..jobs.changing import check_values
+from ..jobs.changing import ActionValues, check_values
 from ..live.hub import Hub
 from ..operations import CAREFUL_RATE, Chosen, DryRun, Example, Operation, queries
 from ..security.redact import Redactor

@@ -14,7 +14,7 @@ from ...database.sql import load
 from ...history.audit import Actor, finalize_snapshot, record, snapshot_jobs
 from ...recovery.registry.workers import list_workers, running_tasks
 from ...values.job import tags_in
-from ...values.job_options import WHOLE_PAYLOAD, JobOption, from_json, from_text, options_on
+from ...values.job_options import WHOLE_PAYLOAD, JobOption, Kind, from_json, from_text, options_on
 from ...values.payload import without_trace
 from ...values.spec import JobSpec
 from ..answers import Page, Problem, Redirect, not_found
@@ -26,8 +26,55 @@ from ..web.call import Call
 from ..web.routes import API, Route
 from ..web.show import lay_out
 from ..web.times import typed_time, zone_name
-from . import JobEdit, JobToAdd, JobView, NewJob, filters, job
+from . import filters, job
 from .changing import lock_jobs
+from .job import JobView
+
+
+class JobToAdd(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The part of `NewJob` that is not an option."""
+
+    task: str
+    payload: msgspec.Raw = msgspec.field(default_factory=lambda: msgspec.Raw(b"{}"))
+    """Any JSON value; `{}` by default."""
+    check: bool = True
+    """Refuse a payload that the task cannot take, if workers say what it expects."""
+
+
+JSON_TYPES: dict[Kind, Any] = {
+    "text": str,
+    "number": int,
+    "time": str,
+    "period": float | str,
+    "names": list[str],
+    "switch": bool,
+    "keep": bool | float | str,
+    "unique": bool | list[str],
+}
+
+NewJob: type[JobToAdd] = msgspec.defstruct(  # type: ignore[assignment]
+    "NewJob",
+    [
+        (option.short, (Literal[option.choices] if option.choices else JSON_TYPES[option.kind]) | None, None)
+        for option in options_on("dashboard")
+    ],
+    bases=(JobToAdd,),
+    namespace={"__doc__": "A job to add; the options have their short names, as in JSON lines."},
+    module=__name__,
+    frozen=True,
+    kw_only=True,
+    forbid_unknown_fields=True,
+)
+
+
+class JobEdit(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A new payload for a job that has not changed since it was read."""
+
+    payload: msgspec.Raw
+    revision: int
+    check: bool = True
+    """Refuse a payload that the task cannot take, if workers say what it expects."""
+
 
 MAX_PAYLOAD = 256 * 1024
 """Bytes of a payload in a form or in the API."""

@@ -9,7 +9,7 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Annotated, Any, Literal, get_args
 
 import msgspec
 
@@ -25,7 +25,78 @@ from ...values.spec import SMALLINT_MAX, JobSpec
 from ...values.text import count
 from ..answers import Problem, Skipped
 from ..database import Database
-from . import ActionAnswer, ActionName, ActionRequest, ActionValues
+
+ActionName = Literal["run_now", "retry", "reschedule", "give_up", "delete", "cancel", "add_again"]
+
+ACTIONS: tuple[ActionName, ...] = get_args(ActionName)
+
+MAX_IDS = 200
+"""Jobs of one action; more are an operation."""
+
+Smallint = Annotated[int, msgspec.Meta(ge=-32768, le=32767)]
+
+Attempts = Annotated[int, msgspec.Meta(ge=0, le=32767)]
+
+Reason = Annotated[str, msgspec.Meta(max_length=500)]
+
+
+class ActionValues(msgspec.Struct, frozen=True, kw_only=True):
+    """What an action needs besides the jobs; each uses only some of it."""
+
+    run_at: datetime | None = None
+    """reschedule: when to run; without a time zone, UTC."""
+    priority: Smallint | None = None
+    """reschedule."""
+    attempts: Attempts | None = None
+    """reschedule: how many attempts count as used."""
+    max_attempts: Annotated[int, msgspec.Meta(ge=1, le=32767)] | None = None
+    """reschedule."""
+    one_more: bool = False
+    """retry: allow one attempt more, in place of all of them again."""
+    reason: Reason = ""
+    """give_up and cancel: stored with the jobs."""
+
+    @property
+    def changes(self) -> dict[str, datetime | int]:
+        """What a reschedule is to change."""
+        names = ("run_at", "priority", "attempts", "max_attempts")
+        return {name: getattr(self, name) for name in names if getattr(self, name) is not None}
+
+    @property
+    def given(self) -> dict[str, object]:
+        """What was given besides the jobs, for the audit."""
+        more = {"one_more": self.one_more, "reason": self.reason}
+        return {**self.changes, **{name: value for name, value in more.items() if value}}
+
+
+class ActionRequest(ActionValues, frozen=True, kw_only=True):
+    """An action on up to 200 jobs."""
+
+    action: ActionName
+    ids: Annotated[list[int], msgspec.Meta(max_length=MAX_IDS)] = []
+    state: Literal["ready", "scheduled", "failed"] | None = None
+    """Only jobs that are still in this state; others are skipped as changed."""
+    back: str = ""
+    """Of a form: the page to return to."""
+
+
+class ActionAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of each job: every id is in `changed` or in `skipped`."""
+
+    action: ActionName
+    changed: list[int]
+    skipped: list[Skipped] = []
+    retried: list[int] = []
+    """run_now: those of `changed` that had no attempts left, and got all of them again."""
+    asked: list[int] = []
+    """cancel: those of `changed` that are running; their workers were asked to end them."""
+    added: list[int] = []
+    """add_again: the ids of the new jobs."""
+    undo: str | None = None
+    """The id in the audit, for `POST /audit/{id}/undo`; None if it cannot be undone."""
+    message: str = ""
+    """What happened, in one sentence."""
+
 
 WAKING: tuple[ActionName, ...] = ("run_now", "retry", "reschedule")
 """Actions after which jobs may be ready: workers are told."""

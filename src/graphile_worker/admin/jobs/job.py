@@ -6,7 +6,7 @@ import json
 import re
 import shlex
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 from msgspec.structs import replace
@@ -16,18 +16,94 @@ from ...database.connections.connection import Connection
 from ...database.connections.errors import if_readable
 from ...database.sql import load
 from ...database.statements.inspection import JobDetails, get_job
+from ...database.statements.job_filter import JobState
 from ...diagnostics.explanation.decision import GONE, explain
 from ...diagnostics.explanation.values import Explanation, Tone
-from ...history.records import AttemptError, FinishedJob
+from ...history.records import AttemptError, FinishedJob, FinishedState
 from ...history.task_reports import Progress
 from ...values.schema_name import SchemaName
+from ...values.text import how_it_failed
 from ..answers import Problem, as_raw, not_found, shared_with
 from ..database import Database
 from ..security.redact import Redactor
 from ..web.show import one_line
 from ..web.times import duration
-from . import FinishedView, JobRow, JobView
-from .searching import find_these, rows_from
+from .searching import JobRow, find_these, rows_from
+
+JobViewState = JobState | FinishedState | Literal["gone"]
+
+
+class FinishedView(msgspec.Struct, frozen=True, kw_only=True):
+    """How the job ended, if that was kept."""
+
+    id: int
+    task_identifier: str
+    state: FinishedState
+    queue_name: str | None
+    key: str | None
+    priority: int
+    attempts: int
+    max_attempts: int
+    created_at: datetime
+    run_at: datetime
+    started_at: datetime | None
+    finished_at: datetime
+    duration: float | None
+    pool_id: str | None
+    payload: msgspec.Raw | None
+    error: str | None
+    result: msgspec.Raw | None
+    """What the task returned, redacted."""
+
+
+class JobView(msgspec.Struct, frozen=True, kw_only=True):
+    """A job. What only a row in the queue has is None once the job is gone."""
+
+    id: int
+    task_identifier: str | None
+    state: JobViewState
+    queue_name: str | None = None
+    priority: int | None = None
+    run_at: datetime | None = None
+    attempts: int | None = None
+    max_attempts: int | None = None
+    attempts_made: int | None = None
+    """How many attempts a permanently failed job had; None if that is not known."""
+    last_error: str | None = None
+    created_at: datetime | None = None
+    updated_at: datetime | None = None
+    key: str | None = None
+    flags: list[str] = []
+    revision: int | None = None
+    locked_by: str | None = None
+    locked_at: datetime | None = None
+    lane: str | None = None
+    """In which it runs; None if its worker has one lane only."""
+    failed_at: datetime | None = None
+    payload: msgspec.Raw | None = None
+    """Redacted. None if it is gone, or longer than 1 MB: then it is a download."""
+    is_cancelled: bool = False
+    cancel_reason: str | None = None
+    progress: Progress | None = None
+    history: list[FinishedView] = []
+    """The latest first."""
+    errors: list[AttemptError] = []
+    """Failed attempts, redacted, the latest first."""
+    problem: str | None = None
+    """Why the history could not be read."""
+
+    @property
+    def is_queued(self) -> bool:
+        """Whether it is in the queue, waiting, running or failed."""
+        return self.revision is not None
+
+    @property
+    def tried(self) -> str | None:
+        """How many attempts there were."""
+        if self.state == "failed":
+            return how_it_failed(self.attempts_made, self.max_attempts) or None
+        return None if self.attempts is None else f"{self.attempts} of {self.max_attempts}"
+
 
 MAX_PAYLOAD = 1024 * 1024
 """Characters of a payload that are laid out or sent within an answer; longer ones are a download."""

@@ -27,7 +27,18 @@ from ..web.call import Call, return_url
 from ..web.routes import API, Route
 from ..web.show import lay_out, lay_out_error, one_line, visible
 from ..web.times import instant, zone_name
-from . import ActionAnswer, ActionName, ActionRequest, JobEdit, JobView, Revealed, adding, changing, job
+from . import adding, changing, job
+from .adding import JobEdit
+from .changing import ActionAnswer, ActionName, ActionRequest
+from .job import JobView
+
+
+class Revealed(msgspec.Struct, frozen=True):
+    """A payload without redaction."""
+
+    id: int
+    payload: msgspec.Raw
+
 
 MAX_TRACES = 20
 IN_HEAD = ("retry", "run_now", "cancel")

@@ -16,10 +16,11 @@ from ..security.identity import Permission
 from ..web.call import Call
 from ..web.routes import API, Route
 from ..web.show import one_line
-from . import JobPage, ListOrder, export, filters, listing
+from . import export, filters, listing
 from .filters import FINISHED, NAMES, PAYLOAD, STATES, Filter
 from .job import get_record
-from .listing import JobListQuery
+from .listing import JobListQuery, JobPage
+from .searching import ListOrder
 
 ACTIONS: tuple[tuple[str, str, Permission, str], ...] = (
     ("retry", "Retry", "jobs.retry", "r"),

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from ..answers import Count
-from ..jobs import ActionName, ActionValues
+from ..jobs.changing import ActionName, ActionValues
 
 OperationState = Literal["running", "stopping", "stopped", "done", "failed"]
 Stage = Literal["all", "canary", "watching", "rest", "settling"]

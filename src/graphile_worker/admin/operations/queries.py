@@ -21,7 +21,8 @@ from ...values.schema_name import SchemaName
 from ...values.text import count
 from ..answers import Count, Problem, not_found
 from ..database import Database
-from ..jobs import ActionName, ActionValues, changing
+from ..jobs import changing
+from ..jobs.changing import ActionName, ActionValues
 from ..jobs.filters import Filter
 from ..security.redact import Redactor
 from . import Chosen, DryRun, Example, Operation, OperationRequest, Stage

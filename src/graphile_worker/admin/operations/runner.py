@@ -29,8 +29,7 @@ from ...database.connections.retry import is_conflict, is_retryable, may_pass
 from ...database.sql import load
 from ...history.audit import MAX_KEPT, audit_tables, complete_record, purge_audit
 from ..database import HISTORY, STEP_WITHIN, Database, is_outage, own_tables
-from ..jobs import ActionName, ActionValues
-from ..jobs.changing import MAY_BE_RUNNING, Standing, change, lock_jobs
+from ..jobs.changing import MAY_BE_RUNNING, ActionName, ActionValues, Standing, change, lock_jobs
 from ..security.redact import Redactor
 from . import Chosen, undo
 from .queries import LEASE, Choice, Position, choose

@@ -7,8 +7,7 @@ from typing import get_args
 import msgspec
 
 from ..answers import Listing, Page, Problem, Redirect, confirmation
-from ..audit import Entry, UndoAnswer
-from ..audit.queries import RESUMES, permission_for, words_for
+from ..audit.queries import RESUMES, Entry, permission_for, words_for
 from ..audit.recording import actor_of
 from ..database import OPERATIONS
 from ..jobs.filters import Filter
@@ -18,7 +17,7 @@ from ..web.call import Call, return_url
 from ..web.routes import Route
 from ..web.times import zone_name
 from . import Chosen, DryRun, Operation, OperationForm, OperationRequest, OperationsQuery, queries, undo
-from .undo import permission_to_stop
+from .undo import UndoAnswer, permission_to_stop
 
 ANY_ACTION = tuple(dict.fromkeys(PERMISSION_FOR.values()))
 STAGES = {

@@ -6,23 +6,105 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
+import msgspec
+
 from ...database.connections.connection import Connection
 from ...database.sql import load
 from ...history.error_groups import ErrorGroup, list_error_groups
 from ...recovery.registry.workers import WorkerSummary
-from ..answers import Marker, RangeName
-from ..database import ERRORS, PAUSES, STATISTICS, WORKERS
+from ...values.job import Pause
+from ..answers import Count, Marker, RangeName
+from ..database import ERRORS, PAUSES, STATISTICS, WORKERS, Cost
 from ..failures.counts import GroupCount, count_errors
 from ..live.hub import Hub
 from ..live.sampler import Sample
 from ..schedules.queries import ScheduleTurn, list_turns
 from ..security.redact import Redactor
-from ..tasks import RunningLine
-from ..tasks.queries import TaskFacts, read_tasks
+from ..tasks.queries import RunningLine, TaskFacts, TaskRow, read_tasks
 from ..tasks.series import RANGES, TaskSeries, Timeline, read_deploys, read_markers, read_timeline
 from ..web.show import error_title
-from . import ErrorLine, Forecast, Overview, Rates, ScheduleLine, WorkerLine
-from .findings import OverviewFacts, find, forecast
+from .findings import Forecast, Level, OverviewFacts, OverviewFinding, Rates, find, forecast
+
+
+class ErrorLine(msgspec.Struct, frozen=True, kw_only=True):
+    """A group of errors."""
+
+    fingerprint: str
+    task: str
+    title: str
+    errors: int
+    """Failed attempts."""
+    failed: Count
+    """Jobs that are permanently failed now."""
+    retrying: Count
+    """Jobs that wait for their next attempt."""
+    first_at: datetime
+    last_at: datetime
+    is_new: bool
+    """Whether it was first seen in the last day."""
+    version: str | None = None
+    """Of the application, when it was first seen."""
+
+
+class WorkerLine(msgspec.Struct, frozen=True, kw_only=True):
+    """A Python worker pool, or one of another runtime that has jobs."""
+
+    id: str
+    name: str
+    version: str | None
+    slots: int | None
+    busy: int
+    long: int = 0
+    """Slots whose job runs unusually long."""
+    is_alive: bool | None = None
+
+
+class ScheduleLine(msgspec.Struct, frozen=True, kw_only=True):
+    """A recurring job and its next run."""
+
+    identifier: str
+    task: str
+    next_at: datetime
+
+
+class Overview(msgspec.Struct, frozen=True, kw_only=True):
+    """The state of everything."""
+
+    at: datetime
+    level: Level
+    findings: list[OverviewFinding]
+    """The worst first; one that says that all is well if there is none."""
+    ready: Count
+    scheduled: Count
+    running: Count
+    failed: Count
+    """Permanently failed jobs."""
+    slots: int | None
+    oldest_wait: float
+    usual_wait: float | None
+    """Seconds that nine of ten samples of the last day do not exceed."""
+    rates: Rates
+    forecast: Forecast | None
+    workers: list[WorkerLine]
+    """Some of them: those that do not answer, then the busiest."""
+    workers_alive: int | None
+    """All Python pools that are alive; None if that is not known."""
+    errors: list[ErrorLine]
+    tasks: list[TaskRow]
+    """The busiest."""
+    task_count: int
+    longest: list[RunningLine]
+    """What has been running longest."""
+    schedules: list[ScheduleLine]
+    """What runs next."""
+    pauses: list[Pause]
+    missing: list[str]
+    """What is not recorded in this database, in words."""
+    cost: Cost
+    """What the dashboard itself costs."""
+    down_since: datetime | None = None
+    """Since when the database has not answered; values are older then."""
+
 
 ERROR_GROUPS = 5
 TASKS = 10

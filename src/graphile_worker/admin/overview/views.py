@@ -26,8 +26,7 @@ from ..tasks.series import (
 from ..web.call import Call
 from ..web.routes import API, Route
 from ..web.times import duration, zone_name
-from . import Overview
-from .queries import RECENT, OverviewPage, read_overview
+from .queries import RECENT, Overview, OverviewPage, read_overview
 from .summary import summary
 
 COLOURS: tuple[charts.Colour, ...] = ("c1", "c2", "c4", "c5")

@@ -16,7 +16,8 @@ from ..database import HISTORY, PAUSES, TRACKS, Database
 from ..tasks.series import RANGES
 from ..web.call import Call
 from ..web.routes import Route
-from . import (
+from . import queries
+from .queries import (
     FinishedSeries,
     QueueAnswer,
     QueueConcurrencyRequest,
@@ -28,7 +29,6 @@ from . import (
     QueueQuery,
     QueueUnlockRequest,
     QueueView,
-    queries,
 )
 
 TOPICS = ("queues", "overview", "banners", "audit")

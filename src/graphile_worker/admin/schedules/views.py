@@ -12,14 +12,14 @@ from ..web.call import Call
 from ..web.routes import Route
 from ..web.show import lay_out
 from ..web.times import zone_named
-from . import (
+from . import queries
+from .queries import (
     ScheduleAnswer,
     ScheduleListing,
     ScheduleListQuery,
     SchedulePauseRequest,
     ScheduleQuery,
     ScheduleView,
-    queries,
 )
 
 REGISTERED = frozenset({queries.TABLE})

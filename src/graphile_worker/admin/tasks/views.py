@@ -19,8 +19,18 @@ from ..live.hub import Hub
 from ..web.call import Call
 from ..web.routes import Route
 from ..web.show import error_title
-from . import Resumed, TaskDetails, TaskPauseRequest, TaskQuery, TaskResumeRequest, TaskRow, TasksQuery
-from .queries import TaskFacts, read_task, read_tasks
+from .queries import (
+    Resumed,
+    TaskDetails,
+    TaskFacts,
+    TaskPauseRequest,
+    TaskQuery,
+    TaskResumeRequest,
+    TaskRow,
+    TasksQuery,
+    read_task,
+    read_tasks,
+)
 from .series import RANGES, nothing, read_markers, read_percentiles, read_timeline, shown_to
 
 TOPICS = ("tasks", "overview", "banners", "audit")

@@ -16,7 +16,8 @@ from ..audit.recording import because, record
 from ..database import REQUESTS
 from ..web.call import Call
 from ..web.routes import Route
-from . import (
+from . import queries
+from .queries import (
     Worker,
     WorkerAnswer,
     WorkerConcurrencyRequest,
@@ -26,7 +27,6 @@ from . import (
     WorkerRequest,
     WorkersQuery,
     megabytes,
-    queries,
 )
 
 TOPICS = ("workers", "overview", "audit")
