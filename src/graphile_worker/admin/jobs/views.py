@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar, cast
 
 import msgspec
 from starlette.responses import Response
@@ -17,7 +17,7 @@ from ..web.call import Call
 from ..web.routes import API, Route
 from ..web.show import one_line
 from . import export, filters, listing
-from .filters import FINISHED, NAMES, PAYLOAD, STATES, Filter
+from .filters import FINISHED, PAYLOAD, STATES, Filter
 from .job import get_record
 from .listing import JobListQuery, JobPage
 from .searching import ListOrder
@@ -34,42 +34,28 @@ NAMES_LAST = 60.0
 """Seconds for which the names beside the fields of the filter are kept."""
 COUNTS_LAST = 20.0
 """Seconds for which the numbers of scheduled, retrying and finished jobs are shown again."""
-Text = Annotated[str, msgspec.Meta(max_length=200)]
+Q = TypeVar("Q", bound=msgspec.Struct)
 
 
+def with_conditions(query: type[Q]) -> type[Q]:
+    """The query with a member for each condition of a filter."""
+    conditions = [
+        (each.name, Annotated[str, msgspec.Meta(max_length=filters.LONGEST, description=each.help)], "")
+        for each in filters.FIELDS
+    ]
+    doc = {"__doc__": query.__doc__}
+    found = msgspec.defstruct(
+        query.__name__, conditions, bases=(query,), namespace=doc, module=__name__, kw_only=True
+    )
+    return cast(type[Q], found)
+
+
+@with_conditions
 class FilterQuery(msgspec.Struct, kw_only=True):
     """Conditions, all of which must hold; `payload.PATH=VALUE` is one too."""
 
     q: Annotated[str, msgspec.Meta(max_length=2000)] = ""
     """All conditions in one text, as in the filter box: `state:failed task:send_email`."""
-    state: Text = ""
-    """ready, scheduled, retrying, running or failed; or finished, for jobs of the history."""
-    task: Text = ""
-    queue: Text = ""
-    key: Text = ""
-    """A job key; with `*` at the end, its beginning."""
-    flag: Text = ""
-    worker: Text = ""
-    """The id of the pool that has locked the job, or has run it last."""
-    priority: Text = ""
-    """5, <0 or 1..5."""
-    attempts: Text = ""
-    created: Text = ""
-    """>1h is later than an hour ago, <2030-01-31 before that day, 2d..1d between."""
-    run: Text = ""
-    failed: Text = ""
-    outcome: Text = ""
-    """Of finished jobs: completed, failed, cancelled or expired."""
-    finished: Text = ""
-    """Of finished jobs: when they ended, as `created`."""
-    duration: Text = ""
-    """Of finished jobs: how long the last attempt took: >30s, <500ms or 1m..5m."""
-    error: Text = ""
-    """A part of the last error, in upper or lower case."""
-    id: Text = ""
-    """An id or a range: 1000-2000."""
-    text: Text = ""
-    """A part of the task identifier, the job key or the last error."""
 
 
 class JobsQuery(FilterQuery, kw_only=True):
@@ -101,7 +87,7 @@ class ExportQuery(FilterQuery, kw_only=True):
 class CompletionQuery(msgspec.Struct, kw_only=True):
     """The word that is being typed."""
 
-    q: Text = ""
+    q: Annotated[str, msgspec.Meta(max_length=200)] = ""
 
 
 class Completion(msgspec.Struct, frozen=True):
@@ -154,8 +140,8 @@ async def list_jobs(call: Call) -> Page | JobPage:
     links, counts = _Links(call, asked, filter, found), await _counts(call)
     values = {
         "filter": filter, "text": filter.text or asked.q, "found": found, "problem": problem, "asked": asked,
-        "is_finished": filter.is_finished, "states": STATES, "outcomes": FINISHED_STATES, "tasks": tasks,
-        "queues": queues, "actions": _actions(call, filter), "names": NAMES, "payload_prefix": PAYLOAD,
+        "is_finished": filter.is_finished, "fields": filters.FIELDS, "payload_prefix": PAYLOAD,
+        "names": {"task": tasks, "queue": queues}, "actions": _actions(call, filter),
         "tabs": links.tabs(counts), "count": _count(filter, found, counts), "links": links,
         "one_line": one_line, "elsewhere": await _elsewhere(call, filter, found),
     }  # fmt: skip
