@@ -17,7 +17,7 @@ from ...history.error_groups import ErrorGroup, list_error_groups
 from ...history.records import list_errors
 from ...values.schema_name import SchemaName
 from ...values.text import count
-from ..answers import Count, Problem, in_order, not_found
+from ..answers import Count, Problem, in_order, not_found, shared_with
 from ..database import ERRORS, WORKERS, Database, own_tables
 from ..jobs.changing import ActionValues, check_values
 from ..live.hub import Hub
@@ -167,29 +167,20 @@ def _group(
     versions = sorted({row["version"] for row in errors if row["version"]})
     muting = muted.get(group.fingerprint)
     new_since = group.first_version if newest is not None and group.first_version == newest else None
-    return FailureGroup(
-        fingerprint=group.fingerprint,
-        task_identifier=group.task_identifier,
-        error_type=group.error_type,
+    return shared_with(
+        group, FailureGroup,
         message=redactor.text(group.message),
-        place=group.place,
-        first_at=group.first_at,
-        last_at=group.last_at,
-        errors=group.errors,
         attempts=_attempts(group, len(errors), sample, now - timedelta(seconds=PERIODS[period])),
         failed=jobs.failed,
         retrying=jobs.retrying,
         bars=_bars(errors, period, now),
-        last_job_id=group.last_job_id,
         is_new=new_since is not None or group.first_at >= now - NEW_FOR,
         new_since=new_since,
-        first_version=group.first_version,
-        last_version=group.last_version,
         versions=versions,
         hosts=hosts,
         only_on=_only_on(errors, hosts, versions, sample),
         muted_by=muting["who"] if muting is not None and _is_muted(muting, group, now) else None,
-    )
+    )  # fmt: skip
 
 
 def _attempts(group: ErrorGroup, kept: int, sample: _Sample, since: datetime) -> Count:

@@ -15,8 +15,7 @@ from ..operations.views import announce_to
 from ..security.identity import PERMISSION_FOR, Permission
 from ..web.call import Call
 from ..web.routes import Route
-from ..web.show import lay_out_error, one_line
-from ..web.times import zone_name
+from ..web.show import lay_out_error, one_line, zone_name
 from . import (
     PERIODS,
     FailureDetails,

@@ -24,8 +24,7 @@ from ..security.redact import Redactor
 from ..tasks.expected import problems_of, read_notes
 from ..web.call import Call
 from ..web.routes import API, Route
-from ..web.show import lay_out
-from ..web.times import typed_time, zone_name
+from ..web.show import lay_out, typed_time, zone_name
 from . import filters, job
 from .changing import lock_jobs
 from .job import JobView

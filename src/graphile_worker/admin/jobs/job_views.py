@@ -25,8 +25,7 @@ from ..security.identity import PERMISSION_FOR, Permission
 from ..tasks.expected import read_notes
 from ..web.call import Call, return_url
 from ..web.routes import API, Route
-from ..web.show import lay_out, lay_out_error, one_line, visible
-from ..web.times import instant, zone_name
+from ..web.show import instant, lay_out, lay_out_error, one_line, visible, zone_name
 from . import adding, changing, job
 from .adding import JobEdit
 from .changing import ActionAnswer, ActionName, ActionRequest

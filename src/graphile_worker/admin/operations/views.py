@@ -15,7 +15,7 @@ from ..jobs.views import job_filter_of
 from ..security.identity import PERMISSION_FOR, Permission
 from ..web.call import Call, return_url
 from ..web.routes import Route
-from ..web.times import zone_name
+from ..web.show import zone_name
 from . import Chosen, DryRun, Operation, OperationForm, OperationRequest, OperationsQuery, queries, undo
 from .undo import UndoAnswer, permission_to_stop
 

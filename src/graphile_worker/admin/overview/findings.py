@@ -18,7 +18,7 @@ from ..answers import Marker
 from ..live.sampler import Sample
 from ..tasks.queries import RunningLine, TaskRow
 from ..tasks.series import TaskSeries, Timeline
-from ..web.times import duration
+from ..web.show import duration
 
 Level = Literal["ok", "idle", "warn", "bad"]
 """`idle`: nothing is wrong, and nothing runs yet."""

@@ -13,7 +13,7 @@ from ...database.sql import load
 from ...history.error_groups import ErrorGroup, list_error_groups
 from ...recovery.registry.workers import WorkerSummary
 from ...values.job import Pause
-from ..answers import Count, Marker, RangeName
+from ..answers import Count, Marker, RangeName, shared_with
 from ..database import ERRORS, PAUSES, STATISTICS, WORKERS, Cost
 from ..failures.counts import GroupCount, count_errors
 from ..live.hub import Hub
@@ -187,16 +187,10 @@ def _overview(
     hub: Hub, facts: OverviewFacts, tasks: TaskFacts, errors: list[ErrorLine], schedules: list[ScheduleLine]
 ) -> Overview:
     sample, findings = facts.sample, find(facts)
-    return Overview(
-        at=sample.at,
+    return shared_with(
+        sample, Overview,
         level=findings[0].level,
         findings=findings,
-        ready=sample.ready,
-        scheduled=sample.scheduled,
-        running=sample.running,
-        failed=sample.failed,
-        slots=sample.slots,
-        oldest_wait=sample.oldest_wait,
         usual_wait=facts.usual_wait,
         rates=facts.rates,
         forecast=facts.forecast,
@@ -211,7 +205,7 @@ def _overview(
         missing=missing_parts(hub.sampler.tables),
         cost=hub.database.meter.cost,
         down_since=None if hub.down_since is None else datetime.fromtimestamp(hub.down_since, UTC),
-    )
+    )  # fmt: skip
 
 
 def missing_parts(tables: frozenset[str]) -> list[str]:
@@ -297,18 +291,11 @@ async def _last_work(connection: Connection, hub: Hub) -> datetime | None:
 
 
 def _error(group: ErrorGroup, jobs: GroupCount, redactor: Redactor, now: datetime) -> ErrorLine:
-    return ErrorLine(
-        fingerprint=group.fingerprint,
-        task=group.task_identifier,
-        title=error_title(group, redactor),
-        errors=group.errors,
-        failed=jobs.failed,
-        retrying=jobs.retrying,
-        first_at=group.first_at,
-        last_at=group.last_at,
-        is_new=group.first_at >= now - DAY,
-        version=group.first_version,
-    )
+    return shared_with(
+        group, ErrorLine,
+        task=group.task_identifier, title=error_title(group, redactor), failed=jobs.failed,
+        retrying=jobs.retrying, is_new=group.first_at >= now - DAY, version=group.first_version,
+    )  # fmt: skip
 
 
 def _workers(workers: Sequence[WorkerSummary], running: Sequence[RunningLine]) -> list[WorkerLine]:

@@ -25,7 +25,7 @@ from ..tasks.series import (
 )
 from ..web.call import Call
 from ..web.routes import API, Route
-from ..web.times import duration, zone_name
+from ..web.show import duration, zone_name
 from .queries import RECENT, Overview, OverviewPage, read_overview
 from .summary import summary
 

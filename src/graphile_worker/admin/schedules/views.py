@@ -10,8 +10,7 @@ from ..audit.recording import because, record
 from ..database import SCHEDULE_PAUSES
 from ..web.call import Call
 from ..web.routes import Route
-from ..web.show import lay_out
-from ..web.times import zone_named
+from ..web.show import lay_out, zone_named
 from . import queries
 from .queries import (
     ScheduleAnswer,
