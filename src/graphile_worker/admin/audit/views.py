@@ -11,9 +11,8 @@ from .queries import AuditQuery, Entry
 MAX_DETAIL = 300
 
 
-async def list_entries(call: Call) -> Page:
+async def list_entries(call: Call, query: AuditQuery) -> Page:
     """Days without a zone are the viewer's."""
-    query = call.query(AuditQuery)
     found = await queries.list_entries(call.database, query)
     names, actions = ([], []) if call.is_api else await queries.names_and_actions(call.database)
     given = dict(call.request.query_params)
@@ -44,7 +43,7 @@ def _may_undo(call: Call, entry: Entry) -> bool:
 
 ROUTES = [
     Route(
-        "/audit", list_entries, "audit.read", "Who did what, the latest first", api=True, query=AuditQuery,
+        "/audit", list_entries, "audit.read", "Who did what, the latest first", api=True,
         answer=Listing[Entry],
     ),
 ]  # fmt: skip

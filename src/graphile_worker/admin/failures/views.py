@@ -40,8 +40,7 @@ QUESTIONS = {
 _FINGERPRINT = re.compile(r"[0-9a-f]{16}")
 
 
-async def list_failures(call: Call) -> Page:
-    query = call.query(FailuresQuery)
+async def list_failures(call: Call, query: FailuresQuery) -> Page:
     found = await queries.list_failures(call.hub, query, call.redactor)
     page = partial(call.url, "/failures", task=query.task or None)
     order = None if query.order == "last" else query.order
@@ -69,22 +68,20 @@ async def get_failure(call: Call) -> Page:
     return Page("failure.html", title, here="failures", values=values, answer=found)
 
 
-async def ask(call: Call) -> Page:
+async def ask(call: Call, wanted: GroupQuestion) -> Page:
     """The question, for links."""
-    return await _question(call, call.query(GroupQuestion))
+    return await _question(call, wanted)
 
 
-async def act(call: Call) -> Page | Redirect:
-    request = await call.body(GroupRequest)
+async def act(call: Call, request: GroupRequest) -> Page | Redirect:
     if not await call.is_confirmed():
         return await _question(call, request)
     call.require(PERMISSION_FOR[request.change])
     return await _begun(call, request)
 
 
-async def retry(call: Call) -> Redirect:
+async def retry(call: Call, asked: CarefulRequest) -> Redirect:
     """A careful retry, for programs."""
-    asked = await call.json(CarefulRequest)
     request = GroupRequest(
         action="carefully", canary=asked.canary, rate=asked.rate, confirm=asked.confirm, dry_run=asked.dry_run
     )
@@ -113,8 +110,7 @@ async def _question(call: Call, request: GroupRequest) -> Page:
     return Page("failure_action.html", f"{word}?", here="failures", values=values)
 
 
-async def mute(call: Call) -> Redirect:
-    request = await call.body(MuteRequest)
+async def mute(call: Call, request: MuteRequest) -> Redirect:
     muted = await queries.mute(call.database, actor_of(call), fingerprint_of(call), request.reason)
     until = f"until a version other than {muted.version}" if muted.version else "for a day"
     return Redirect("/failures", f"The error group is muted {until}.", answer=muted)
@@ -135,10 +131,7 @@ def fingerprint_of(call: Call) -> str:
 
 GROUP = "/failures/{fingerprint}"
 ROUTES = [
-    Route(
-        "/failures", list_failures, "jobs.read", "Error groups", api=True, query=FailuresQuery,
-        answer=FailureList,
-    ),
+    Route("/failures", list_failures, "jobs.read", "Error groups", api=True, answer=FailureList),
     Route(
         GROUP, get_failure, "jobs.read",
         "An error group: the latest error, what its jobs share, and the jobs", api=True,
@@ -147,16 +140,16 @@ ROUTES = [
     Route(
         f"/api/v1{GROUP}/retry", retry, "jobs.retry",
         "Retry the jobs of a group carefully: some first, then the others until one fails", method="POST",
-        body=CarefulRequest, answer=Operation | DryRun,
+        answer=Operation | DryRun,
     ),
-    Route(f"{GROUP}/actions", ask, ON_GROUPS, "Ask before an action on a group", query=GroupQuestion),
+    Route(f"{GROUP}/actions", ask, ON_GROUPS, "Ask before an action on a group"),
     Route(
         f"{GROUP}/actions", act, ON_GROUPS, "Retry, reschedule, give up or delete all jobs of a group",
-        method="POST", api=True, body=GroupRequest, answer=Operation | DryRun,
+        method="POST", api=True, answer=Operation | DryRun,
     ),
     Route(
         f"{GROUP}/mute", mute, "jobs.retry", "Hide a group until it occurs in a newer version", method="POST",
-        api=True, body=MuteRequest, answer=Muted,
+        api=True, answer=Muted,
     ),
     Route(
         f"{GROUP}/unmute", unmute, "jobs.retry", "Show a group again", method="POST", api=True, answer=Muted,

@@ -243,8 +243,7 @@ NewJobForm: type[JobForm] = msgspec.defstruct(  # type: ignore[assignment]
 )
 
 
-async def form_page(call: Call) -> Page:
-    asked = call.query(NewJobQuery)
+async def form_page(call: Call, asked: NewJobQuery) -> Page:
     form = _filled(task=asked.task, queue=asked.queue)
     if asked.job is not None:
         form = await _like(call, asked.job)
@@ -309,12 +308,12 @@ def _choices(option: JobOption) -> list[tuple[str, str]] | None:
     return None
 
 
-async def add_job(call: Call) -> Page | Redirect | JobView:
-    if call.is_api:
-        new: JobToAdd = await call.json(NewJob)
-        job_id = await insert_job(call.database, actor_of(call), new, options_in(new))
-        return await job.get_view(call.database, call.redactor, job_id)
-    form: JobForm = await call.form(NewJobForm)
+async def add_job(call: Call, new: JobToAdd) -> JobView:
+    job_id = await insert_job(call.database, actor_of(call), new, options_in(new))
+    return await job.get_view(call.database, call.redactor, job_id)
+
+
+async def add_from_form(call: Call, form: JobForm) -> Page | Redirect:
     try:
         if not form.task.strip():
             raise Problem(400, "The task is missing", "Every job has one.")
@@ -346,8 +345,8 @@ def _options(call: Call, form: JobForm) -> dict[str, Any]:
 
 
 ROUTES = [
-    Route("/jobs/new", form_page, "jobs.add", "Add a job", query=NewJobQuery),
-    Route("/jobs/new", add_job, "jobs.add", "Add a job", method="POST", body=NewJobForm),
+    Route("/jobs/new", form_page, "jobs.add", "Add a job"),
+    Route("/jobs/new", add_from_form, "jobs.add", "Add a job", method="POST", body=NewJobForm),
     Route(
         f"{API}/jobs", add_job, "jobs.add", "Add a job", method="POST", body=NewJob, answer=JobView,
         status=201,

@@ -315,12 +315,13 @@ async def _edit_form(
     return Page("edit_job.html", f"Edit job {job_id}", here="jobs", values=values, status=status)
 
 
-async def edit(call: Call) -> Page | Redirect | JobView:
+async def edit(call: Call, change: JobEdit) -> JobView:
+    await adding.edit_payload(call.database, actor_of(call), job_id_of(call), change)
+    return await _view(call)
+
+
+async def edit_from_form(call: Call, form: EditForm) -> Page | Redirect:
     job_id = job_id_of(call)
-    if call.is_api:
-        await adding.edit_payload(call.database, actor_of(call), job_id, await call.json(JobEdit))
-        return await _view(call)
-    form = await call.form(EditForm)
     change = JobEdit(payload=as_raw(form.payload), revision=form.revision, check=not form.anyway)
     try:
         await adding.edit_payload(call.database, actor_of(call), job_id, change)
@@ -363,15 +364,13 @@ QUESTIONS: dict[ActionName, str] = {
 }
 
 
-async def ask(call: Call) -> Page:
+async def ask(call: Call, wanted: ActionRequest) -> Page:
     """The question, for links."""
-    wanted = call.query(ActionRequest)
     call.require(PERMISSION_FOR[wanted.action])
     return _question(call, wanted)
 
 
-async def act(call: Call) -> Page | Redirect:
-    wanted = await call.body(ActionRequest)
+async def act(call: Call, wanted: ActionRequest) -> Page | Redirect:
     call.require(PERMISSION_FOR[wanted.action])
     if not wanted.ids:
         if call.is_api:
@@ -460,16 +459,16 @@ def _back(call: Call, wanted: ActionRequest, answer: ActionAnswer | None = None)
 ANY_ACTION = tuple(dict.fromkeys(PERMISSION_FOR.values()))
 ONE = "/jobs/{id:int}"
 ROUTES = [
-    Route("/jobs/actions", ask, ANY_ACTION, "Ask before an action", query=ActionRequest),
+    Route("/jobs/actions", ask, ANY_ACTION, "Ask before an action"),
     Route(
         "/jobs/actions", act, ANY_ACTION,
         "Run now, retry, reschedule, give up, delete, cancel or add again up to 200 jobs", method="POST",
-        api=True, body=ActionRequest, answer=ActionAnswer,
+        api=True, answer=ActionAnswer,
     ),
     Route(ONE, get_job, "jobs.read", "A job, or what is known of one that is gone", api=True, answer=JobView),
     Route(
         API + ONE, edit, "jobs.edit", "Replace the payload of a job that waits and has this revision",
-        method="PATCH", body=JobEdit, answer=JobView,
+        method="PATCH", answer=JobView,
     ),
     Route(
         f"{API}{ONE}/attempts", list_attempts, "jobs.read", "Failed attempts of a job", answer=FailedAttempts,
@@ -488,7 +487,7 @@ ROUTES = [
         answer=msgspec.Raw,
     ),
     Route(f"{ONE}/edit", edit_page, "jobs.edit", "Edit a payload", own_pages_only=True),
-    Route(f"{ONE}/edit", edit, "jobs.edit", "Replace a payload", method="POST", body=EditForm),
+    Route(f"{ONE}/edit", edit_from_form, "jobs.edit", "Replace a payload", method="POST"),
     Route(
         f"{ONE}/stack", get_stack, "jobs.read", "Where a running job is now: its worker is asked",
         method="POST", api=True, needs=REQUESTS, answer=Stack,

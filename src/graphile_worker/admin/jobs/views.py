@@ -118,8 +118,7 @@ def _wanted(call: Call, filter: Filter, **more: Any) -> JobListQuery:
 # -- the list -----------------------------------------------------------------------------------------------
 
 
-async def list_jobs(call: Call) -> Page | JobPage:
-    asked = call.query(JobsQuery)
+async def list_jobs(call: Call, asked: JobsQuery) -> Page | JobPage:
     filter, problem, found = Filter(), None, None
     try:
         filter = filter_of(call)
@@ -284,13 +283,12 @@ class _Links:
 # -- counts, names and files --------------------------------------------------------------------------------
 
 
-async def count_jobs(call: Call) -> Count:
-    call.query(FilterQuery)
+async def count_jobs(call: Call, _: FilterQuery) -> Count:
     return await export.count_exactly(call.database, job_filter_of(call, filter_of(call)))
 
 
-async def complete(call: Call) -> Completion:
-    return Completion(await filters.complete(call.database, call.query(CompletionQuery).q))
+async def complete(call: Call, wanted: CompletionQuery) -> Completion:
+    return Completion(await filters.complete(call.database, wanted.q))
 
 
 class Found(msgspec.Struct, frozen=True):
@@ -299,12 +297,11 @@ class Found(msgspec.Struct, frozen=True):
     items: list[filters.NamedPage]
 
 
-async def find(call: Call) -> Found:
-    return Found(await filters.named(call.database, call.query(CompletionQuery).q))
+async def find(call: Call, wanted: CompletionQuery) -> Found:
+    return Found(await filters.named(call.database, wanted.q))
 
 
-async def export_jobs(call: Call) -> Response:
-    asked = call.query(ExportQuery)
+async def export_jobs(call: Call, asked: ExportQuery) -> Response:
     found = await export.export_jobs(
         call.database,
         _wanted(
@@ -324,27 +321,22 @@ async def export_jobs(call: Call) -> Response:
 
 
 ROUTES = [
-    Route(
-        "/jobs", list_jobs, "jobs.read", "Jobs that match a filter, one page", api=True, query=JobsQuery,
-        answer=JobPage,
-    ),
+    Route("/jobs", list_jobs, "jobs.read", "Jobs that match a filter, one page", api=True, answer=JobPage),
     Route(
         f"{API}/jobs/count", count_jobs, "jobs.read", "How many jobs match, counted for up to ten seconds",
-        query=FilterQuery, answer=Count,
+        answer=Count,
     ),
-    Route("/jobs/export", export_jobs, "jobs.read", "Jobs as a file", query=ExportQuery),
+    Route("/jobs/export", export_jobs, "jobs.read", "Jobs as a file"),
     Route(
         f"{API}/jobs/export", export_jobs, "jobs.read",
-        "Jobs as JSON Lines or CSV, up to 10,000; X-Next is the cursor for the next file", query=ExportQuery,
+        "Jobs as JSON Lines or CSV, up to 10,000; X-Next is the cursor for the next file",
         media_type="application/jsonl",
     ),
     Route(
-        f"{API}/jobs/completion", complete, "jobs.read", "Suggestions for the filter box",
-        query=CompletionQuery, answer=Completion,
+        f"{API}/jobs/completion", complete, "jobs.read", "Suggestions for the filter box", answer=Completion,
     ),
     Route(
         f"{API}/find", find, "jobs.read",
-        "Tasks, queues, workers, schedules and jobs by what is known of their name or id",
-        query=CompletionQuery, answer=Found,
+        "Tasks, queues, workers, schedules and jobs by what is known of their name or id", answer=Found,
     ),
 ]  # fmt: skip

@@ -36,15 +36,12 @@ def announce_to(call: Call) -> None:
     )
 
 
-async def ask(call: Call) -> Page:
+async def ask(call: Call, wanted: OperationForm) -> Page:
     """What would happen, for links."""
-    return await _question(call, call.query(OperationForm))
+    return await _question(call, wanted)
 
 
-async def start(call: Call) -> Page | Redirect:
-    request = await call.body(OperationRequest) if call.is_api else _of_form(await call.form(OperationForm))
-    if not await call.is_confirmed():
-        return await _question(call, await call.form(OperationForm))
+async def start(call: Call, request: OperationRequest) -> Redirect:
     call.require(PERMISSION_FOR[request.action])
     chosen = _chosen(call, request)
     if request.dry_run:
@@ -53,6 +50,12 @@ async def start(call: Call) -> Page | Redirect:
     announce_to(call)
     begun = await queries.start(call.database, actor_of(call), request, chosen, call.app.environment)
     return Redirect(f"/operations/{begun.id}", answer=begun)
+
+
+async def start_from_form(call: Call, form: OperationForm) -> Page | Redirect:
+    if not await call.is_confirmed():
+        return await _question(call, form)
+    return await start(call, _of_form(form))
 
 
 def _of_form(form: OperationForm) -> OperationForm:
@@ -86,8 +89,7 @@ def _anything(form: OperationForm) -> dict[str, object]:
     return {"priority": 0} if form.action == "reschedule" and form.priority is None else {}
 
 
-async def list_operations(call: Call) -> Page:
-    query = call.query(OperationsQuery)
+async def list_operations(call: Call, query: OperationsQuery) -> Page:
     found = await queries.latest(call.database, before=query.after, limit=query.limit + 1)
     items = (found or [])[: query.limit]
     has_more = len(found or []) > query.limit
@@ -177,20 +179,16 @@ async def _undo_question(call: Call, entry: Entry) -> Page:
 ROUTES = [
     Route(
         "/operations", list_operations, "jobs.read", "Changes to many jobs, the latest first", api=True,
-        query=OperationsQuery, answer=Listing[Operation],
+        answer=Listing[Operation],
     ),
+    Route("/operations/new", ask, ANY_ACTION, "What an operation would do", needs=OPERATIONS),
     Route(
-        "/operations/new", ask, ANY_ACTION, "What an operation would do", needs=OPERATIONS,
-        query=OperationForm,
-    ),
-    Route(
-        "/operations/new", start, ANY_ACTION, "Start an operation", method="POST", needs=OPERATIONS,
-        body=OperationForm,
+        "/operations/new", start_from_form, ANY_ACTION, "Start an operation", method="POST", needs=OPERATIONS,
     ),
     Route(
         "/api/v1/operations", start, ANY_ACTION,
         "Change all jobs that match a filter, in steps; or only say what would happen", method="POST",
-        body=OperationRequest, answer=Operation | DryRun,
+        answer=Operation | DryRun,
     ),
     Route(
         "/operations/{id:int}", get_operation, "jobs.read", "How far an operation is", api=True,

@@ -85,8 +85,7 @@ class Tile:
     query: dict[str, str]
 
 
-async def overview(call: Call) -> Page:
-    wanted = call.query(OverviewQuery)
+async def overview(call: Call, wanted: OverviewQuery) -> Page:
     found = await read_overview(call.hub, wanted.range)
     values = {
         "found": found.overview,
@@ -211,8 +210,7 @@ def began(since: datetime | None, zone: tzinfo) -> str:
 # -- values over time ---------------------------------------------------------------------------------------
 
 
-async def series(call: Call) -> Series:
-    wanted = call.query(SeriesQuery)
+async def series(call: Call, wanted: SeriesQuery) -> Series:
     metrics = _metrics(wanted.metric)
     hub, now, task = call.hub, datetime.now(UTC), wanted.task or None
     await hub.current()
@@ -271,8 +269,7 @@ def _series(
 # -- the incident summary -----------------------------------------------------------------------------------
 
 
-async def read_summary(call: Call) -> Page | PlainTextResponse:
-    wanted = call.query(SummaryQuery)
+async def read_summary(call: Call, wanted: SummaryQuery) -> Page | PlainTextResponse:
     zone = wanted.zone or ("" if call.is_api else zone_name(call.zone))
     text = await summary(call.hub, hours=wanted.hours, zone=zone, may_audit=call.may("audit.read"))
     if call.is_api:
@@ -284,14 +281,11 @@ async def read_summary(call: Call) -> Page | PlainTextResponse:
 ROUTES = [
     Route(
         "/", overview, "jobs.read", "The state of everything: counts, rates, findings", api="/overview",
-        query=OverviewQuery, answer=Overview,
+        answer=Overview,
     ),
-    Route(
-        f"{API}/series", series, "jobs.read", "Values over time, by task or in all", query=SeriesQuery,
-        answer=Series,
-    ),
+    Route(f"{API}/series", series, "jobs.read", "Values over time, by task or in all", answer=Series),
     Route(
         "/summary", read_summary, "jobs.read", "The last hours in Markdown, for a chat or a post-mortem",
-        api=True, query=SummaryQuery, media_type="text/markdown",
+        api=True, media_type="text/markdown",
     ),
 ]  # fmt: skip
