@@ -17,5 +17,5 @@ from .drawing import outcomes as outcomes
 from .drawing import slots as slots
 from .drawing import sparkline as sparkline
 from .drawing import time_chart as time_chart
-from .series import ChartSeries as ChartSeries
-from .series import Colour as Colour
+from .geometry import ChartSeries as ChartSeries
+from .geometry import Colour as Colour

@@ -15,8 +15,7 @@ from markupsafe import Markup
 from ...history.statistics import limits_of
 from ...values.text import duration
 from ..answers import Marker
-from .scales import WIDTH, Values, area, line, number, time_ticks, value_ticks
-from .series import ChartSeries, Colour, place
+from .geometry import WIDTH, ChartSeries, Colour, Values, area, line, number, place, time_ticks, value_ticks
 
 Rect = tuple[str, str, str, str]
 """x, y, width and height."""

@@ -102,12 +102,13 @@ async def _question(call: Call, request: GroupRequest) -> Page:
     await operations.require_tables(call.database)
     found = await queries.dry_run(call.hub, fingerprint_of(call), request, call.app.environment)
     word = words_for("retry_carefully" if request.is_careful else request.action)
+    path = f"/failures/{fingerprint_of(call)}"
     values = {
-        "form": request, "found": found, "word": word, "text": QUESTIONS[request.action],
-        "path": f"/failures/{fingerprint_of(call)}", "zone": zone_name(call.zone),
-        "typed": str(found.count.value) if found.needs_confirmation else "",
+        "form": request, "found": found, "zone": zone_name(call.zone), "submit": word, "back": path,
+        "path": f"{path}/actions", "text": QUESTIONS[request.action],
+        "fields": {"action": request.action, "confirmed": "yes"},
     }  # fmt: skip
-    return Page("failure_action.html", f"{word}?", here="failures", values=values)
+    return Page("change_many.html", f"{word}?", here="failures", values=values)
 
 
 async def mute(call: Call, request: MuteRequest) -> Redirect:

@@ -66,13 +66,17 @@ async def _question(call: Call, form: OperationForm) -> Page:
     call.require(PERMISSION_FOR[form.action])
     request = msgspec.structs.replace(_of_form(form), **_anything(form))
     found = await queries.dry_run(call.database, request, _chosen(call, request), call.app.environment)
+    word = words_for(form.action)
     values = {
-        "form": form, "found": found, "zone": zone_name(call.zone),
-        "word": words_for(form.action), "filter": Filter.parse(form.q).text,
+        "form": form, "found": found, "zone": zone_name(call.zone), "submit": f"{word} {found.count} jobs",
+        "path": "/operations/new", "text": "Jobs that are added later are left out.",
         "back": return_url(call, form.back, call.url("/jobs", q=form.q)[len(call.url("")) :]),
-        "typed": str(found.count.value) if found.needs_confirmation else "",
+        "fields": {
+            "action": form.action, "q": form.q, "everything": 1 if form.everything else "",
+            "confirmed": "yes", "back": form.back,
+        },
     }  # fmt: skip
-    return Page("operation_new.html", f"{words_for(form.action)} all that match?", here="jobs", values=values)
+    return Page("change_many.html", f"{word} all that match?", here="jobs", values=values)
 
 
 def _chosen(call: Call, request: OperationRequest) -> Chosen:

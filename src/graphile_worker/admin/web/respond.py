@@ -215,7 +215,7 @@ def environment() -> Environment:
     found.globals.update(
         url=_as_seen(Viewer.url), static=_as_seen(Viewer.static), may=_as_seen(Viewer.may),
         offers=_as_seen(Viewer.offers), now=_as_seen(Viewer.moment), time_parts=_as_seen(Viewer.time_parts),
-        worker_name=_as_seen(Viewer.worker_name), times_in=show.times_in, state_of=state_of, texts=texts,
+        worker_name=_as_seen(Viewer.worker_name), times_in=show.times_in, state_of=show.state_of, texts=texts,
     )  # fmt: skip
     found.globals["ui"] = found.get_template("parts/ui.html").module
     found.globals["charts"] = charts
@@ -241,13 +241,6 @@ def render(call: Call, page: Page, around: Around | None = None) -> str:
         return environment().get_template(page.template).render(frame, **page.values)
     finally:
         _viewer.reset(token)
-
-
-def state_of(state: str) -> tuple[str, str, str]:
-    """Words that a phone leaves out, the word and the tone of a state; an unknown one is shown as it is."""
-    words, tone = texts.STATES.get(state, (state.replace("_", " ").replace("|", " "), "idle"))
-    more, _, word = words.rpartition("|")
-    return more, word, tone
 
 
 def number(value: float | Count | None, places: int = 0) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
 from functools import lru_cache
-from typing import Literal
+from typing import Final, Literal
 from zoneinfo import ZoneInfo
 
 from ...history.error_groups import ErrorGroup
@@ -210,6 +210,55 @@ def csv_cell(value: object) -> str:
 
 
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
+
+
+# -- states -----------------------------------------------------------------------------------------------
+
+STATES: Final = {
+    # jobs
+    "ready": ("ready", "ok"),
+    "scheduled": ("scheduled", "idle"),
+    "retry": ("waiting for |retry", "warn"),
+    "waiting_for_retry": ("waiting for |retry", "warn"),
+    "running": ("running", "run"),
+    "prefetched": ("prefetched", "run"),
+    "failed": ("failed", "bad"),
+    "permanently_failed": ("permanently |failed", "bad"),
+    "paused": ("paused", "warn"),
+    "gone": ("gone", "idle"),
+    # states of finished jobs, and outcomes
+    "completed": ("completed", "ok"),
+    "cancelled": ("cancelled", "idle"),
+    "expired": ("expired", "idle"),
+    "snoozed": ("snoozed", "idle"),
+    "interrupted": ("interrupted", "warn"),
+    # workers
+    "alive": ("alive", "ok"),
+    "stopping": ("stopping", "warn"),
+    "late": ("heartbeat late", "warn"),
+    "dead": ("dead", "bad"),
+    "unknown": ("state unknown", "idle"),
+    # operations
+    "planned": ("planned", "idle"),
+    "done": ("done", "ok"),
+    "stopped": ("stopped", "warn"),
+    # error groups
+    "new": ("new", "bad"),
+    "retrying": ("retrying", "warn"),
+    "exhausted": ("no attempts left", "bad"),
+    "muted": ("muted", "idle"),
+}
+"""State to its words and tone. What precedes `|` is left out on phones.
+
+Tones: ok, run, warn, bad, idle; each has a colour and a shape.
+"""
+
+
+def state_of(state: str) -> tuple[str, str, str]:
+    """Words that a phone leaves out, the word and the tone of a state; an unknown one is shown as it is."""
+    words, tone = STATES.get(state, (state.replace("_", " ").replace("|", " "), "idle"))
+    more, _, word = words.rpartition("|")
+    return more, word, tone
 
 
 # -- times --------------------------------------------------------------------------------------------------
