@@ -14,7 +14,7 @@ from admin.conftest import client_of
 from admin.test_operations import ended
 from graphile_worker import JobSpec, WorkerUtils, run_once
 from graphile_worker.admin import admin_app, everyone_may
-from graphile_worker.admin.failures.plain_groups import shared_members
+from graphile_worker.admin.failures.queries import shared_members
 from graphile_worker.admin.security.redact import HIDDEN
 from graphile_worker.database.sql import load
 from graphile_worker.history.error_groups import ErrorGroup, ErrorMatcher

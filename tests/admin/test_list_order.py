@@ -9,8 +9,8 @@ import pytest
 
 from graphile_worker import JobSpec, WorkerUtils
 from graphile_worker.admin.answers import in_order
-from graphile_worker.admin.failures import FailureOrder
 from graphile_worker.admin.failures import queries as failures
+from graphile_worker.admin.failures.queries import FailureOrder
 from graphile_worker.admin.queues import views as queues
 from graphile_worker.admin.queues.queries import QueueOrder
 from graphile_worker.admin.tasks import views as tasks

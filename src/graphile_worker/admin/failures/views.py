@@ -9,6 +9,7 @@ from .. import charts
 from ..answers import Page, Redirect, Sorting, not_found
 from ..audit.queries import words_for
 from ..audit.recording import actor_of
+from ..database import ERRORS
 from ..operations import CarefulRequest, DryRun, Operation
 from ..operations import queries as operations
 from ..operations.views import announce_to
@@ -16,17 +17,9 @@ from ..security.identity import PERMISSION_FOR, Permission
 from ..web.call import Call
 from ..web.routes import Route
 from ..web.show import lay_out_error, one_line, zone_name
-from . import (
-    PERIODS,
-    FailureDetails,
-    FailureList,
-    FailuresQuery,
-    GroupQuestion,
-    GroupRequest,
-    Muted,
-    MuteRequest,
-    queries,
-)
+from . import changing, plain_groups, queries
+from .changing import GroupQuestion, GroupRequest, Muted, MuteRequest
+from .queries import PERIODS, FailureDetails, FailureList, FailuresQuery
 
 ON_GROUPS: tuple[Permission, ...] = ("jobs.retry", "jobs.reschedule", "jobs.cancel", "jobs.delete")
 PERIOD_WORDS = {"1h": "1 hour", "24h": "24 hours", "7d": "7 days"}
@@ -41,7 +34,10 @@ _FINGERPRINT = re.compile(r"[0-9a-f]{16}")
 
 
 async def list_failures(call: Call, query: FailuresQuery) -> Page:
-    found = await queries.list_failures(call.hub, query, call.redactor)
+    if await call.database.missing(ERRORS):
+        found = await plain_groups.list_failures(call.database, query, call.redactor)
+    else:
+        found = await queries.list_failures(call.hub, query, call.redactor)
     page = partial(call.url, "/failures", task=query.task or None)
     order = None if query.order == "last" else query.order
     values = {
@@ -58,7 +54,10 @@ async def list_failures(call: Call, query: FailuresQuery) -> Page:
 
 
 async def get_failure(call: Call) -> Page:
-    found = await queries.get_failure(call.hub, fingerprint_of(call), call.redactor)
+    if await call.database.missing(ERRORS):
+        found = await plain_groups.get_failure(call.database, fingerprint_of(call), call.redactor)
+    else:
+        found = await queries.get_failure(call.hub, fingerprint_of(call), call.redactor)
     values = {
         "found": found, "group": found.group, "charts": charts, "one_line": one_line,
         "frames": lay_out_error(found.error),
@@ -91,16 +90,16 @@ async def retry(call: Call, asked: CarefulRequest) -> Redirect:
 async def _begun(call: Call, request: GroupRequest) -> Redirect:
     fingerprint, environment = fingerprint_of(call), call.app.environment
     if request.dry_run:
-        return Redirect("", answer=await queries.dry_run(call.hub, fingerprint, request, environment))
+        return Redirect("", answer=await changing.dry_run(call.hub, fingerprint, request, environment))
     announce_to(call)
-    begun = await queries.change_group(call.hub, actor_of(call), fingerprint, request, environment)
+    begun = await changing.change_group(call.hub, actor_of(call), fingerprint, request, environment)
     return Redirect(f"/operations/{begun.id}", answer=begun)
 
 
 async def _question(call: Call, request: GroupRequest) -> Page:
     call.require(PERMISSION_FOR[request.change])
     await operations.require_tables(call.database)
-    found = await queries.dry_run(call.hub, fingerprint_of(call), request, call.app.environment)
+    found = await changing.dry_run(call.hub, fingerprint_of(call), request, call.app.environment)
     word = words_for("retry_carefully" if request.is_careful else request.action)
     path = f"/failures/{fingerprint_of(call)}"
     values = {
@@ -112,13 +111,13 @@ async def _question(call: Call, request: GroupRequest) -> Page:
 
 
 async def mute(call: Call, request: MuteRequest) -> Redirect:
-    muted = await queries.mute(call.database, actor_of(call), fingerprint_of(call), request.reason)
+    muted = await changing.mute(call.database, actor_of(call), fingerprint_of(call), request.reason)
     until = f"until a version other than {muted.version}" if muted.version else "for a day"
     return Redirect("/failures", f"The error group is muted {until}.", answer=muted)
 
 
 async def unmute(call: Call) -> Redirect:
-    muted = await queries.unmute(call.database, actor_of(call), fingerprint_of(call))
+    muted = await changing.unmute(call.database, actor_of(call), fingerprint_of(call))
     return Redirect(f"/failures/{muted.fingerprint}", "The error group is shown again.", answer=muted)
 
 
