@@ -15,7 +15,9 @@ from ..answers import Problem
 from ..database import ERRORS, Database, own_tables
 from ..jobs.changing import ActionValues, check_values
 from ..live.hub import Hub
-from ..operations import CAREFUL_RATE, ChangeOfMany, Chosen, DryRun, Example, Operation, queries
+from ..operations import queries
+from ..operations.choosing import Chosen, Position, choose
+from ..operations.queries import CAREFUL_RATE, ChangeOfMany, DryRun, Example, Operation
 from ..security.redact import Redactor
 from .counts import GroupCount, count_errors
 from .queries import READ_JOBS, active_operation, find_group
@@ -65,14 +67,14 @@ class Muted(msgspec.Struct, frozen=True, kw_only=True):
 
 async def dry_run(hub: Hub, fingerprint: str, request: GroupRequest, environment: str) -> DryRun:
     """How many jobs an action on the group would change: as many as its page says."""
-    database, start = hub.database, queries.Position(0, 2**63 - 1)
+    database, start = hub.database, Position(0, 2**63 - 1)
     async with database.read() as connection:
         if not (await own_tables(connection, database.schema)) >= ERRORS:
             raise queries.MISSING
         group = await find_group(connection, database.schema, fingerprint)
         jobs = (await count_errors(hub, connection, max_age=0)).of(group)
         chosen = Chosen(fingerprint=fingerprint)
-        choice = await queries.choose(
+        choice = await choose(
             connection, database.schema, chosen, request.change, start, queries.EXAMPLES, read=READ_JOBS
         )
         rows = await connection.fetch(load("admin/current_states", database.schema), choice.ids)

@@ -21,7 +21,7 @@ from ...values.text import how_it_failed
 from ..answers import Count, Problem, in_order, not_found, shared_with
 from ..database import WORKERS, own_tables
 from ..live.hub import Hub
-from ..operations import Chosen, queries
+from ..operations.choosing import Chosen, Position, choose
 from ..security.redact import HIDDEN, Redactor
 from .counts import GROUPS, GroupCount, count_errors
 
@@ -355,9 +355,9 @@ async def _jobs(
     states = await connection.fetch(load("admin/current_states", schema), sorted(latest))
     jobs = [row for row in states if row["state"] in ("failed", "retrying")]
     if not jobs:
-        start = queries.Position(0, 2**63 - 1)
+        start = Position(0, 2**63 - 1)
         chosen = Chosen(fingerprint=group.fingerprint)
-        found = await queries.choose(connection, schema, chosen, "retry", start, LOOK_UP, read=READ_JOBS)
+        found = await choose(connection, schema, chosen, "retry", start, LOOK_UP, read=READ_JOBS)
         jobs = list(await connection.fetch(load("admin/current_states", schema), found.ids))
     jobs.sort(key=lambda row: (row["id"] in times, times.get(row["id"], row["run_at"])), reverse=True)
     return jobs, times

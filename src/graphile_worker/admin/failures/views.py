@@ -10,8 +10,8 @@ from ..answers import Page, Redirect, Sorting, not_found
 from ..audit.queries import words_for
 from ..audit.recording import actor_of
 from ..database import ERRORS
-from ..operations import CarefulRequest, DryRun, Operation
 from ..operations import queries as operations
+from ..operations.queries import CarefulRequest, DryRun, Operation
 from ..operations.views import announce_to
 from ..security.identity import PERMISSION_FOR, Permission
 from ..web.call import Call

@@ -31,8 +31,9 @@ from ...history.audit import MAX_KEPT, audit_tables, complete_record, purge_audi
 from ..database import HISTORY, STEP_WITHIN, Database, is_outage, own_tables
 from ..jobs.changing import MAY_BE_RUNNING, ActionName, ActionValues, Standing, change, lock_jobs
 from ..security.redact import Redactor
-from . import Chosen, undo
-from .queries import LEASE, Choice, Position, choose
+from . import undo
+from .choosing import Choice, Chosen, Position, choose
+from .queries import LEASE
 
 logger = logging.getLogger("graphile_worker.admin")
 

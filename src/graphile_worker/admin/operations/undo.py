@@ -18,7 +18,9 @@ from ..audit.queries import RESUMES, Entry, permission_for
 from ..database import Database
 from ..jobs.changing import ActionValues
 from ..security.identity import Permission
-from . import Chosen, DryRun, Operation, queries
+from . import queries
+from .choosing import Chosen
+from .queries import DryRun, Operation
 
 
 class Restored(msgspec.Struct, frozen=True):

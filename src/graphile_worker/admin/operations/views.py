@@ -16,7 +16,9 @@ from ..security.identity import PERMISSION_FOR, Permission
 from ..web.call import Call, return_url
 from ..web.routes import Route
 from ..web.show import zone_name
-from . import Chosen, DryRun, Operation, OperationForm, OperationRequest, OperationsQuery, queries, undo
+from . import queries, undo
+from .choosing import Chosen
+from .queries import DryRun, Operation, OperationForm, OperationRequest, OperationsQuery
 from .undo import UndoAnswer, permission_to_stop
 
 ANY_ACTION = tuple(dict.fromkeys(PERMISSION_FOR.values()))
