@@ -1,4 +1,4 @@
-"""Operations: counting before the start, starting, stopping, listing; `choosing` has which jobs they are about.
+"""Operations: counting before the start, starting, stopping, listing. Their jobs are chosen in `choosing`.
 
 `runner` does the work, step by step: each step chooses the next jobs and changes them in one transaction.
 """

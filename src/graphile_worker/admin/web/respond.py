@@ -223,7 +223,7 @@ def environment() -> Environment:
 
 
 def _shown(value: object) -> object:
-    return numbered(value) if type(value) is str else value
+    return numbered(value) if type(value) is str and not value.isascii() else value
 
 
 def render(call: Call, page: Page, around: Around | None = None) -> str:
