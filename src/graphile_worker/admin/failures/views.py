@@ -10,6 +10,7 @@ from ..answers import Page, Redirect, Sorting, not_found
 from ..audit.queries import words_for
 from ..audit.recording import actor_of
 from ..database import ERRORS
+from ..jobs.changing import ACTIONS
 from ..operations import queries as operations
 from ..operations.queries import CarefulRequest, DryRun, Operation
 from ..operations.views import announce_to
@@ -23,13 +24,7 @@ from .queries import PERIODS, FailureDetails, FailureList, FailuresQuery
 
 ON_GROUPS: tuple[Permission, ...] = ("jobs.retry", "jobs.reschedule", "jobs.cancel", "jobs.delete")
 PERIOD_WORDS = {"1h": "1 hour", "24h": "24 hours", "7d": "7 days"}
-QUESTIONS = {
-    "retry": "All of them can start at once, with all their attempts.",
-    "reschedule": "",
-    "give_up": "They fail permanently and stay in the list of failed jobs.",
-    "delete": "They are deleted without being run.",
-    "carefully": "One job first. When it has succeeded, the others; the first new failure stops it.",
-}
+CAREFULLY = "One job first. When it has succeeded, the others; the first new failure stops it."
 _FINGERPRINT = re.compile(r"[0-9a-f]{16}")
 
 
@@ -104,7 +99,8 @@ async def _question(call: Call, request: GroupRequest) -> Page:
     path = f"/failures/{fingerprint_of(call)}"
     values = {
         "form": request, "found": found, "zone": zone_name(call.zone), "submit": word, "back": path,
-        "path": f"{path}/actions", "text": QUESTIONS[request.action],
+        "path": f"{path}/actions", "action": ACTIONS[request.change],
+        "text": CAREFULLY if request.is_careful else ACTIONS[request.change].question,
         "fields": {"action": request.action, "confirmed": "yes"},
     }  # fmt: skip
     return Page("change_many.html", f"{word}?", here="failures", values=values)

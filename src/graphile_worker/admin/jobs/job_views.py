@@ -28,7 +28,7 @@ from ..web.routes import API, Route
 from ..web.show import instant, lay_out, lay_out_error, one_line, visible, zone_name
 from . import adding, changing, job
 from .adding import JobEdit
-from .changing import ActionAnswer, ActionName, ActionRequest
+from .changing import ACTIONS, ANY_ACTION, ActionAnswer, ActionRequest
 from .job import JobView
 
 
@@ -349,19 +349,9 @@ async def get_stack(call: Call) -> Page:
 
 # -- actions ------------------------------------------------------------------------------------------------
 
-AT_ONCE: tuple[ActionName, ...] = ("run_now", "retry", "add_again")
-"""Actions on a few jobs that need no question: they can be undone, and do no harm."""
 FEW = 20
+"""Jobs that an action may change without a question, if it needs none."""
 MOST_ANNOUNCED = 20
-QUESTIONS: dict[ActionName, str] = {
-    "run_now": "They can start at once. Jobs without attempts are retried.",
-    "retry": "They can start at once, with all their attempts.",
-    "reschedule": "",
-    "give_up": "They fail permanently and stay in the list of failed jobs. This can be undone for 24 hours.",
-    "delete": "They are deleted without being run. This can be undone for 24 hours; they get new ids then.",
-    "cancel": "Jobs that do not run are deleted. Workers are asked to end others, which cannot be undone.",
-    "add_again": "New jobs are added with the same values, without a job key.",
-}
 
 
 async def ask(call: Call, wanted: ActionRequest) -> Page:
@@ -376,7 +366,7 @@ async def act(call: Call, wanted: ActionRequest) -> Page | Redirect:
         if call.is_api:
             raise Problem(400, "No job is selected", "Give the ids of one to 200 jobs.")
         return Redirect(_back(call, wanted), "No job is selected.")
-    is_small = wanted.action in AT_ONCE and len(wanted.ids) <= FEW
+    is_small = ACTIONS[wanted.action].is_at_once and len(wanted.ids) <= FEW
     if not is_small and not await call.is_confirmed():
         return _question(call, wanted)
     may_delete = call.may("jobs.delete")
@@ -399,7 +389,7 @@ def _question(call: Call, wanted: ActionRequest) -> Page:
     if not wanted.ids:
         raise Problem(400, "No job is selected", "Go back and select at least one.")
     title = f"{words_for(wanted.action)} {changing.ids_in_words(wanted.ids)}?"
-    fields = _fields_of(wanted)
+    fields, action = _fields_of(wanted), ACTIONS[wanted.action]
     if wanted.action == "reschedule":
         if wanted.changes:
             return _check_reschedule(call, wanted, title)
@@ -407,13 +397,13 @@ def _question(call: Call, wanted: ActionRequest) -> Page:
         return Page("reschedule.html", title.rstrip("?"), here="jobs", values=values)
     return confirmation(
         title,
-        QUESTIONS[wanted.action],
+        f"{action.question} {action.undo}".strip(),
         path="/jobs/actions",
         fields=fields,
         submit=words_for(wanted.action),
         back=_back(call, wanted),
-        tone="danger" if wanted.action in ("delete", "cancel", "give_up") else "primary",
-        asks_reason=wanted.action in ("give_up", "cancel", "delete"),
+        tone="danger" if action.is_danger else "primary",
+        asks_reason=action.asks_reason,
         here="jobs",
     )
 
@@ -456,7 +446,6 @@ def _back(call: Call, wanted: ActionRequest, answer: ActionAnswer | None = None)
     return return_url(call, wanted.back, f"/jobs/{wanted.ids[0]}" if len(wanted.ids) == 1 else "/jobs")
 
 
-ANY_ACTION = tuple(dict.fromkeys(PERMISSION_FOR.values()))
 ONE = "/jobs/{id:int}"
 ROUTES = [
     Route("/jobs/actions", ask, ANY_ACTION, "Ask before an action"),

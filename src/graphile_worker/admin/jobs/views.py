@@ -11,25 +11,18 @@ from starlette.responses import Response
 from ...database.statements.job_filter import JobFilter
 from ...history.records import FINISHED_STATES
 from ..answers import Count, Page, Problem
-from ..audit.queries import of_job
-from ..security.identity import Permission
+from ..audit.queries import of_job, words_for
+from ..security.identity import PERMISSION_FOR, Permission
 from ..web.call import Call
 from ..web.routes import API, Route
 from ..web.show import one_line
 from . import export, filters, listing
+from .changing import ACTIONS
 from .filters import FINISHED, PAYLOAD, STATES, Filter
 from .job import get_record
 from .listing import JobListQuery, JobPage
 from .searching import ListOrder
 
-ACTIONS: tuple[tuple[str, str, Permission, str], ...] = (
-    ("retry", "Retry", "jobs.retry", "r"),
-    ("reschedule", "Reschedule", "jobs.reschedule", "e"),
-    ("give_up", "Give up", "jobs.cancel", ""),
-    ("cancel", "Cancel", "jobs.cancel", ""),
-    ("delete", "Delete", "jobs.delete", ""),
-)
-"""Actions on a selection: name, label, permission and key."""
 NAMES_LAST = 60.0
 """Seconds for which the names beside the fields of the filter are kept."""
 COUNTS_LAST = 20.0
@@ -175,9 +168,16 @@ def _count(filter: Filter, found: JobPage | None, counts: dict[str, Count]) -> C
 
 
 def _actions(call: Call, filter: Filter) -> list[tuple[str, str, Permission, str]]:
-    """Those that may do something here: to cancel jobs that do not run needs the right to delete them."""
+    """On a selection: name, label, permission and key of those that may do something here.
+
+    To cancel jobs that do not run needs the right to delete them.
+    """
     spares = not call.may("jobs.delete") and filter.get("state") in ("ready", "scheduled", "failed")
-    return [each for each in ACTIONS if each[0] != "cancel" or not spares]
+    return [
+        (name, words_for(name), PERMISSION_FOR[name], action.key)
+        for name, action in ACTIONS.items()
+        if action.is_on_selection and not (spares and name == "cancel")
+    ]
 
 
 async def _elsewhere(call: Call, filter: Filter, found: JobPage | None) -> list[filters.NamedPage]:

@@ -13,7 +13,7 @@ from ...database.statements.bulk_changes import READ, BulkChange, BulkOptions, B
 from ...database.statements.job_filter import JobFilter
 from ...history.error_groups import ErrorMatcher, list_error_groups
 from ...values.schema_name import SchemaName
-from ..jobs.changing import ActionName
+from ..jobs.changing import ACTIONS, ActionName
 from ..jobs.filters import Filter
 from ..security.redact import Redactor
 
@@ -76,7 +76,7 @@ async def choose(
     await connection.fetchrow(load("manage/read_by_indexes", schema))
     if chosen.fingerprint is not None:
         return await _choose_of_group(connection, schema, chosen.fingerprint, position, size, read)
-    change = BulkChange("bulk_choose", (action in ("cancel", "add_again"),))
+    change = BulkChange("bulk_choose", (ACTIONS[action].takes_running,))
     walk = walk_for(schema, chosen, change, position, size)
     await walk.begin(connection)
     ids: list[int] = []

@@ -10,6 +10,7 @@ from ..answers import Listing, Page, Problem, Redirect, confirmation
 from ..audit.queries import RESUMES, Entry, permission_for, words_for
 from ..audit.recording import actor_of
 from ..database import OPERATIONS
+from ..jobs.changing import ACTIONS, ANY_ACTION
 from ..jobs.filters import Filter
 from ..jobs.views import job_filter_of
 from ..security.identity import PERMISSION_FOR, Permission
@@ -21,7 +22,6 @@ from .choosing import Chosen
 from .queries import DryRun, Operation, OperationForm, OperationRequest, OperationsQuery
 from .undo import UndoAnswer, permission_to_stop
 
-ANY_ACTION = tuple(dict.fromkeys(PERMISSION_FOR.values()))
 STAGES = {
     "canary": "Retrying the first job",
     "watching": "Waiting for the first job",
@@ -71,7 +71,8 @@ async def _question(call: Call, form: OperationForm) -> Page:
     word = words_for(form.action)
     values = {
         "form": form, "found": found, "zone": zone_name(call.zone), "submit": f"{word} {found.count} jobs",
-        "path": "/operations/new", "text": "Jobs that are added later are left out.",
+        "path": "/operations/new", "action": ACTIONS[form.action],
+        "text": f"{ACTIONS[form.action].question} Jobs that are added later are left out.".strip(),
         "back": return_url(call, form.back, call.url("/jobs", q=form.q)[len(call.url("")) :]),
         "fields": {
             "action": form.action, "q": form.q, "everything": 1 if form.everything else "",
