@@ -56,16 +56,6 @@ RESUMES: dict[str, Permission] = {
 """Actions that are undone by a resume, as long as the pause is there."""
 SAME = timedelta(seconds=2)
 """A pause that began so much later is another one."""
-WORDS = {
-    "retry_carefully": "Careful retry", "mute_error": "Mute error group", "add_job": "Add a job",
-    "unmute_error": "Unmute error group", "sign_in_refused": "Sign-in refused",
-}  # fmt: skip
-"""Actions whose names do not say what people call them."""
-
-
-def words_for(action: str) -> str:
-    """The name of an action for people."""
-    return WORDS.get(action) or (action[:1].upper() + action[1:]).replace("_", " ")
 
 
 def permission_for(action: str) -> Permission:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ..answers import Listing, Page
 from ..web.call import Call
 from ..web.routes import Route
+from ..web.show import words_for
 from . import queries
 from .queries import AuditQuery, Entry
 
@@ -17,9 +18,9 @@ async def list_entries(call: Call, query: AuditQuery) -> Page:
     names, actions = ([], []) if call.is_api else await queries.names_and_actions(call.database)
     given = dict(call.request.query_params)
     values = {
-        "found": found, "query": query, "names": names, "words_for": queries.words_for,
+        "found": found, "query": query, "names": names, "words_for": words_for,
         "since": given.get("since", ""), "until": given.get("until", ""),
-        "actions": [("", "Any action"), *((name, queries.words_for(name)) for name in actions)],
+        "actions": [("", "Any action"), *((name, words_for(name)) for name in actions)],
         "next": call.url("/audit", **{**given, "after": found.next}) if found and found.next else "",
         "may_undo": lambda entry: _may_undo(call, entry), "details_of": details_of,
     }  # fmt: skip

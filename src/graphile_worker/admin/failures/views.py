@@ -7,7 +7,6 @@ from functools import partial
 
 from .. import charts
 from ..answers import Page, Redirect, Sorting, not_found
-from ..audit.queries import words_for
 from ..audit.recording import actor_of
 from ..database import ERRORS
 from ..jobs.changing import ACTIONS
@@ -17,7 +16,7 @@ from ..operations.views import announce_to
 from ..security.identity import PERMISSION_FOR, Permission
 from ..web.call import Call
 from ..web.routes import Route
-from ..web.show import lay_out_error, one_line, zone_name
+from ..web.show import lay_out_error, one_line, words_for, zone_name
 from . import changing, plain_groups, queries
 from .changing import GroupQuestion, GroupRequest, Muted, MuteRequest
 from .queries import PERIODS, FailureDetails, FailureList, FailuresQuery

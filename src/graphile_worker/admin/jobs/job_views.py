@@ -18,14 +18,13 @@ from ...history.records import AttemptError
 from ...values.payload import traces_in, without_trace
 from ..answers import Download, Page, Problem, Redirect, as_raw, confirmation
 from ..audit import queries, recording
-from ..audit.queries import words_for
 from ..audit.recording import actor_of
 from ..database import REQUESTS
 from ..security.identity import PERMISSION_FOR, Permission
 from ..tasks.expected import read_notes
 from ..web.call import Call, return_url
 from ..web.routes import API, Route
-from ..web.show import instant, lay_out, lay_out_error, one_line, visible, zone_name
+from ..web.show import instant, lay_out, lay_out_error, one_line, visible, words_for, zone_name
 from . import adding, changing, job
 from .adding import JobEdit
 from .changing import ACTIONS, ANY_ACTION, ActionAnswer, ActionRequest
@@ -172,7 +171,7 @@ async def _page(call: Call, revealed: str | None = None) -> Page:
         "errors": _errors(view), "steps": job.steps_of(view, datetime.now(UTC)),
         "copies": job.copies_of(view, without_trace(payload or "{}"), _address(call), schema.name),
         "links": links_of(call, view, traces), "remedies": _remedies(call, explanation, view),
-        "one_line": one_line, "visible": visible, "words_for": queries.words_for,
+        "one_line": one_line, "visible": visible, "words_for": words_for,
         "result": _result(view), "headline": _headline(explanation), "notes": notes,
     }  # fmt: skip
     return Page("job.html", f"Job {job_id}", here="jobs", values=values)

@@ -11,11 +11,11 @@ from starlette.responses import Response
 from ...database.statements.job_filter import JobFilter
 from ...history.records import FINISHED_STATES
 from ..answers import Count, Page, Problem
-from ..audit.queries import of_job, words_for
+from ..audit.queries import of_job
 from ..security.identity import PERMISSION_FOR, Permission
 from ..web.call import Call
 from ..web.routes import API, Route
-from ..web.show import one_line
+from ..web.show import one_line, words_for
 from . import export, filters, listing
 from .changing import ACTIONS
 from .filters import FINISHED, PAYLOAD, STATES, Filter

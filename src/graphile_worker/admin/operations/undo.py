@@ -18,6 +18,7 @@ from ..audit.queries import RESUMES, Entry, permission_for
 from ..database import Database
 from ..jobs.changing import ActionValues
 from ..security.identity import Permission
+from ..web.show import words_for
 from . import queries
 from .choosing import Chosen
 from .queries import DryRun, Operation
@@ -203,7 +204,7 @@ def in_words(found: UndoStep) -> str:
 
 
 def _target(entry: Entry) -> str:
-    return f"{audit.words_for(entry.action)}: {entry.target}" if entry.target else entry.action
+    return f"{words_for(entry.action)}: {entry.target}" if entry.target else entry.action
 
 
 async def find_entry(database: Database, audit_id: int) -> Entry:

@@ -7,7 +7,7 @@ from typing import get_args
 import msgspec
 
 from ..answers import Listing, Page, Problem, Redirect, confirmation
-from ..audit.queries import RESUMES, Entry, permission_for, words_for
+from ..audit.queries import RESUMES, Entry, permission_for
 from ..audit.recording import actor_of
 from ..database import OPERATIONS
 from ..jobs.changing import ACTIONS, ANY_ACTION
@@ -16,7 +16,7 @@ from ..jobs.views import job_filter_of
 from ..security.identity import PERMISSION_FOR, Permission
 from ..web.call import Call, return_url
 from ..web.routes import Route
-from ..web.show import zone_name
+from ..web.show import words_for, zone_name
 from . import queries, undo
 from .choosing import Chosen
 from .queries import DryRun, Operation, OperationForm, OperationRequest, OperationsQuery

@@ -212,7 +212,7 @@ def csv_cell(value: object) -> str:
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 
 
-# -- states -----------------------------------------------------------------------------------------------
+# -- states and actions -------------------------------------------------------------------------------------
 
 STATES: Final = {
     # jobs
@@ -259,6 +259,18 @@ def state_of(state: str) -> tuple[str, str, str]:
     words, tone = STATES.get(state, (state.replace("_", " ").replace("|", " "), "idle"))
     more, _, word = words.rpartition("|")
     return more, word, tone
+
+
+ACTION_WORDS = {
+    "retry_carefully": "Careful retry", "mute_error": "Mute error group", "add_job": "Add a job",
+    "unmute_error": "Unmute error group", "sign_in_refused": "Sign-in refused",
+}  # fmt: skip
+"""Actions whose names do not say what people call them."""
+
+
+def words_for(action: str) -> str:
+    """The name of an action for people."""
+    return ACTION_WORDS.get(action) or (action[:1].upper() + action[1:]).replace("_", " ")
 
 
 # -- times --------------------------------------------------------------------------------------------------
