@@ -12,8 +12,7 @@ from markupsafe import Markup
 from graphile_worker.admin import charts
 from graphile_worker.admin.answers import Marker
 from graphile_worker.admin.charts import ChartSeries
-from graphile_worker.admin.charts.series import NARROWEST, place
-from graphile_worker.admin.charts.time_chart import time_ticks, value_ticks
+from graphile_worker.admin.charts.geometry import NARROWEST, place, time_ticks, value_ticks
 from graphile_worker.admin.tasks.series import (
     RANGES,
     WRITTEN_WITHIN,

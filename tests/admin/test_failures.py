@@ -14,7 +14,7 @@ from admin.conftest import client_of
 from admin.test_operations import ended
 from graphile_worker import JobSpec, WorkerUtils, run_once
 from graphile_worker.admin import admin_app, everyone_may
-from graphile_worker.admin.failures.plain_groups import shared_members
+from graphile_worker.admin.failures.queries import shared_members
 from graphile_worker.admin.security.redact import HIDDEN
 from graphile_worker.database.sql import load
 from graphile_worker.history.error_groups import ErrorGroup, ErrorMatcher
@@ -219,6 +219,26 @@ async def test_jobs_that_wait_for_another_attempt_are_counted_and_changed(
     begun = (await http.post(f"/api/v1{path}/actions", json={"action": "delete"})).json()
     done = await ended(http, begun["id"])
     assert done["changed"] == 40
+
+
+async def test_jobs_of_a_group_get_a_priority_or_one_attempt_more(
+    http: httpx.AsyncClient, utils: WorkerUtils, shop: Shop
+) -> None:
+    """As those of a filter: the question is the same."""
+    await utils.add_jobs([JobSpec("charge", max_attempts=2)] * 3)
+    await shop.run()
+    path = f"/failures/{(await group_of(http))['fingerprint']}/actions"
+    for fields, expected in (
+        ({"action": "reschedule", "priority": "-5"}, {(-5, 1, 2)}),
+        ({"action": "reschedule", "attempts": "2"}, {(-5, 2, 2)}),
+        ({"action": "retry", "one_more": "1"}, {(-5, 2, 3)}),
+    ):
+        field = next(name for name in fields if name != "action")
+        assert f'name="{field}"' in (await http.get(path, params={"action": fields["action"]})).text
+        begun = await http.post(path, data={**fields, "confirmed": "yes"})
+        await ended(http, int(begun.headers["location"].rpartition("/")[2]))
+        jobs = await utils.jobs.list()
+        assert {(job.priority, job.attempts, job.max_attempts) for job in jobs} == expected
 
 
 async def test_many_jobs_are_estimated_and_the_result_is_exact(

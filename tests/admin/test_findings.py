@@ -9,10 +9,9 @@ import pytest
 
 from graphile_worker.admin.answers import Count
 from graphile_worker.admin.live.sampler import Sample
-from graphile_worker.admin.overview import Rates
-from graphile_worker.admin.overview.findings import OverviewFacts, find, forecast
+from graphile_worker.admin.overview.findings import OverviewFacts, Rates, find, forecast
 from graphile_worker.admin.overview.views import before, rate_or_number
-from graphile_worker.admin.tasks import RunningLine, TaskRow
+from graphile_worker.admin.tasks.queries import RunningLine, TaskRow
 from graphile_worker.admin.tasks.series import RANGES, TaskSeries, Timeline
 from graphile_worker.history.error_groups import ErrorGroup
 from graphile_worker.values.job import Pause

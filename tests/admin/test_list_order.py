@@ -9,14 +9,14 @@ import pytest
 
 from graphile_worker import JobSpec, WorkerUtils
 from graphile_worker.admin.answers import in_order
-from graphile_worker.admin.failures import FailureOrder
 from graphile_worker.admin.failures import queries as failures
-from graphile_worker.admin.queues import QueueOrder
+from graphile_worker.admin.failures.queries import FailureOrder
 from graphile_worker.admin.queues import views as queues
-from graphile_worker.admin.tasks import TaskOrder
+from graphile_worker.admin.queues.queries import QueueOrder
 from graphile_worker.admin.tasks import views as tasks
-from graphile_worker.admin.workers import WorkerOrder
+from graphile_worker.admin.tasks.queries import TaskOrder
 from graphile_worker.admin.workers import views as workers
+from graphile_worker.admin.workers.queries import WorkerOrder
 from support.working import SCHEMA, Jobs
 
 ORDERS: tuple[tuple[Any, Any, str], ...] = (

@@ -43,6 +43,17 @@ def test_every_route_says_what_it_takes_and_returns() -> None:
         assert named == {each["name"] for each in operation.get("parameters", ()) if each["in"] == "path"}
 
 
+def test_what_a_handler_takes_is_described() -> None:
+    document = openapi(ROUTES)
+
+    def taken(path: str) -> set[str]:
+        return {each["name"] for each in document["paths"][f"{API}{path}"]["get"]["parameters"]}
+
+    assert taken("/workers") == {"order"}
+    assert {"q", "tag", "outcome", "limit"} <= taken("/jobs")
+    assert taken("/jobs/count") == taken("/jobs") - {"order", "after", "before", "limit", "payload", "search"}
+
+
 async def test_lists_have_one_form() -> None:
     for route in ROUTES:
         fields = getattr(route.query, "__struct_fields__", ())

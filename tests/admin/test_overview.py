@@ -115,6 +115,23 @@ async def test_failures_are_the_first_thing_that_is_said(http: httpx.AsyncClient
     assert (await http.get("/", headers={"Accept": "application/json"})).json()["level"] == "bad"
 
 
+async def test_a_mass_failure_is_in_the_rate_at_once(http: httpx.AsyncClient, past: Past) -> None:
+    """The number beside the finding: not only when the minute is over in which it began."""
+    await past.statistics("send_email", completed=100, failed=2, minutes=range(2, 60))
+    await past.statistics("send_email", completed=0, failed=3_000, minutes=range(0, 1))
+    found = (await http.get("/api/v1/overview")).json()
+    assert found["findings"][0]["title"].startswith("send_email: 3,")
+    assert 3_000 / 7 < found["rates"]["failed"] < 3_000 / 5
+    assert f'<span class="v">{found["rates"]["failed"]:,.0f} /min</span>' in (await http.get("/")).text
+
+
+async def test_a_few_failures_that_have_just_happened_are_counted_once(
+    http: httpx.AsyncClient, past: Past
+) -> None:
+    await past.statistics("send_email", completed=0, failed=8, minutes=range(0, 1))
+    assert '<span class="v">8 in 1 h</span>' in (await http.get("/")).text
+
+
 async def test_series_have_values_by_task_and_markers(
     http: httpx.AsyncClient, past: Past, utils: WorkerUtils
 ) -> None:

@@ -156,7 +156,7 @@ async def test_to_cancel_jobs_that_do_not_run_needs_the_right_to_delete_them(
 async def test_a_job_that_no_longer_runs_when_its_step_comes_is_left(app: AdminApp, jobs: Jobs) -> None:
     """Between the choice and the lock, a running job may fail and wait again."""
     from graphile_worker.admin.jobs import changing
-    from graphile_worker.admin.operations import Chosen
+    from graphile_worker.admin.operations.choosing import Chosen
 
     job = await jobs.add("a")
     database = app.databases[0]

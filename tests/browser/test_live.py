@@ -21,7 +21,7 @@ from browser.site import Site, database, served
 from browser.watched import PATIENCE, expect
 from graphile_worker.admin import admin_app, everyone_may
 from graphile_worker.admin.live.hub import hubs_of
-from graphile_worker.admin.web.times import instant, typed_time
+from graphile_worker.admin.web.show import instant, typed_time
 from graphile_worker.database.embedded import EmbeddedPostgres
 from graphile_worker.testing.scratch import SETTINGS, scratch_folder
 from support.command_line import COMMAND, clean_environment

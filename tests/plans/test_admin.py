@@ -10,7 +10,8 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 
 from graphile_worker.admin.answers import Count
-from graphile_worker.admin.jobs import ListOrder, listing, searching
+from graphile_worker.admin.jobs import listing, searching
+from graphile_worker.admin.jobs.searching import ListOrder
 from graphile_worker.database.sql import load
 from graphile_worker.database.statements.inspection import JobFilter, JobState
 from plans.backlogs import LATER, SIZE, jobs, queues

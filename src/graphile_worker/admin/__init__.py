@@ -6,11 +6,11 @@
 A request takes one path: `app` → `security/` (host, origin, sign-in) → the table of routes → a handler in the
 `views` of its subject → the `queries` of that subject → PostgreSQL. One handler serves a page and the API.
 
-One package per subject: `jobs`, `failures`, `tasks`, `queues`, `workers`, `schedules`, `operations`, `audit`,
-`overview` and `doctor`. Each has its values in `__init__`, `queries` that take a `Database` and know nothing
-of HTTP (`jobs` has several modules of that kind), and `views`. Below them are `web/` (calls, routes,
-templates), `live/` (the sampler and its streams), `charts/`, `security/`, and `answers`, `database` and
-`settings`. Only `cli` and `contrib` may import this package. Start in `app`.
+One package per subject: `jobs`, `failures`, `tasks`, `queues`, `workers`, `schedules`, `operations`,
+`audit`, `overview` and `doctor`. Each has `queries` that take a `Database` and know nothing of HTTP (`jobs`
+has several modules of that kind), and `views`; a value is defined where it is made. Below them are `web/`
+(calls, routes, templates), `live/` (the sampler and its streams), `charts/`, `security/`, and `answers`,
+`database` and `settings`. Only `cli` and `contrib` may import this package. Start in `app`.
 """
 
 from typing import TYPE_CHECKING

@@ -277,9 +277,9 @@ class AdminApp:
         await _check_tables(call, route)
         if route.method == "GET" and route.access != "open":
             async with call.database.turn(call.identity.name):
-                answer = await route.handler(call)
+                answer = await route.handle(call)
         else:
-            answer = await route.handler(call)
+            answer = await route.handle(call)
         return await response_of(call, route, answer)
 
     async def still_knows(self, call: Call) -> bool:

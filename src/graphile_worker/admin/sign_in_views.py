@@ -28,17 +28,16 @@ class LoginForm(msgspec.Struct, frozen=True):
     next: str = "/"
 
 
-async def login_page(call: Call) -> Response:
+async def login_page(call: Call, wanted: LoginQuery) -> Response:
     sign_in = _sign_in(call)
-    target = safe_path(call.query(LoginQuery).next)
+    target = safe_path(wanted.next)
     if call.app.authorize(call.request) is not None:
         return RedirectResponse(call.app_url(target), 303)
     return _page(call, sign_in, target)
 
 
-async def login(call: Call) -> Response:
+async def login(call: Call, form: LoginForm) -> Response:
     sign_in = _sign_in(call)
-    form = await call.form(LoginForm)
     target = safe_path(form.next)
     try:
         if form.token:

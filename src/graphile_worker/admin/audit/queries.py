@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import timedelta
-from typing import Any
+from datetime import datetime, timedelta
+from typing import Annotated, Any
 
 import msgspec
 
@@ -17,7 +17,38 @@ from ..answers import Listing
 from ..database import Database
 from ..security.identity import PERMISSION_FOR, Permission
 from ..security.redact import Redactor
-from . import AuditQuery, Entry
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True):
+    """One row of the audit."""
+
+    id: int
+    at: datetime
+    who: str
+    how: str
+    origin: str
+    action: str
+    target: str
+    jobs: int
+    job_ids: list[int]
+    details: dict[str, Any]
+    operation_id: int | None
+    undone_by: int | None
+    can_undo: bool
+
+
+class AuditQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """Which rows of the audit to list, the latest first."""
+
+    who: Annotated[str, msgspec.Meta(max_length=200)] = ""
+    action: Annotated[str, msgspec.Meta(max_length=200)] = ""
+    job: int | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+    after: int | None = None
+    """The id after which to go on: `next` of the page before."""
+    limit: Annotated[int, msgspec.Meta(ge=1, le=200)] = 50
+
 
 RESUMES: dict[str, Permission] = {
     "pause_queue": "queues.pause", "pause_task": "tasks.pause", "pause_all": "tasks.pause",
@@ -25,30 +56,6 @@ RESUMES: dict[str, Permission] = {
 """Actions that are undone by a resume, as long as the pause is there."""
 SAME = timedelta(seconds=2)
 """A pause that began so much later is another one."""
-WORDS = {
-    "run_now": "Run now",
-    "retry": "Retry",
-    "retry_carefully": "Careful retry",
-    "reschedule": "Reschedule",
-    "give_up": "Give up",
-    "delete": "Delete",
-    "cancel": "Cancel",
-    "add_again": "Add again",
-    "edit_payload": "Edit payload",
-    "add_job": "Add a job",
-    "undo": "Undo",
-    "stop_operation": "Stop operation",
-    "mute_error": "Mute error group",
-    "unmute_error": "Unmute error group",
-    "sign_in_refused": "Sign-in refused",
-    "sign_out": "Sign out",
-    "reveal_payload": "Reveal payload",
-}
-
-
-def words_for(action: str) -> str:
-    """The name of an action for people."""
-    return WORDS.get(action) or (action[:1].upper() + action[1:]).replace("_", " ")
 
 
 def permission_for(action: str) -> Permission:

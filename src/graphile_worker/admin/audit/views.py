@@ -5,21 +5,22 @@ from __future__ import annotations
 from ..answers import Listing, Page
 from ..web.call import Call
 from ..web.routes import Route
-from . import AuditQuery, Entry, queries
+from ..web.show import words_for
+from . import queries
+from .queries import AuditQuery, Entry
 
 MAX_DETAIL = 300
 
 
-async def list_entries(call: Call) -> Page:
+async def list_entries(call: Call, query: AuditQuery) -> Page:
     """Days without a zone are the viewer's."""
-    query = call.query(AuditQuery)
     found = await queries.list_entries(call.database, query)
     names, actions = ([], []) if call.is_api else await queries.names_and_actions(call.database)
     given = dict(call.request.query_params)
     values = {
-        "found": found, "query": query, "names": names, "words_for": queries.words_for,
+        "found": found, "query": query, "names": names, "words_for": words_for,
         "since": given.get("since", ""), "until": given.get("until", ""),
-        "actions": [("", "Any action"), *((name, queries.words_for(name)) for name in actions)],
+        "actions": [("", "Any action"), *((name, words_for(name)) for name in actions)],
         "next": call.url("/audit", **{**given, "after": found.next}) if found and found.next else "",
         "may_undo": lambda entry: _may_undo(call, entry), "details_of": details_of,
     }  # fmt: skip
@@ -43,7 +44,7 @@ def _may_undo(call: Call, entry: Entry) -> bool:
 
 ROUTES = [
     Route(
-        "/audit", list_entries, "audit.read", "Who did what, the latest first", api=True, query=AuditQuery,
+        "/audit", list_entries, "audit.read", "Who did what, the latest first", api=True,
         answer=Listing[Entry],
     ),
 ]  # fmt: skip

@@ -11,11 +11,11 @@ For the script that shows values under the pointer, a chart has `data-start`, `d
 `data-unit`, and each line of it `data-name` and `data-values` (comma-separated; empty if unknown).
 """
 
-from .series import ChartSeries as ChartSeries
-from .series import Colour as Colour
-from .small import bars as bars
-from .small import histogram as histogram
-from .small import outcomes as outcomes
-from .small import slots as slots
-from .small import sparkline as sparkline
-from .time_chart import time_chart as time_chart
+from .drawing import bars as bars
+from .drawing import histogram as histogram
+from .drawing import outcomes as outcomes
+from .drawing import slots as slots
+from .drawing import sparkline as sparkline
+from .drawing import time_chart as time_chart
+from .geometry import ChartSeries as ChartSeries
+from .geometry import Colour as Colour

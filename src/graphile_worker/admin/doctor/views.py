@@ -16,7 +16,8 @@ from ..live.hub import DOCTOR, hubs_of
 from ..security.identity import PERMISSIONS
 from ..web.call import Call
 from ..web.routes import Route
-from . import About, DoctorReport, MaintenanceAnswer, MaintenanceRequest, queries
+from . import queries
+from .queries import About, DoctorReport, MaintenanceAnswer, MaintenanceRequest
 
 logger = logging.getLogger("graphile_worker.admin")
 
@@ -62,21 +63,20 @@ def _settings(call: Call) -> dict[str, str]:
     }
 
 
-async def sweep(call: Call) -> Page | Redirect:
-    return await _maintain(call, queries.sweep, "sweep")
+async def sweep(call: Call, wanted: MaintenanceRequest) -> Page | Redirect:
+    return await _maintain(call, wanted, queries.sweep, "sweep")
 
 
-async def cleanup(call: Call) -> Page | Redirect:
-    return await _maintain(call, queries.cleanup, "cleanup")
+async def cleanup(call: Call, wanted: MaintenanceRequest) -> Page | Redirect:
+    return await _maintain(call, wanted, queries.cleanup, "cleanup")
 
 
-async def migrate(call: Call) -> Page | Redirect:
-    return await _maintain(call, queries.migrate, "migrate")
+async def migrate(call: Call, wanted: MaintenanceRequest) -> Page | Redirect:
+    return await _maintain(call, wanted, queries.migrate, "migrate")
 
 
-async def _maintain(call: Call, work: Work, what: str) -> Page | Redirect:
+async def _maintain(call: Call, wanted: MaintenanceRequest, work: Work, what: str) -> Page | Redirect:
     """On a page a dry run first; the question shows what it found."""
-    wanted = await call.body(MaintenanceRequest)
     is_asked = not await call.is_confirmed()
     found = await work(call.database, actor_of(call), dry_run=wanted.dry_run or is_asked)
     if is_asked:
@@ -125,15 +125,15 @@ ROUTES = [
     ),
     Route(
         "/maintenance/sweep", sweep, "maintenance", "Recover the jobs of dead workers", method="POST",
-        needs=RECOVERY, api=True, body=MaintenanceRequest, answer=MaintenanceAnswer,
+        needs=RECOVERY, api=True, answer=MaintenanceAnswer,
     ),
     Route(
         "/maintenance/cleanup", cleanup, "maintenance", "Delete unused queues", method="POST", api=True,
-        body=MaintenanceRequest, answer=MaintenanceAnswer,
+        answer=MaintenanceAnswer,
     ),
     Route(
         "/maintenance/migrate", migrate, "maintenance", "Upgrade the schema", method="POST", api=True,
-        body=MaintenanceRequest, answer=MaintenanceAnswer,
+        answer=MaintenanceAnswer,
     ),
     Route("/healthz", healthz, "open", "The process is running"),
     Route("/readyz", readyz, "open", "The databases answer, and have the schema"),

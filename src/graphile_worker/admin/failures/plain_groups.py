@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
 from datetime import UTC, datetime
 from typing import Any
 
@@ -15,11 +14,21 @@ from ...database.sql import load
 from ...database.statements.bulk_changes import FAILED_INDEX
 from ...history.error_groups import fingerprint, place_in
 from ...values.job import instant
-from ...values.payload import without_trace
 from ...values.schema_name import SchemaName
-from ..answers import Count
-from ..security.redact import HIDDEN, Redactor
-from . import FailureGroup, SharedMember
+from ..answers import Count, in_order, not_found
+from ..database import Database
+from ..security.redact import Redactor
+from .queries import (
+    LOOK_UP,
+    SHOWN_JOBS,
+    VALUES,
+    FailureDetails,
+    FailureGroup,
+    FailureList,
+    FailuresQuery,
+    group_job,
+    shared_of,
+)
 
 MOST_JOBS = 5_000
 _TYPE = re.compile(
@@ -103,45 +112,36 @@ def _time(seconds: float | None) -> datetime | None:
         return datetime.max.replace(tzinfo=UTC)
 
 
-# -- shared members -----------------------------------------------------------------------------------------
-
-LEAST_JOBS = 3
-LEAST_SHARE = 0.8
-DEEPEST = 4
-MOST_MEMBERS = 200
-MOST_SHOWN = 8
-LONGEST = 80
-
-
-def shared_members(payloads: Sequence[str]) -> list[SharedMember]:
-    """Members with the same value in at least four of five payloads, which have been redacted before."""
-    decoded = [value for value in map(_decoded, payloads) if value is not None]
-    if len(decoded) < LEAST_JOBS:
-        return []
-    found: Counter[tuple[str, str]] = Counter()
-    for value in decoded:
-        found.update(dict.fromkeys(_members(value), 1))
-    common = [
-        SharedMember(path, text, number, len(decoded))
-        for (path, text), number in found.most_common(MOST_MEMBERS)
-        if number >= LEAST_SHARE * len(decoded)
-    ]
-    return common[:MOST_SHOWN]
+async def list_failures(database: Database, query: FailuresQuery, redactor: Redactor) -> FailureList:
+    """The groups, sorted."""
+    async with database.read() as connection:
+        found = await plain_groups(connection, database.schema, redactor)
+    groups = [group for group in found.groups if query.task in ("", group.task_identifier)]
+    items = in_order(groups, query.order, VALUES)[: query.limit]
+    return FailureList(items=items, period=query.period, note=found.note, has_tables=False)
 
 
-def _decoded(raw: str) -> Any:
-    try:
-        return msgspec.json.decode(without_trace(raw))
-    except (msgspec.DecodeError, RecursionError):
-        return None
+async def get_failure(database: Database, fingerprint: str, redactor: Redactor) -> FailureDetails:
+    """One group, with its jobs."""
+    async with database.read() as connection:
+        return await _details(connection, database, fingerprint, redactor)
 
 
-def _members(value: Any, path: str = "", depth: int = 0) -> Iterator[tuple[str, str]]:
-    """Paths and plain values, as JSON texts; redacted ones are left out."""
-    if isinstance(value, dict) and depth < DEEPEST:
-        for name, each in list(value.items())[:MOST_MEMBERS]:
-            yield from _members(each, f"{path}.{name}" if path else str(name), depth + 1)
-    elif path and not isinstance(value, dict | list) and not (isinstance(value, str) and HIDDEN in value):
-        text = msgspec.json.encode(value).decode()
-        if len(text) <= LONGEST and len(path) <= LONGEST:
-            yield path, text
+async def _details(
+    connection: Connection, database: Database, fingerprint: str, redactor: Redactor
+) -> FailureDetails:
+    found = await plain_groups(connection, database.schema, redactor)
+    groups = {group.fingerprint: group for group in found.groups}
+    if fingerprint not in groups:
+        raise not_found("such error group")
+    ids = found.job_ids[fingerprint][:LOOK_UP]
+    rows = await connection.fetch(load("admin/current_states", database.schema), ids)
+    group = groups[fingerprint]
+    return FailureDetails(
+        group=group,
+        error=found.errors[fingerprint],
+        error_job_id=group.last_job_id,
+        shared=await shared_of(connection, database.schema, ids, group, redactor),
+        jobs=[group_job(row, None, None) for row in rows[:SHOWN_JOBS]],
+        has_tables=False,
+    )

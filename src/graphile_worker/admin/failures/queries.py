@@ -2,42 +2,140 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 
 from ...database.connections.connection import Connection, Row
 from ...database.sql import load
 from ...database.statements.manage_jobs import attempts_made
-from ...history.audit import MAX_KEPT, Actor, audit_tables, record
+from ...history.audit import audit_tables
 from ...history.error_groups import ErrorGroup, list_error_groups
 from ...history.records import list_errors
+from ...values.payload import without_trace
 from ...values.schema_name import SchemaName
-from ...values.text import count
-from ..answers import Count, Problem, in_order, not_found
-from ..database import ERRORS, WORKERS, Database, own_tables
-from ..jobs import ActionValues
-from ..jobs.changing import check_values
+from ...values.text import how_it_failed
+from ..answers import Count, Problem, in_order, not_found, shared_with
+from ..database import WORKERS, own_tables
 from ..live.hub import Hub
-from ..operations import CAREFUL_RATE, Chosen, DryRun, Example, Operation, queries
-from ..security.redact import Redactor
-from . import (
-    PERIODS,
-    FailureDetails,
-    FailureGroup,
-    FailureList,
-    FailuresQuery,
-    GroupJob,
-    GroupRequest,
-    Muted,
-    Period,
-    SharedMember,
-)
+from ..operations.choosing import Chosen, Position, choose
+from ..security.redact import HIDDEN, Redactor
 from .counts import GROUPS, GroupCount, count_errors
-from .plain_groups import plain_groups, shared_members
+
+Period = Literal["1h", "24h", "7d"]
+PERIODS: dict[Period, float] = {"1h": 3600.0, "24h": 86_400.0, "7d": 604_800.0}
+
+
+class FailureGroup(msgspec.Struct, frozen=True, kw_only=True):
+    """Errors of one kind from one place."""
+
+    fingerprint: str
+    task_identifier: str
+    error_type: str
+    message: str
+    """Of the latest error."""
+    place: str
+    first_at: datetime | None
+    last_at: datetime | None
+    errors: int
+    """Failed attempts in all."""
+    attempts: Count
+    """Failed attempts in the period."""
+    failed: Count
+    """Jobs that are permanently failed now."""
+    retrying: Count
+    """Jobs that wait for their next attempt."""
+    bars: list[int]
+    """Failed attempts over the period."""
+    last_job_id: int
+    is_new: bool = False
+    new_since: str | None = None
+    """The version of the application with which it began, if earlier ones did not have it."""
+    first_version: str | None = None
+    last_version: str | None = None
+    versions: list[str] = []
+    hosts: list[str] = []
+    only_on: str | None = None
+    """What all of its errors share and others do not: a host, or a version."""
+    muted_by: str | None = None
+
+    @property
+    def title(self) -> str:
+        return f"{self.error_type}: {self.message}" if self.error_type else self.message
+
+
+class FailureList(msgspec.Struct, frozen=True, kw_only=True):
+    """Error groups."""
+
+    items: list[FailureGroup]
+    muted: list[FailureGroup] = []
+    next: str | None = None
+    period: Period = "24h"
+    note: str = ""
+    """Where the list comes from, if it is not complete."""
+    has_tables: bool = True
+
+
+class SharedMember(msgspec.Struct, frozen=True):
+    """A member of the payload that most of the failed jobs share."""
+
+    path: str
+    value: str
+    jobs: int
+    of: int
+
+
+class GroupJob(msgspec.Struct, frozen=True):
+    """A job whose latest error is of the group."""
+
+    id: int
+    state: str
+    attempts: int
+    max_attempts: int
+    run_at: datetime
+    failed_at: datetime | None = None
+    attempts_made: int | None = None
+    """How many attempts a permanently failed job had; None if that is not known."""
+
+    @property
+    def tried(self) -> str:
+        """How many attempts there were."""
+        if self.state == "failed":
+            return how_it_failed(self.attempts_made, self.max_attempts)
+        return f"{self.attempts} of {self.max_attempts}"
+
+
+class FailureDetails(msgspec.Struct, frozen=True, kw_only=True):
+    """One error group."""
+
+    group: FailureGroup
+    error: str
+    """The latest error, with its traceback if there is one; redacted."""
+    error_job_id: int | None
+    shared: list[SharedMember]
+    jobs: list[GroupJob]
+    operation_id: int | None = None
+    """A careful retry that is under way."""
+    has_tables: bool = True
+
+
+FailureOrder = Literal["last", "first", "name", "failed", "retrying", "attempts"]
+
+
+class FailuresQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """Which error groups to list."""
+
+    period: Period = "24h"
+    task: Annotated[str, msgspec.Meta(max_length=200)] = ""
+    order: FailureOrder = "last"
+    """The largest number first, or the latest time."""
+    after: Annotated[str, msgspec.Meta(max_length=60)] = ""
+    """`next` of the page before, which had the same order."""
+    limit: Annotated[int, msgspec.Meta(ge=1, le=100)] = 25
+
 
 READ_ERRORS = 1_000
 """Errors of a list that are looked at, the latest ones."""
@@ -51,8 +149,6 @@ MAX_PAYLOAD = 20_000
 """Bytes of a payload that is compared."""
 SHOWN_JOBS = 20
 NEW_FOR = timedelta(days=1)
-MUTED_FOR = timedelta(days=1)
-"""How long a group is muted if the application has no version."""
 NOT_ALL = f"Only the {GROUPS} groups that occurred last are sorted."
 VALUES: dict[str, Callable[[FailureGroup], Any]] = {
     "name": lambda group: group.title.casefold(),
@@ -74,15 +170,7 @@ class _Sample(msgspec.Struct):
 
 async def list_failures(hub: Hub, query: FailuresQuery, redactor: Redactor) -> FailureList:
     """One page of error groups."""
-    database = hub.database
-    async with database.read() as connection:
-        if not (await own_tables(connection, database.schema)) >= ERRORS:
-            found = await plain_groups(connection, database.schema, redactor)
-            groups = [group for group in found.groups if query.task in ("", group.task_identifier)]
-            return FailureList(
-                items=in_order(groups, query.order, VALUES)[: query.limit],
-                period=query.period, note=found.note, has_tables=False,
-            )  # fmt: skip
+    async with hub.database.read() as connection:
         return await _list_failures(connection, hub, query, redactor)
 
 
@@ -168,29 +256,20 @@ def _group(
     versions = sorted({row["version"] for row in errors if row["version"]})
     muting = muted.get(group.fingerprint)
     new_since = group.first_version if newest is not None and group.first_version == newest else None
-    return FailureGroup(
-        fingerprint=group.fingerprint,
-        task_identifier=group.task_identifier,
-        error_type=group.error_type,
+    return shared_with(
+        group, FailureGroup,
         message=redactor.text(group.message),
-        place=group.place,
-        first_at=group.first_at,
-        last_at=group.last_at,
-        errors=group.errors,
         attempts=_attempts(group, len(errors), sample, now - timedelta(seconds=PERIODS[period])),
         failed=jobs.failed,
         retrying=jobs.retrying,
         bars=_bars(errors, period, now),
-        last_job_id=group.last_job_id,
         is_new=new_since is not None or group.first_at >= now - NEW_FOR,
         new_since=new_since,
-        first_version=group.first_version,
-        last_version=group.last_version,
         versions=versions,
         hosts=hosts,
         only_on=_only_on(errors, hosts, versions, sample),
         muted_by=muting["who"] if muting is not None and _is_muted(muting, group, now) else None,
-    )
+    )  # fmt: skip
 
 
 def _attempts(group: ErrorGroup, kept: int, sample: _Sample, since: datetime) -> Count:
@@ -237,16 +316,13 @@ def _bars(errors: Sequence[Row], period: Period, now: datetime) -> list[int]:
 
 async def get_failure(hub: Hub, fingerprint: str, redactor: Redactor) -> FailureDetails:
     """One group: the latest error, what its jobs share, and the jobs."""
-    database = hub.database
-    async with database.read() as connection:
-        if not (await own_tables(connection, database.schema)) >= ERRORS:
-            return await _plain_details(connection, database, fingerprint, redactor)
+    async with hub.database.read() as connection:
         return await _details(connection, hub, fingerprint, redactor)
 
 
 async def _details(connection: Connection, hub: Hub, fingerprint: str, redactor: Redactor) -> FailureDetails:
     schema, now = hub.database.schema, datetime.now(UTC)
-    group = await _error_group(connection, schema, fingerprint)
+    group = await find_group(connection, schema, fingerprint)
     since = now - timedelta(seconds=PERIODS["7d"])
     rows = await connection.fetch(
         load("admin/recent_errors_of_group", schema), since, READ_OF_GROUP, fingerprint
@@ -264,9 +340,9 @@ async def _details(connection: Connection, hub: Hub, fingerprint: str, redactor:
         group=found,
         error=redactor.text(error.traceback or error.message) if error else redactor.text(group.message),
         error_job_id=error.job_id if error else None,
-        shared=await _shared(connection, schema, [row["id"] for row in jobs], group, redactor),
-        jobs=[_job(row, times.get(row["id"]), made.get(row["id"])) for row in shown],
-        operation_id=await _active_operation(connection, schema, fingerprint),
+        shared=await shared_of(connection, schema, [row["id"] for row in jobs], group, redactor),
+        jobs=[group_job(row, times.get(row["id"]), made.get(row["id"])) for row in shown],
+        operation_id=await active_operation(connection, schema, fingerprint),
     )
 
 
@@ -279,28 +355,28 @@ async def _jobs(
     states = await connection.fetch(load("admin/current_states", schema), sorted(latest))
     jobs = [row for row in states if row["state"] in ("failed", "retrying")]
     if not jobs:
-        start = queries.Position(0, 2**63 - 1)
+        start = Position(0, 2**63 - 1)
         chosen = Chosen(fingerprint=group.fingerprint)
-        found = await queries.choose(connection, schema, chosen, "retry", start, LOOK_UP, read=READ_JOBS)
+        found = await choose(connection, schema, chosen, "retry", start, LOOK_UP, read=READ_JOBS)
         jobs = list(await connection.fetch(load("admin/current_states", schema), found.ids))
     jobs.sort(key=lambda row: (row["id"] in times, times.get(row["id"], row["run_at"])), reverse=True)
     return jobs, times
 
 
-async def _error_group(connection: Connection, schema: SchemaName, fingerprint: str) -> ErrorGroup:
+async def find_group(connection: Connection, schema: SchemaName, fingerprint: str) -> ErrorGroup:
     found = await list_error_groups(connection, schema, fingerprint=fingerprint, limit=1)
     if not found:
         raise not_found("such error group")
     return found[0]
 
 
-def _job(row: Row, failed_at: datetime | None, made: int | None) -> GroupJob:
+def group_job(row: Row, failed_at: datetime | None, made: int | None) -> GroupJob:
     return GroupJob(
         row["id"], row["state"], row["attempts"], row["max_attempts"], row["run_at"], failed_at, made
     )
 
 
-async def _shared(
+async def shared_of(
     connection: Connection,
     schema: SchemaName,
     ids: Sequence[int],
@@ -311,7 +387,7 @@ async def _shared(
     return shared_members([redactor.payload(row["payload"], group.task_identifier) for row in rows])
 
 
-async def _active_operation(connection: Connection, schema: SchemaName, fingerprint: str) -> int | None:
+async def active_operation(connection: Connection, schema: SchemaName, fingerprint: str) -> int | None:
     if not (await audit_tables(connection, schema)).may_read:
         return None
     for row in await connection.fetch(load("admin/active_operations", schema)):
@@ -321,128 +397,7 @@ async def _active_operation(connection: Connection, schema: SchemaName, fingerpr
     return None
 
 
-async def _plain_details(
-    connection: Connection, database: Database, fingerprint: str, redactor: Redactor
-) -> FailureDetails:
-    found = await plain_groups(connection, database.schema, redactor)
-    groups = {group.fingerprint: group for group in found.groups}
-    if fingerprint not in groups:
-        raise not_found("such error group")
-    ids = found.job_ids[fingerprint][:LOOK_UP]
-    rows = await connection.fetch(load("admin/current_states", database.schema), ids)
-    group = groups[fingerprint]
-    return FailureDetails(
-        group=group,
-        error=found.errors[fingerprint],
-        error_job_id=group.last_job_id,
-        shared=await _shared(connection, database.schema, ids, group, redactor),
-        jobs=[_job(row, None, None) for row in rows[:SHOWN_JOBS]],
-        has_tables=False,
-    )
-
-
-# -- actions on a group ------------------------------------------------------------------------------------
-
-
-async def dry_run(hub: Hub, fingerprint: str, request: GroupRequest, environment: str) -> DryRun:
-    """How many jobs an action on the group would change: as many as its page says."""
-    database, start = hub.database, queries.Position(0, 2**63 - 1)
-    async with database.read() as connection:
-        if not (await own_tables(connection, database.schema)) >= ERRORS:
-            raise queries.MISSING
-        group = await _error_group(connection, database.schema, fingerprint)
-        jobs = (await count_errors(hub, connection, max_age=0)).of(group)
-        chosen = Chosen(fingerprint=fingerprint)
-        choice = await queries.choose(
-            connection, database.schema, chosen, request.change, start, queries.EXAMPLES, read=READ_JOBS
-        )
-        rows = await connection.fetch(load("admin/current_states", database.schema), choice.ids)
-    return DryRun(
-        action=request.change,
-        target=target_of(group),
-        count=jobs.all,
-        examples=[Example(row["id"], group.task_identifier, row["state"]) for row in rows],
-        seconds=queries.seconds_for(jobs.all.value, request.rate),
-        needs_confirmation=queries.needs_confirmation(jobs.all, environment),
-        can_undo=jobs.all.value <= MAX_KEPT,
-        note=_note(jobs),
-    )
-
-
-def _note(jobs: GroupCount) -> str:
-    """What the count is made of, and what cannot be found."""
-    sentences = []
-    if jobs.failed.value and jobs.retrying.value:
-        sentences.append(f"{jobs.failed} have failed permanently, {jobs.retrying} wait for another attempt.")
-    if jobs.all.kind != "exact":
-        sentences.append("The number is an estimate; all jobs of the group are found.")
-    if jobs.unclear:
-        sentences.append(
-            f"{count(jobs.unclear, 'more job')} may be of this group, and cannot be told apart from those of "
-            "another one: their errors look alike after redaction, and were not kept. They stay as they are."
-        )
-    return " ".join(sentences)
-
-
-def target_of(group: ErrorGroup) -> str:
-    kind = group.error_type or Redactor().text(group.message)[:60]
-    return f"jobs of {group.task_identifier} with {kind} ({group.fingerprint})"
-
-
-async def change_group(
-    hub: Hub, actor: Actor, fingerprint: str, request: GroupRequest, environment: str
-) -> Operation:
-    """An action on all jobs of the group.
-
-    A careful one retries some of them first; when they have succeeded, the others, until one fails.
-    """
-    database = hub.database
-    check_values(request.change, request)
-    await queries.require_tables(database)
-    found = await dry_run(hub, fingerprint, request, environment)
-    queries.check_confirmation(found, request.number)
-    if not request.is_careful:
-        return await queries.begin(
-            database, actor, Chosen(fingerprint=fingerprint), found, request, rate=request.rate
-        )
-    async with database.read() as connection:
-        active = await _active_operation(connection, database.schema, fingerprint)
-    if active is not None:
-        raise Problem(409, "An operation on this group is under way", f"It is operation {active}.")
-    return await queries.begin(
-        database, actor, Chosen(fingerprint=fingerprint), found, ActionValues(),
-        rate=request.rate or CAREFUL_RATE, stage="canary", more={"canary": request.canary},
-    )  # fmt: skip
-
-
-# -- muting ------------------------------------------------------------------------------------------------
-
-
-async def mute(database: Database, actor: Actor, fingerprint: str, reason: str) -> Muted:
-    """Hide the group until it occurs in another version of the application; without versions, for a day."""
-    await queries.require_tables(database)
-    async with database.write() as connection:
-        group = await _error_group(connection, database.schema, fingerprint)
-        until = None if group.last_version else datetime.now(UTC) + MUTED_FOR
-        await connection.execute(
-            load("admin/mute_error", database.schema),
-            fingerprint, group.last_version, until, actor.name, reason,
-        )  # fmt: skip
-        await record(
-            connection, database.schema, actor, "mute_error", target=target_of(group),
-            details={"reason": reason, "version": group.last_version},
-        )  # fmt: skip
-    return Muted(fingerprint=fingerprint, is_muted=True, version=group.last_version, until=until)
-
-
-async def unmute(database: Database, actor: Actor, fingerprint: str) -> Muted:
-    """Show the group again."""
-    await queries.require_tables(database)
-    async with database.write() as connection:
-        group = await _error_group(connection, database.schema, fingerprint)
-        await connection.fetchval(load("admin/unmute_error", database.schema), fingerprint)
-        await record(connection, database.schema, actor, "unmute_error", target=target_of(group))
-    return Muted(fingerprint=fingerprint, is_muted=False)
+# -- muted groups -------------------------------------------------------------------------------------------
 
 
 async def _muted(connection: Connection, schema: SchemaName) -> dict[str, Row]:
@@ -456,3 +411,47 @@ def _is_muted(muting: Row, group: ErrorGroup, now: datetime) -> bool:
     if muting["until"] is not None:
         return bool(muting["until"] > now)
     return bool(muting["version"] == group.last_version)
+
+
+# -- shared members -----------------------------------------------------------------------------------------
+
+LEAST_JOBS = 3
+LEAST_SHARE = 0.8
+DEEPEST = 4
+MOST_MEMBERS = 200
+MOST_SHOWN = 8
+LONGEST = 80
+
+
+def shared_members(payloads: Sequence[str]) -> list[SharedMember]:
+    """Members with the same value in at least four of five payloads, which have been redacted before."""
+    decoded = [value for value in map(_decoded, payloads) if value is not None]
+    if len(decoded) < LEAST_JOBS:
+        return []
+    found: Counter[tuple[str, str]] = Counter()
+    for value in decoded:
+        found.update(dict.fromkeys(_members(value), 1))
+    common = [
+        SharedMember(path, text, number, len(decoded))
+        for (path, text), number in found.most_common(MOST_MEMBERS)
+        if number >= LEAST_SHARE * len(decoded)
+    ]
+    return common[:MOST_SHOWN]
+
+
+def _decoded(raw: str) -> Any:
+    try:
+        return msgspec.json.decode(without_trace(raw))
+    except (msgspec.DecodeError, RecursionError):
+        return None
+
+
+def _members(value: Any, path: str = "", depth: int = 0) -> Iterator[tuple[str, str]]:
+    """Paths and plain values, as JSON texts; redacted ones are left out."""
+    if isinstance(value, dict) and depth < DEEPEST:
+        for name, each in list(value.items())[:MOST_MEMBERS]:
+            yield from _members(each, f"{path}.{name}" if path else str(name), depth + 1)
+    elif path and not isinstance(value, dict | list) and not (isinstance(value, str) and HIDDEN in value):
+        text = msgspec.json.encode(value).decode()
+        if len(text) <= LONGEST and len(path) <= LONGEST:
+            yield path, text

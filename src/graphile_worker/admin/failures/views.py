@@ -7,43 +7,31 @@ from functools import partial
 
 from .. import charts
 from ..answers import Page, Redirect, Sorting, not_found
-from ..audit.queries import words_for
 from ..audit.recording import actor_of
-from ..operations import CarefulRequest, DryRun, Operation
+from ..database import ERRORS
+from ..jobs.changing import ACTIONS
 from ..operations import queries as operations
+from ..operations.queries import CarefulRequest, DryRun, Operation
 from ..operations.views import announce_to
 from ..security.identity import PERMISSION_FOR, Permission
 from ..web.call import Call
 from ..web.routes import Route
-from ..web.show import lay_out_error, one_line
-from ..web.times import zone_name
-from . import (
-    PERIODS,
-    FailureDetails,
-    FailureList,
-    FailuresQuery,
-    GroupQuestion,
-    GroupRequest,
-    Muted,
-    MuteRequest,
-    queries,
-)
+from ..web.show import lay_out_error, one_line, words_for, zone_name
+from . import changing, plain_groups, queries
+from .changing import GroupQuestion, GroupRequest, Muted, MuteRequest
+from .queries import PERIODS, FailureDetails, FailureList, FailuresQuery
 
 ON_GROUPS: tuple[Permission, ...] = ("jobs.retry", "jobs.reschedule", "jobs.cancel", "jobs.delete")
 PERIOD_WORDS = {"1h": "1 hour", "24h": "24 hours", "7d": "7 days"}
-QUESTIONS = {
-    "retry": "All of them can start at once, with all their attempts.",
-    "reschedule": "",
-    "give_up": "They fail permanently and stay in the list of failed jobs.",
-    "delete": "They are deleted without being run.",
-    "carefully": "One job first. When it has succeeded, the others; the first new failure stops it.",
-}
+CAREFULLY = "One job first. When it has succeeded, the others; the first new failure stops it."
 _FINGERPRINT = re.compile(r"[0-9a-f]{16}")
 
 
-async def list_failures(call: Call) -> Page:
-    query = call.query(FailuresQuery)
-    found = await queries.list_failures(call.hub, query, call.redactor)
+async def list_failures(call: Call, query: FailuresQuery) -> Page:
+    if await call.database.missing(ERRORS):
+        found = await plain_groups.list_failures(call.database, query, call.redactor)
+    else:
+        found = await queries.list_failures(call.hub, query, call.redactor)
     page = partial(call.url, "/failures", task=query.task or None)
     order = None if query.order == "last" else query.order
     values = {
@@ -60,7 +48,10 @@ async def list_failures(call: Call) -> Page:
 
 
 async def get_failure(call: Call) -> Page:
-    found = await queries.get_failure(call.hub, fingerprint_of(call), call.redactor)
+    if await call.database.missing(ERRORS):
+        found = await plain_groups.get_failure(call.database, fingerprint_of(call), call.redactor)
+    else:
+        found = await queries.get_failure(call.hub, fingerprint_of(call), call.redactor)
     values = {
         "found": found, "group": found.group, "charts": charts, "one_line": one_line,
         "frames": lay_out_error(found.error),
@@ -70,22 +61,20 @@ async def get_failure(call: Call) -> Page:
     return Page("failure.html", title, here="failures", values=values, answer=found)
 
 
-async def ask(call: Call) -> Page:
+async def ask(call: Call, wanted: GroupQuestion) -> Page:
     """The question, for links."""
-    return await _question(call, call.query(GroupQuestion))
+    return await _question(call, wanted)
 
 
-async def act(call: Call) -> Page | Redirect:
-    request = await call.body(GroupRequest)
+async def act(call: Call, request: GroupRequest) -> Page | Redirect:
     if not await call.is_confirmed():
         return await _question(call, request)
     call.require(PERMISSION_FOR[request.change])
     return await _begun(call, request)
 
 
-async def retry(call: Call) -> Redirect:
+async def retry(call: Call, asked: CarefulRequest) -> Redirect:
     """A careful retry, for programs."""
-    asked = await call.json(CarefulRequest)
     request = GroupRequest(
         action="carefully", canary=asked.canary, rate=asked.rate, confirm=asked.confirm, dry_run=asked.dry_run
     )
@@ -95,34 +84,35 @@ async def retry(call: Call) -> Redirect:
 async def _begun(call: Call, request: GroupRequest) -> Redirect:
     fingerprint, environment = fingerprint_of(call), call.app.environment
     if request.dry_run:
-        return Redirect("", answer=await queries.dry_run(call.hub, fingerprint, request, environment))
+        return Redirect("", answer=await changing.dry_run(call.hub, fingerprint, request, environment))
     announce_to(call)
-    begun = await queries.change_group(call.hub, actor_of(call), fingerprint, request, environment)
+    begun = await changing.change_group(call.hub, actor_of(call), fingerprint, request, environment)
     return Redirect(f"/operations/{begun.id}", answer=begun)
 
 
 async def _question(call: Call, request: GroupRequest) -> Page:
     call.require(PERMISSION_FOR[request.change])
     await operations.require_tables(call.database)
-    found = await queries.dry_run(call.hub, fingerprint_of(call), request, call.app.environment)
+    found = await changing.dry_run(call.hub, fingerprint_of(call), request, call.app.environment)
     word = words_for("retry_carefully" if request.is_careful else request.action)
+    path = f"/failures/{fingerprint_of(call)}"
     values = {
-        "form": request, "found": found, "word": word, "text": QUESTIONS[request.action],
-        "path": f"/failures/{fingerprint_of(call)}", "zone": zone_name(call.zone),
-        "typed": str(found.count.value) if found.needs_confirmation else "",
+        "form": request, "found": found, "zone": zone_name(call.zone), "submit": word, "back": path,
+        "path": f"{path}/actions", "action": ACTIONS[request.change],
+        "text": CAREFULLY if request.is_careful else ACTIONS[request.change].question,
+        "fields": {"action": request.action, "confirmed": "yes"},
     }  # fmt: skip
-    return Page("failure_action.html", f"{word}?", here="failures", values=values)
+    return Page("change_many.html", f"{word}?", here="failures", values=values)
 
 
-async def mute(call: Call) -> Redirect:
-    request = await call.body(MuteRequest)
-    muted = await queries.mute(call.database, actor_of(call), fingerprint_of(call), request.reason)
+async def mute(call: Call, request: MuteRequest) -> Redirect:
+    muted = await changing.mute(call.database, actor_of(call), fingerprint_of(call), request.reason)
     until = f"until a version other than {muted.version}" if muted.version else "for a day"
     return Redirect("/failures", f"The error group is muted {until}.", answer=muted)
 
 
 async def unmute(call: Call) -> Redirect:
-    muted = await queries.unmute(call.database, actor_of(call), fingerprint_of(call))
+    muted = await changing.unmute(call.database, actor_of(call), fingerprint_of(call))
     return Redirect(f"/failures/{muted.fingerprint}", "The error group is shown again.", answer=muted)
 
 
@@ -136,10 +126,7 @@ def fingerprint_of(call: Call) -> str:
 
 GROUP = "/failures/{fingerprint}"
 ROUTES = [
-    Route(
-        "/failures", list_failures, "jobs.read", "Error groups", api=True, query=FailuresQuery,
-        answer=FailureList,
-    ),
+    Route("/failures", list_failures, "jobs.read", "Error groups", api=True, answer=FailureList),
     Route(
         GROUP, get_failure, "jobs.read",
         "An error group: the latest error, what its jobs share, and the jobs", api=True,
@@ -148,16 +135,16 @@ ROUTES = [
     Route(
         f"/api/v1{GROUP}/retry", retry, "jobs.retry",
         "Retry the jobs of a group carefully: some first, then the others until one fails", method="POST",
-        body=CarefulRequest, answer=Operation | DryRun,
+        answer=Operation | DryRun,
     ),
-    Route(f"{GROUP}/actions", ask, ON_GROUPS, "Ask before an action on a group", query=GroupQuestion),
+    Route(f"{GROUP}/actions", ask, ON_GROUPS, "Ask before an action on a group"),
     Route(
         f"{GROUP}/actions", act, ON_GROUPS, "Retry, reschedule, give up or delete all jobs of a group",
-        method="POST", api=True, body=GroupRequest, answer=Operation | DryRun,
+        method="POST", api=True, answer=Operation | DryRun,
     ),
     Route(
         f"{GROUP}/mute", mute, "jobs.retry", "Hide a group until it occurs in a newer version", method="POST",
-        api=True, body=MuteRequest, answer=Muted,
+        api=True, answer=Muted,
     ),
     Route(
         f"{GROUP}/unmute", unmute, "jobs.retry", "Show a group again", method="POST", api=True, answer=Muted,

@@ -14,7 +14,7 @@ from ...database.sql import load
 from ...history.audit import Actor, finalize_snapshot, record, snapshot_jobs
 from ...recovery.registry.workers import list_workers, running_tasks
 from ...values.job import tags_in
-from ...values.job_options import WHOLE_PAYLOAD, JobOption, from_json, from_text, options_on
+from ...values.job_options import WHOLE_PAYLOAD, JobOption, Kind, from_json, from_text, options_on
 from ...values.payload import without_trace
 from ...values.spec import JobSpec
 from ..answers import Page, Problem, Redirect, not_found
@@ -24,10 +24,56 @@ from ..security.redact import Redactor
 from ..tasks.expected import problems_of, read_notes
 from ..web.call import Call
 from ..web.routes import API, Route
-from ..web.show import lay_out
-from ..web.times import typed_time, zone_name
-from . import JobEdit, JobToAdd, JobView, NewJob, filters, job
+from ..web.show import lay_out, typed_time, zone_name
+from . import filters, job
 from .changing import lock_jobs
+from .job import JobView
+
+
+class JobToAdd(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The part of `NewJob` that is not an option."""
+
+    task: str
+    payload: msgspec.Raw = msgspec.field(default_factory=lambda: msgspec.Raw(b"{}"))
+    """Any JSON value; `{}` by default."""
+    check: bool = True
+    """Refuse a payload that the task cannot take, if workers say what it expects."""
+
+
+JSON_TYPES: dict[Kind, Any] = {
+    "text": str,
+    "number": int,
+    "time": str,
+    "period": float | str,
+    "names": list[str],
+    "switch": bool,
+    "keep": bool | float | str,
+    "unique": bool | list[str],
+}
+
+NewJob: type[JobToAdd] = msgspec.defstruct(  # type: ignore[assignment]
+    "NewJob",
+    [
+        (option.short, (Literal[option.choices] if option.choices else JSON_TYPES[option.kind]) | None, None)
+        for option in options_on("dashboard")
+    ],
+    bases=(JobToAdd,),
+    namespace={"__doc__": "A job to add; the options have their short names, as in JSON lines."},
+    module=__name__,
+    frozen=True,
+    kw_only=True,
+    forbid_unknown_fields=True,
+)
+
+
+class JobEdit(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A new payload for a job that has not changed since it was read."""
+
+    payload: msgspec.Raw
+    revision: int
+    check: bool = True
+    """Refuse a payload that the task cannot take, if workers say what it expects."""
+
 
 MAX_PAYLOAD = 256 * 1024
 """Bytes of a payload in a form or in the API."""
@@ -197,8 +243,7 @@ NewJobForm: type[JobForm] = msgspec.defstruct(  # type: ignore[assignment]
 )
 
 
-async def form_page(call: Call) -> Page:
-    asked = call.query(NewJobQuery)
+async def form_page(call: Call, asked: NewJobQuery) -> Page:
     form = _filled(task=asked.task, queue=asked.queue)
     if asked.job is not None:
         form = await _like(call, asked.job)
@@ -263,12 +308,12 @@ def _choices(option: JobOption) -> list[tuple[str, str]] | None:
     return None
 
 
-async def add_job(call: Call) -> Page | Redirect | JobView:
-    if call.is_api:
-        new: JobToAdd = await call.json(NewJob)
-        job_id = await insert_job(call.database, actor_of(call), new, options_in(new))
-        return await job.get_view(call.database, call.redactor, job_id)
-    form: JobForm = await call.form(NewJobForm)
+async def add_job(call: Call, new: JobToAdd) -> JobView:
+    job_id = await insert_job(call.database, actor_of(call), new, options_in(new))
+    return await job.get_view(call.database, call.redactor, job_id)
+
+
+async def add_from_form(call: Call, form: JobForm) -> Page | Redirect:
     try:
         if not form.task.strip():
             raise Problem(400, "The task is missing", "Every job has one.")
@@ -300,8 +345,8 @@ def _options(call: Call, form: JobForm) -> dict[str, Any]:
 
 
 ROUTES = [
-    Route("/jobs/new", form_page, "jobs.add", "Add a job", query=NewJobQuery),
-    Route("/jobs/new", add_job, "jobs.add", "Add a job", method="POST", body=NewJobForm),
+    Route("/jobs/new", form_page, "jobs.add", "Add a job"),
+    Route("/jobs/new", add_from_form, "jobs.add", "Add a job", method="POST", body=NewJobForm),
     Route(
         f"{API}/jobs", add_job, "jobs.add", "Add a job", method="POST", body=NewJob, answer=JobView,
         status=201,

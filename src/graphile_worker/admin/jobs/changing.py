@@ -9,7 +9,7 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -25,10 +25,132 @@ from ...values.spec import SMALLINT_MAX, JobSpec
 from ...values.text import count
 from ..answers import Problem, Skipped
 from ..database import Database
-from . import ActionAnswer, ActionName, ActionRequest, ActionValues
+from ..security.identity import PERMISSION_FOR
 
-WAKING: tuple[ActionName, ...] = ("run_now", "retry", "reschedule")
-"""Actions after which jobs may be ready: workers are told."""
+ActionName = Literal["run_now", "retry", "reschedule", "give_up", "delete", "cancel", "add_again"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobAction:
+    """What people can do with jobs: what pages say of it, and how it behaves."""
+
+    done: str
+    """The verb of the sentence that says what happened."""
+    question: str = ""
+    """What it does, before it is confirmed."""
+    undo: str = ""
+    """What there is to know of its undo."""
+    key: str = ""
+    """On the keyboard."""
+    is_at_once: bool = False
+    """Whether a few jobs need no question: it can be undone, and does no harm."""
+    is_on_selection: bool = True
+    """Whether the list of jobs has a button for it."""
+    is_danger: bool = False
+    asks_reason: bool = False
+    takes_running: bool = False
+    wakes: bool = False
+    """Whether jobs may be ready after it: workers are told."""
+
+
+ACTIONS: dict[ActionName, JobAction] = {
+    "run_now": JobAction(
+        done="Started", question="They can start at once. Jobs without attempts are retried.",
+        is_at_once=True, is_on_selection=False, wakes=True,
+    ),
+    "retry": JobAction(
+        done="Retried", question="They can start at once, with all their attempts.", key="r",
+        is_at_once=True, wakes=True,
+    ),
+    "reschedule": JobAction(done="Rescheduled", key="e", wakes=True),
+    "give_up": JobAction(
+        done="Gave up", question="They fail permanently and stay in the list of failed jobs.",
+        undo="This can be undone for 24 hours.", is_danger=True, asks_reason=True,
+    ),
+    "cancel": JobAction(
+        done="Cancelled",
+        question="Jobs that do not run are deleted. Workers are asked to end others, which cannot be undone.",
+        is_danger=True, asks_reason=True, takes_running=True,
+    ),
+    "delete": JobAction(
+        done="Deleted", question="They are deleted without being run.",
+        undo="This can be undone for 24 hours; they get new ids then.", is_danger=True, asks_reason=True,
+    ),
+    "add_again": JobAction(
+        done="Added again", question="New jobs are added with the same values, without a job key.",
+        is_at_once=True, is_on_selection=False, takes_running=True,
+    ),
+}  # fmt: skip
+ANY_ACTION = tuple(dict.fromkeys(PERMISSION_FOR.values()))
+"""The permissions of all actions, for routes that serve several."""
+MAX_IDS = 200
+"""Jobs of one action; more are an operation."""
+
+Smallint = Annotated[int, msgspec.Meta(ge=-32768, le=32767)]
+
+Attempts = Annotated[int, msgspec.Meta(ge=0, le=32767)]
+
+Reason = Annotated[str, msgspec.Meta(max_length=500)]
+
+
+class ActionValues(msgspec.Struct, frozen=True, kw_only=True):
+    """What an action needs besides the jobs; each uses only some of it."""
+
+    run_at: datetime | None = None
+    """reschedule: when to run; without a time zone, UTC."""
+    priority: Smallint | None = None
+    """reschedule."""
+    attempts: Attempts | None = None
+    """reschedule: how many attempts count as used."""
+    max_attempts: Annotated[int, msgspec.Meta(ge=1, le=32767)] | None = None
+    """reschedule."""
+    one_more: bool = False
+    """retry: allow one attempt more, in place of all of them again."""
+    reason: Reason = ""
+    """give_up and cancel: stored with the jobs."""
+
+    @property
+    def changes(self) -> dict[str, datetime | int]:
+        """What a reschedule is to change."""
+        names = ("run_at", "priority", "attempts", "max_attempts")
+        return {name: getattr(self, name) for name in names if getattr(self, name) is not None}
+
+    @property
+    def given(self) -> dict[str, object]:
+        """What was given besides the jobs, for the audit."""
+        more = {"one_more": self.one_more, "reason": self.reason}
+        return {**self.changes, **{name: value for name, value in more.items() if value}}
+
+
+class ActionRequest(ActionValues, frozen=True, kw_only=True):
+    """An action on up to 200 jobs."""
+
+    action: ActionName
+    ids: Annotated[list[int], msgspec.Meta(max_length=MAX_IDS)] = []
+    state: Literal["ready", "scheduled", "failed"] | None = None
+    """Only jobs that are still in this state; others are skipped as changed."""
+    back: str = ""
+    """Of a form: the page to return to."""
+
+
+class ActionAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of each job: every id is in `changed` or in `skipped`."""
+
+    action: ActionName
+    changed: list[int]
+    skipped: list[Skipped] = []
+    retried: list[int] = []
+    """run_now: those of `changed` that had no attempts left, and got all of them again."""
+    asked: list[int] = []
+    """cancel: those of `changed` that are running; their workers were asked to end them."""
+    added: list[int] = []
+    """add_again: the ids of the new jobs."""
+    undo: str | None = None
+    """The id in the audit, for `POST /audit/{id}/undo`; None if it cannot be undone."""
+    message: str = ""
+    """What happened, in one sentence."""
+
+
 NOW = timedelta(0)
 
 
@@ -104,7 +226,7 @@ async def change(
             undoable = sorted(set(done.ids) - set(done.asked))
             await finalize_snapshot(connection, utils.schema, audit_id, ids, undoable)
             done.kept = len(undoable)
-    if action in WAKING and done.ids:
+    if ACTIONS[action].wakes and done.ids:
         await connection.fetchval(load("add/announce_jobs", utils.schema), len(done.ids))
     return done
 
@@ -228,18 +350,8 @@ def with_zone(time: datetime | None) -> datetime | None:
 
 # -- actions by id ------------------------------------------------------------------------------------------
 
-DONE: dict[ActionName, str] = {
-    "run_now": "Started",
-    "retry": "Retried",
-    "reschedule": "Rescheduled",
-    "give_up": "Gave up",
-    "delete": "Deleted",
-    "cancel": "Cancelled",
-    "add_again": "Added again",
-}
 BUSY = "a worker or another transaction has locked its row at the moment; try again"
 DELETES = "To cancel a job that does not run deletes it, which needs the permission jobs.delete."
-MAY_BE_RUNNING: tuple[ActionName, ...] = ("cancel", "add_again")
 
 
 async def act(database: Database, actor: Actor, request: ActionRequest, *, may_delete: bool) -> ActionAnswer:
@@ -294,7 +406,7 @@ def _why_not(
         if job_id in busy:
             return Skipped(job_id, "busy", BUSY)
         return Skipped(job_id, "gone", "it has completed, or was deleted")
-    if job.state == "running" and request.action not in MAY_BE_RUNNING:
+    if job.state == "running" and not ACTIONS[request.action].takes_running:
         return Skipped(job_id, "running", f"on {job.locked_by}" if job.locked_by else "")
     if only_running and request.action == "cancel" and job.state != "running":
         return Skipped(job_id, "not allowed", DELETES)
@@ -349,4 +461,4 @@ def _main_sentence(action: ActionName, done: Changed) -> str:
         return f"{what[0].upper()}{what[1:]} can start now."
     if action == "add_again":
         return f"Added {what} again as {ids_in_words(done.added)}."
-    return f"{DONE[action]} {what}."
+    return f"{ACTIONS[action].done} {what}."

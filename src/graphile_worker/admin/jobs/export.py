@@ -21,8 +21,8 @@ from ...database.statements.job_filter import LAST_ID, JobFilter
 from ..answers import Count
 from ..database import Database
 from ..web.show import csv_cell
-from . import JobRow
 from .listing import JobListQuery, list_jobs
+from .searching import JobRow
 
 COUNTS_FOR = 10.0  # seconds
 MAX_JOBS = 10_000

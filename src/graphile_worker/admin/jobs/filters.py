@@ -17,7 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 from urllib.parse import quote
 
 import msgspec
@@ -37,16 +37,54 @@ from ..security.redact import HIDDEN, Redactor
 T = TypeVar("T")
 
 FINISHED = "finished"
-OF_FINISHED = ("outcome", "finished", "duration")
-"""Conditions that only finished jobs have."""
-NAMES = (
-    "state", "key", *CONDITIONS, "priority", "attempts", "created", "run", "failed", *OF_FINISHED, "error",
-    "id", "text",
-)  # fmt: skip
-"""Conditions by name; besides them there is `payload.PATH`."""
-SEARCHED_IN_HISTORY = ("state", "task", "queue", "key", "worker", *OF_FINISHED, "error", "id", "text")
 STATES = (*FILTER_STATES, FINISHED)
 PAYLOAD = "payload."
+CHOICES: dict[str, tuple[str, ...]] = {"state": STATES, "outcome": FINISHED_STATES}
+
+
+class Condition(NamedTuple):
+    """A condition that filters know, for the box, the form, the API and its description."""
+
+    name: str
+    label: str
+    help: str
+    """What to write."""
+    example: str = ""
+    in_history: bool = False
+    """Whether finished jobs are searched by it."""
+
+    @property
+    def options(self) -> list[tuple[str, str]]:
+        """For its field, if all of its values are known."""
+        choices = CHOICES.get(self.name, ())
+        return [("", "any"), *zip(choices, choices, strict=True)] if choices else []
+
+
+FIELDS = (
+    Condition("state", "State", "ready, scheduled, retrying, running, failed or finished", in_history=True),
+    Condition("key", "Job key", "the job key; abc* for its beginning", "abc*", in_history=True),
+    Condition("task", "Task", "the task identifier", in_history=True),
+    Condition("queue", "Queue", "the named queue", in_history=True),
+    Condition("tag", "Tag", "a tag"),
+    Condition("flag", "Flag", "a flag"),
+    Condition("worker", "Worker", "the pool that has locked the job, or has run it last", in_history=True),
+    Condition("priority", "Priority", "5, <0 or 1..5", "<0 or 1..5"),
+    Condition("attempts", "Attempts", ">3", ">3"),
+    Condition("created", "Added", ">1h: in the last hour; <2030-01-31, or 2d..1d between", ">1h"),
+    Condition("run", "Run at", "<now: due", "<now"),
+    Condition("failed", "Failed at", ">1d: failed in the last day", ">1d"),
+    Condition("outcome", "Outcome, of finished jobs", ", ".join(FINISHED_STATES), in_history=True),
+    Condition("finished", "Finished at", ">1d: ended in the last day", ">1d", in_history=True),
+    Condition("duration", "Duration, of finished jobs", ">30s, <500ms or 1m..5m", ">30s", in_history=True),
+    Condition("error", "Error contains", "a part of the last error, in upper or lower case", in_history=True),
+    Condition("id", "Id", "12 or 1000-2000", "1000-2000", in_history=True),
+    Condition("text", "Task, key or error contains", "a part of task, key or error", in_history=True),
+)  # fmt: skip
+"""All conditions but `payload.PATH`, in the order in which a filter is written."""
+NAMES = tuple(each.name for each in FIELDS)
+OF_FINISHED = ("outcome", "finished", "duration")
+"""Conditions that only finished jobs have."""
+SEARCHED_IN_HISTORY = tuple(each.name for each in FIELDS if each.in_history)
 LONGEST = 200
 """Characters of one condition."""
 MOST = 20
@@ -376,28 +414,6 @@ def _unquoted(value: str) -> str:
 MOST_NAMES = 50
 
 NameKind = Literal["task", "queue"]
-HINTS = {
-    "state": "ready, scheduled, retrying, running, failed or finished",
-    "task": "the task identifier",
-    "queue": "the named queue",
-    "key": "the job key; abc* for its beginning",
-    "flag": "a flag",
-    "worker": "the pool that has locked the job",
-    "priority": "5, <0 or 1..5",
-    "attempts": ">3",
-    "created": ">1h: in the last hour",
-    "run": "<now: due",
-    "failed": ">1d: failed in the last day",
-    "outcome": "of finished jobs: completed, failed, cancelled or expired",
-    "finished": ">1d: ended in the last day",
-    "duration": ">30s: the last attempt took longer",
-    "error": "a part of the error",
-    "id": "12 or 1000-2000",
-    "payload.": "a member: payload.user_id:42",
-}
-
-
-_CHOICES: dict[str, tuple[str, ...]] = {"state": STATES, "outcome": FINISHED_STATES}
 
 
 class Suggestion(msgspec.Struct, frozen=True):
@@ -412,8 +428,8 @@ async def complete(database: Database, word: str) -> list[Suggestion]:
     name, colon, text = word.partition(":")
     if not colon:
         return await _names_and_tasks(database, word)
-    if name in _CHOICES:
-        return [Suggestion(f"{name}:{one}") for one in _CHOICES[name] if one.startswith(text.lower())]
+    if name in CHOICES:
+        return [Suggestion(f"{name}:{one}") for one in CHOICES[name] if one.startswith(text.lower())]
     if name in ("task", "queue"):
         kind: NameKind = "task" if name == "task" else "queue"
         async with database.read() as connection:
@@ -423,11 +439,8 @@ async def complete(database: Database, word: str) -> list[Suggestion]:
 
 
 async def _names_and_tasks(database: Database, word: str) -> list[Suggestion]:
-    own = [
-        Suggestion(name if name.endswith(".") else f"{name}:", hint)
-        for name, hint in HINTS.items()
-        if name.startswith(word.lower())
-    ]
+    hints = {f"{each.name}:": each.help for each in FIELDS} | {PAYLOAD: "a member: payload.user_id:42"}
+    own = [Suggestion(name, hint) for name, hint in hints.items() if name.startswith(word.lower())]
     async with database.read() as connection:
         tasks = await names(connection, database.schema, "task", word, most=10)
         queues = await names(connection, database.schema, "queue", word, most=5) if word else []

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import re
 import shlex
+from collections.abc import Iterator
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 from msgspec.structs import replace
@@ -16,18 +17,93 @@ from ...database.connections.connection import Connection
 from ...database.connections.errors import if_readable
 from ...database.sql import load
 from ...database.statements.inspection import JobDetails, get_job
+from ...database.statements.job_filter import JobState
 from ...diagnostics.explanation.decision import GONE, explain
 from ...diagnostics.explanation.values import Explanation, Tone
-from ...history.records import AttemptError, FinishedJob
+from ...history.records import AttemptError, FinishedJob, FinishedState
 from ...history.task_reports import Progress
 from ...values.schema_name import SchemaName
+from ...values.text import how_it_failed
 from ..answers import Problem, as_raw, not_found, shared_with
 from ..database import Database
 from ..security.redact import Redactor
-from ..web.show import one_line
-from ..web.times import duration
-from . import FinishedView, JobRow, JobView
-from .searching import find_these, rows_from
+from ..web.show import duration, one_line
+from .searching import JobRow, find_these, rows_from
+
+JobViewState = JobState | FinishedState | Literal["gone"]
+
+
+class FinishedView(msgspec.Struct, frozen=True, kw_only=True):
+    """How the job ended, if that was kept."""
+
+    id: int
+    task_identifier: str
+    state: FinishedState
+    queue_name: str | None
+    key: str | None
+    priority: int
+    attempts: int
+    max_attempts: int
+    created_at: datetime
+    run_at: datetime
+    started_at: datetime | None
+    finished_at: datetime
+    duration: float | None
+    pool_id: str | None
+    payload: msgspec.Raw | None
+    error: str | None
+    result: msgspec.Raw | None
+    """What the task returned, redacted."""
+
+
+class JobView(msgspec.Struct, frozen=True, kw_only=True):
+    """A job. What only a row in the queue has is None once the job is gone."""
+
+    id: int
+    task_identifier: str | None
+    state: JobViewState
+    queue_name: str | None = None
+    priority: int | None = None
+    run_at: datetime | None = None
+    attempts: int | None = None
+    max_attempts: int | None = None
+    attempts_made: int | None = None
+    """How many attempts a permanently failed job had; None if that is not known."""
+    last_error: str | None = None
+    created_at: datetime | None = None
+    updated_at: datetime | None = None
+    key: str | None = None
+    flags: list[str] = []
+    revision: int | None = None
+    locked_by: str | None = None
+    locked_at: datetime | None = None
+    lane: str | None = None
+    """In which it runs; None if its worker has one lane only."""
+    failed_at: datetime | None = None
+    payload: msgspec.Raw | None = None
+    """Redacted. None if it is gone, or longer than 1 MB: then it is a download."""
+    is_cancelled: bool = False
+    cancel_reason: str | None = None
+    progress: Progress | None = None
+    history: list[FinishedView] = []
+    """The latest first."""
+    errors: list[AttemptError] = []
+    """Failed attempts, redacted, the latest first."""
+    problem: str | None = None
+    """Why the history could not be read."""
+
+    @property
+    def is_queued(self) -> bool:
+        """Whether it is in the queue, waiting, running or failed."""
+        return self.revision is not None
+
+    @property
+    def tried(self) -> str | None:
+        """How many attempts there were."""
+        if self.state == "failed":
+            return how_it_failed(self.attempts_made, self.max_attempts) or None
+        return None if self.attempts is None else f"{self.attempts} of {self.max_attempts}"
+
 
 MAX_PAYLOAD = 1024 * 1024
 """Characters of a payload that are laid out or sent within an answer; longer ones are a download."""
@@ -201,69 +277,45 @@ class TimelineStep(msgspec.Struct, frozen=True):
 
 def steps_of(job: JobView, now: datetime) -> list[TimelineStep]:
     """The steps in the order of their times."""
-    steps: list[TimelineStep] = []
+    steps = [*_failures(job), *_finished(job)]
     if job.created_at is not None:
-        steps.append(
-            TimelineStep(job.created_at, "Added", "" if job.key is None else f"key {one_line(job.key, 60)}")
-        )
-    steps += _failures(job)
-    steps += _finished(job)
+        key = "" if job.key is None else f"key {one_line(job.key, 60)}"
+        steps.insert(0, TimelineStep(job.created_at, "Added", key))
     if job.state == "running" and job.locked_at is not None:
-        steps.append(
-            TimelineStep(
-                job.locked_at, f"Locked for attempt {job.attempts}", _waited(job), "next", job.locked_by
-            )
-        )
+        text = f"Locked for attempt {job.attempts}"
+        steps.append(TimelineStep(job.locked_at, text, _waited(job), "next", job.locked_by))
     elif job.state in ("ready", "scheduled") and job.run_at is not None and job.attempts is not None:
         steps.append(_next(job, job.run_at, job.attempts, now))
     return sorted(steps, key=lambda step: step.at)
 
 
-def _failures(job: JobView) -> list[TimelineStep]:
+def _failures(job: JobView) -> Iterator[TimelineStep]:
     """Each failed attempt, and its start where the duration is known."""
-    steps = []
     for error in job.errors:
-        kind = error.error_type or one_line(error.message, 60)
-        version = f" · {error.version}" if error.version else ""
+        attempt, kind = f"Attempt {error.attempt}", error.error_type or one_line(error.message, 60)
         if error.duration is not None:
             started = error.failed_at - timedelta(seconds=error.duration)
-            steps.append(
-                TimelineStep(
-                    started, f"Attempt {error.attempt} started", version.strip(" ·"), "", error.pool_id
-                )
-            )
-        took = f" after {duration(error.duration)}" if error.duration is not None else ""
-        final = ", permanently" if error.is_final else ""
-        steps.append(
-            TimelineStep(error.failed_at, f"Attempt {error.attempt} failed{took}{final}", kind, "bad")
-        )
+            yield TimelineStep(started, f"{attempt} started", error.version or "", "", error.pool_id)
+        end = _after(error.duration) + (", permanently" if error.is_final else "")
+        yield TimelineStep(error.failed_at, f"{attempt} failed{end}", kind, "bad")
     if not job.errors and job.state == "failed" and job.failed_at is not None:
-        steps.append(TimelineStep(job.failed_at, "Failed permanently", one_line(job.last_error, 60), "bad"))
-    return steps
+        yield TimelineStep(job.failed_at, "Failed permanently", one_line(job.last_error, 60), "bad")
 
 
-def _finished(job: JobView) -> list[TimelineStep]:
-    steps = []
+def _finished(job: JobView) -> Iterator[TimelineStep]:
     for finished in job.history:
-        took = f" after {duration(finished.duration)}" if finished.duration is not None else ""
-        tone = {"completed": "ok", "failed": "bad"}.get(finished.state, "")
         if finished.state == "failed" and any(error.is_final for error in job.errors):
             continue
         if finished.started_at is not None and finished.state == "completed":
-            steps.append(
-                TimelineStep(
-                    finished.started_at, f"Attempt {finished.attempts} started", "", "", finished.pool_id
-                )
-            )
-        steps.append(
-            TimelineStep(
-                finished.finished_at,
-                f"{finished.state.capitalize()}{took}",
-                one_line(finished.error, 60),
-                tone,
-            )
-        )
-    return steps
+            text = f"Attempt {finished.attempts} started"
+            yield TimelineStep(finished.started_at, text, "", "", finished.pool_id)
+        tone = {"completed": "ok", "failed": "bad"}.get(finished.state, "")
+        text = f"{finished.state.capitalize()}{_after(finished.duration)}"
+        yield TimelineStep(finished.finished_at, text, one_line(finished.error, 60), tone)
+
+
+def _after(seconds: float | None) -> str:
+    return "" if seconds is None else f" after {duration(seconds)}"
 
 
 def _next(job: JobView, run_at: datetime, attempts: int, now: datetime) -> TimelineStep:

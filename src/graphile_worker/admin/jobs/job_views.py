@@ -18,16 +18,25 @@ from ...history.records import AttemptError
 from ...values.payload import traces_in, without_trace
 from ..answers import Download, Page, Problem, Redirect, as_raw, confirmation
 from ..audit import queries, recording
-from ..audit.queries import words_for
 from ..audit.recording import actor_of
 from ..database import REQUESTS
 from ..security.identity import PERMISSION_FOR, Permission
 from ..tasks.expected import read_notes
 from ..web.call import Call, return_url
 from ..web.routes import API, Route
-from ..web.show import lay_out, lay_out_error, one_line, visible
-from ..web.times import instant, zone_name
-from . import ActionAnswer, ActionName, ActionRequest, JobEdit, JobView, Revealed, adding, changing, job
+from ..web.show import instant, lay_out, lay_out_error, one_line, visible, words_for, zone_name
+from . import adding, changing, job
+from .adding import JobEdit
+from .changing import ACTIONS, ANY_ACTION, ActionAnswer, ActionRequest
+from .job import JobView
+
+
+class Revealed(msgspec.Struct, frozen=True):
+    """A payload without redaction."""
+
+    id: int
+    payload: msgspec.Raw
+
 
 MAX_TRACES = 20
 IN_HEAD = ("retry", "run_now", "cancel")
@@ -162,7 +171,7 @@ async def _page(call: Call, revealed: str | None = None) -> Page:
         "errors": _errors(view), "steps": job.steps_of(view, datetime.now(UTC)),
         "copies": job.copies_of(view, without_trace(payload or "{}"), _address(call), schema.name),
         "links": links_of(call, view, traces), "remedies": _remedies(call, explanation, view),
-        "one_line": one_line, "visible": visible, "words_for": queries.words_for,
+        "one_line": one_line, "visible": visible, "words_for": words_for,
         "result": _result(view), "headline": _headline(explanation), "notes": notes,
     }  # fmt: skip
     return Page("job.html", f"Job {job_id}", here="jobs", values=values)
@@ -305,12 +314,13 @@ async def _edit_form(
     return Page("edit_job.html", f"Edit job {job_id}", here="jobs", values=values, status=status)
 
 
-async def edit(call: Call) -> Page | Redirect | JobView:
+async def edit(call: Call, change: JobEdit) -> JobView:
+    await adding.edit_payload(call.database, actor_of(call), job_id_of(call), change)
+    return await _view(call)
+
+
+async def edit_from_form(call: Call, form: EditForm) -> Page | Redirect:
     job_id = job_id_of(call)
-    if call.is_api:
-        await adding.edit_payload(call.database, actor_of(call), job_id, await call.json(JobEdit))
-        return await _view(call)
-    form = await call.form(EditForm)
     change = JobEdit(payload=as_raw(form.payload), revision=form.revision, check=not form.anyway)
     try:
         await adding.edit_payload(call.database, actor_of(call), job_id, change)
@@ -338,36 +348,24 @@ async def get_stack(call: Call) -> Page:
 
 # -- actions ------------------------------------------------------------------------------------------------
 
-AT_ONCE: tuple[ActionName, ...] = ("run_now", "retry", "add_again")
-"""Actions on a few jobs that need no question: they can be undone, and do no harm."""
 FEW = 20
+"""Jobs that an action may change without a question, if it needs none."""
 MOST_ANNOUNCED = 20
-QUESTIONS: dict[ActionName, str] = {
-    "run_now": "They can start at once. Jobs without attempts are retried.",
-    "retry": "They can start at once, with all their attempts.",
-    "reschedule": "",
-    "give_up": "They fail permanently and stay in the list of failed jobs. This can be undone for 24 hours.",
-    "delete": "They are deleted without being run. This can be undone for 24 hours; they get new ids then.",
-    "cancel": "Jobs that do not run are deleted. Workers are asked to end others, which cannot be undone.",
-    "add_again": "New jobs are added with the same values, without a job key.",
-}
 
 
-async def ask(call: Call) -> Page:
+async def ask(call: Call, wanted: ActionRequest) -> Page:
     """The question, for links."""
-    wanted = call.query(ActionRequest)
     call.require(PERMISSION_FOR[wanted.action])
     return _question(call, wanted)
 
 
-async def act(call: Call) -> Page | Redirect:
-    wanted = await call.body(ActionRequest)
+async def act(call: Call, wanted: ActionRequest) -> Page | Redirect:
     call.require(PERMISSION_FOR[wanted.action])
     if not wanted.ids:
         if call.is_api:
             raise Problem(400, "No job is selected", "Give the ids of one to 200 jobs.")
         return Redirect(_back(call, wanted), "No job is selected.")
-    is_small = wanted.action in AT_ONCE and len(wanted.ids) <= FEW
+    is_small = ACTIONS[wanted.action].is_at_once and len(wanted.ids) <= FEW
     if not is_small and not await call.is_confirmed():
         return _question(call, wanted)
     may_delete = call.may("jobs.delete")
@@ -390,7 +388,7 @@ def _question(call: Call, wanted: ActionRequest) -> Page:
     if not wanted.ids:
         raise Problem(400, "No job is selected", "Go back and select at least one.")
     title = f"{words_for(wanted.action)} {changing.ids_in_words(wanted.ids)}?"
-    fields = _fields_of(wanted)
+    fields, action = _fields_of(wanted), ACTIONS[wanted.action]
     if wanted.action == "reschedule":
         if wanted.changes:
             return _check_reschedule(call, wanted, title)
@@ -398,13 +396,13 @@ def _question(call: Call, wanted: ActionRequest) -> Page:
         return Page("reschedule.html", title.rstrip("?"), here="jobs", values=values)
     return confirmation(
         title,
-        QUESTIONS[wanted.action],
+        f"{action.question} {action.undo}".strip(),
         path="/jobs/actions",
         fields=fields,
         submit=words_for(wanted.action),
         back=_back(call, wanted),
-        tone="danger" if wanted.action in ("delete", "cancel", "give_up") else "primary",
-        asks_reason=wanted.action in ("give_up", "cancel", "delete"),
+        tone="danger" if action.is_danger else "primary",
+        asks_reason=action.asks_reason,
         here="jobs",
     )
 
@@ -447,19 +445,18 @@ def _back(call: Call, wanted: ActionRequest, answer: ActionAnswer | None = None)
     return return_url(call, wanted.back, f"/jobs/{wanted.ids[0]}" if len(wanted.ids) == 1 else "/jobs")
 
 
-ANY_ACTION = tuple(dict.fromkeys(PERMISSION_FOR.values()))
 ONE = "/jobs/{id:int}"
 ROUTES = [
-    Route("/jobs/actions", ask, ANY_ACTION, "Ask before an action", query=ActionRequest),
+    Route("/jobs/actions", ask, ANY_ACTION, "Ask before an action"),
     Route(
         "/jobs/actions", act, ANY_ACTION,
         "Run now, retry, reschedule, give up, delete, cancel or add again up to 200 jobs", method="POST",
-        api=True, body=ActionRequest, answer=ActionAnswer,
+        api=True, answer=ActionAnswer,
     ),
     Route(ONE, get_job, "jobs.read", "A job, or what is known of one that is gone", api=True, answer=JobView),
     Route(
         API + ONE, edit, "jobs.edit", "Replace the payload of a job that waits and has this revision",
-        method="PATCH", body=JobEdit, answer=JobView,
+        method="PATCH", answer=JobView,
     ),
     Route(
         f"{API}{ONE}/attempts", list_attempts, "jobs.read", "Failed attempts of a job", answer=FailedAttempts,
@@ -478,7 +475,7 @@ ROUTES = [
         answer=msgspec.Raw,
     ),
     Route(f"{ONE}/edit", edit_page, "jobs.edit", "Edit a payload", own_pages_only=True),
-    Route(f"{ONE}/edit", edit, "jobs.edit", "Replace a payload", method="POST", body=EditForm),
+    Route(f"{ONE}/edit", edit_from_form, "jobs.edit", "Replace a payload", method="POST"),
     Route(
         f"{ONE}/stack", get_stack, "jobs.read", "Where a running job is now: its worker is asked",
         method="POST", api=True, needs=REQUESTS, answer=Stack,

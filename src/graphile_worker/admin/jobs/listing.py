@@ -20,10 +20,11 @@ from ...values.schema_name import SchemaName
 from ..answers import Count, Problem
 from ..database import Database
 from ..security.redact import Redactor
-from . import JobPage, ListOrder, Searched
 from .filters import FinishedFilter
 from .searching import (
     FoundJobs,
+    JobRow,
+    ListOrder,
     find_by_id,
     find_finished,
     find_in_run_order,
@@ -32,6 +33,35 @@ from .searching import (
     is_served,
     rows_from,
 )
+
+
+class Searched(msgspec.Struct, frozen=True):
+    """How far a search that no index serves has come."""
+
+    jobs: int
+    """Jobs that were read for this page."""
+    of: Count
+    """Jobs that there are."""
+    is_complete: bool
+
+
+class JobPage(msgspec.Struct, frozen=True, kw_only=True):
+    """One page of jobs."""
+
+    items: list[JobRow]
+    next: str | None = None
+    """The cursor of the next page (`after=`); None on the last."""
+    previous: str | None = None
+    """The cursor of the previous page; None on the first, and in run order."""
+    count: Count | None = None
+    searched: Searched | None = None
+    """Only if no index serves the filter."""
+    order: ListOrder = "newest"
+    is_reported: bool = False
+    """Whether these are the running jobs that workers reported, and not the result of a search."""
+    problem: str | None = None
+    """Why there are no finished jobs: nothing is kept here, and what to do."""
+
 
 PAGE = 50
 MAX_PAGE = 200

@@ -9,7 +9,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -20,18 +20,93 @@ from ...database.statements.job_filter import (
     BEGINNING,
     FIRST_ID,
     JobFilter,
+    JobState,
     RunPosition,
     ids_to_walk,
     index_variant,
 )
 from ...database.statements.limits import track_names
 from ...database.statements.manage_jobs import attempts_made
+from ...history.records import FinishedState
 from ...values.job import optional_instant
 from ...values.schema_name import SchemaName
+from ...values.text import how_it_failed
 from ..answers import as_raw
 from ..security.redact import Redactor
-from . import JobRow, ListOrder
 from .filters import FinishedFilter
+
+ListOrder = Literal["newest", "oldest", "run_order"]
+"""By descending or ascending id, or as workers take them. The newest of finished jobs is the last to end."""
+
+
+class JobRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A job in a list, in the queue or finished. Secrets in error and payload are redacted."""
+
+    id: int
+    task_identifier: str
+    state: JobState | FinishedState
+    queue_name: str | None
+    priority: int
+    run_at: datetime
+    attempts: int
+    max_attempts: int
+    last_error: str | None
+    """The first 4,000 characters."""
+    created_at: datetime
+    key: str | None
+    flags: list[str]
+    updated_at: datetime | None = None
+    revision: int | None = None
+    """None for a finished job, which is no longer in the queue."""
+    locked_by: str | None = None
+    locked_at: datetime | None = None
+    failed_at: datetime | None = None
+    """When it failed permanently."""
+    attempts_made: int | None = None
+    """How many attempts a permanently failed job had; None if that is not known."""
+    queue_locked_by: str | None = None
+    """The pool that has locked the queue of the job; `py:hold` if the queue is paused."""
+    payload: msgspec.Raw | None = None
+    """None if it was not asked for, or is longer than 64 KB."""
+    started_at: datetime | None = None
+    """Of a finished job: the begin of its last attempt."""
+    finished_at: datetime | None = None
+    duration: float | None = None
+    """Of a finished job: the seconds that its last attempt took."""
+    pool_id: str | None = None
+    """Of a finished job: the pool that ran it last."""
+
+    @property
+    def situation(self) -> str:
+        """The state in more detail: a word for the chip."""
+        if self.state == "scheduled" and self.attempts:
+            return "retry"
+        return "permanently_failed" if self.state == "failed" else self.state
+
+    @property
+    def at(self) -> datetime | None:
+        """The time that a list shows: when it runs, has been running since, failed or ended."""
+        if self.finished_at is not None:
+            return self.finished_at
+        if self.state == "failed":
+            return self.failed_at
+        return self.locked_at if self.state == "running" else self.run_at
+
+    @property
+    def tried(self) -> str:
+        """How many attempts there were, of how many."""
+        made = self.attempts_made if self.state == "failed" else self.attempts
+        return f"{'?' if made is None else made}/{self.max_attempts}"
+
+    @property
+    def note(self) -> str:
+        """What a list says about the state, if there is more to say."""
+        if self.state == "failed":
+            return how_it_failed(self.attempts_made, self.max_attempts)
+        if self.queue_locked_by == "py:hold":
+            return "queue paused"
+        return "queue busy" if self.state == "ready" and self.queue_locked_by is not None else ""
+
 
 STEP = 20_000
 """Jobs that one statement reads at most."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar, cast
 
 import msgspec
 from starlette.responses import Response
@@ -12,63 +12,43 @@ from ...database.statements.job_filter import JobFilter
 from ...history.records import FINISHED_STATES
 from ..answers import Count, Page, Problem
 from ..audit.queries import of_job
-from ..security.identity import Permission
+from ..security.identity import PERMISSION_FOR, Permission
 from ..web.call import Call
 from ..web.routes import API, Route
-from ..web.show import one_line
-from . import JobPage, ListOrder, export, filters, listing
-from .filters import FINISHED, NAMES, PAYLOAD, STATES, Filter
+from ..web.show import one_line, words_for
+from . import export, filters, listing
+from .changing import ACTIONS
+from .filters import FINISHED, PAYLOAD, STATES, Filter
 from .job import get_record
-from .listing import JobListQuery
+from .listing import JobListQuery, JobPage
+from .searching import ListOrder
 
-ACTIONS: tuple[tuple[str, str, Permission, str], ...] = (
-    ("retry", "Retry", "jobs.retry", "r"),
-    ("reschedule", "Reschedule", "jobs.reschedule", "e"),
-    ("give_up", "Give up", "jobs.cancel", ""),
-    ("cancel", "Cancel", "jobs.cancel", ""),
-    ("delete", "Delete", "jobs.delete", ""),
-)
-"""Actions on a selection: name, label, permission and key."""
 NAMES_LAST = 60.0
 """Seconds for which the names beside the fields of the filter are kept."""
 COUNTS_LAST = 20.0
 """Seconds for which the numbers of scheduled, retrying and finished jobs are shown again."""
-Text = Annotated[str, msgspec.Meta(max_length=200)]
+Q = TypeVar("Q", bound=msgspec.Struct)
 
 
+def with_conditions(query: type[Q]) -> type[Q]:
+    """The query with a member for each condition of a filter."""
+    conditions = [
+        (each.name, Annotated[str, msgspec.Meta(max_length=filters.LONGEST, description=each.help)], "")
+        for each in filters.FIELDS
+    ]
+    doc = {"__doc__": query.__doc__}
+    found = msgspec.defstruct(
+        query.__name__, conditions, bases=(query,), namespace=doc, module=__name__, kw_only=True
+    )
+    return cast(type[Q], found)
+
+
+@with_conditions
 class FilterQuery(msgspec.Struct, kw_only=True):
     """Conditions, all of which must hold; `payload.PATH=VALUE` is one too."""
 
     q: Annotated[str, msgspec.Meta(max_length=2000)] = ""
     """All conditions in one text, as in the filter box: `state:failed task:send_email`."""
-    state: Text = ""
-    """ready, scheduled, retrying, running or failed; or finished, for jobs of the history."""
-    task: Text = ""
-    queue: Text = ""
-    key: Text = ""
-    """A job key; with `*` at the end, its beginning."""
-    flag: Text = ""
-    worker: Text = ""
-    """The id of the pool that has locked the job, or has run it last."""
-    priority: Text = ""
-    """5, <0 or 1..5."""
-    attempts: Text = ""
-    created: Text = ""
-    """>1h is later than an hour ago, <2030-01-31 before that day, 2d..1d between."""
-    run: Text = ""
-    failed: Text = ""
-    outcome: Text = ""
-    """Of finished jobs: completed, failed, cancelled or expired."""
-    finished: Text = ""
-    """Of finished jobs: when they ended, as `created`."""
-    duration: Text = ""
-    """Of finished jobs: how long the last attempt took: >30s, <500ms or 1m..5m."""
-    error: Text = ""
-    """A part of the last error, in upper or lower case."""
-    id: Text = ""
-    """An id or a range: 1000-2000."""
-    text: Text = ""
-    """A part of the task identifier, the job key or the last error."""
 
 
 class JobsQuery(FilterQuery, kw_only=True):
@@ -100,7 +80,7 @@ class ExportQuery(FilterQuery, kw_only=True):
 class CompletionQuery(msgspec.Struct, kw_only=True):
     """The word that is being typed."""
 
-    q: Text = ""
+    q: Annotated[str, msgspec.Meta(max_length=200)] = ""
 
 
 class Completion(msgspec.Struct, frozen=True):
@@ -131,8 +111,7 @@ def _wanted(call: Call, filter: Filter, **more: Any) -> JobListQuery:
 # -- the list -----------------------------------------------------------------------------------------------
 
 
-async def list_jobs(call: Call) -> Page | JobPage:
-    asked = call.query(JobsQuery)
+async def list_jobs(call: Call, asked: JobsQuery) -> Page | JobPage:
     filter, problem, found = Filter(), None, None
     try:
         filter = filter_of(call)
@@ -153,8 +132,8 @@ async def list_jobs(call: Call) -> Page | JobPage:
     links, counts = _Links(call, asked, filter, found), await _counts(call)
     values = {
         "filter": filter, "text": filter.text or asked.q, "found": found, "problem": problem, "asked": asked,
-        "is_finished": filter.is_finished, "states": STATES, "outcomes": FINISHED_STATES, "tasks": tasks,
-        "queues": queues, "actions": _actions(call, filter), "names": NAMES, "payload_prefix": PAYLOAD,
+        "is_finished": filter.is_finished, "fields": filters.FIELDS, "payload_prefix": PAYLOAD,
+        "names": {"task": tasks, "queue": queues}, "actions": _actions(call, filter),
         "tabs": links.tabs(counts), "count": _count(filter, found, counts), "links": links,
         "one_line": one_line, "elsewhere": await _elsewhere(call, filter, found),
     }  # fmt: skip
@@ -189,9 +168,16 @@ def _count(filter: Filter, found: JobPage | None, counts: dict[str, Count]) -> C
 
 
 def _actions(call: Call, filter: Filter) -> list[tuple[str, str, Permission, str]]:
-    """Those that may do something here: to cancel jobs that do not run needs the right to delete them."""
+    """On a selection: name, label, permission and key of those that may do something here.
+
+    To cancel jobs that do not run needs the right to delete them.
+    """
     spares = not call.may("jobs.delete") and filter.get("state") in ("ready", "scheduled", "failed")
-    return [each for each in ACTIONS if each[0] != "cancel" or not spares]
+    return [
+        (name, words_for(name), PERMISSION_FOR[name], action.key)
+        for name, action in ACTIONS.items()
+        if action.is_on_selection and not (spares and name == "cancel")
+    ]
 
 
 async def _elsewhere(call: Call, filter: Filter, found: JobPage | None) -> list[filters.NamedPage]:
@@ -297,13 +283,12 @@ class _Links:
 # -- counts, names and files --------------------------------------------------------------------------------
 
 
-async def count_jobs(call: Call) -> Count:
-    call.query(FilterQuery)
+async def count_jobs(call: Call, _: FilterQuery) -> Count:
     return await export.count_exactly(call.database, job_filter_of(call, filter_of(call)))
 
 
-async def complete(call: Call) -> Completion:
-    return Completion(await filters.complete(call.database, call.query(CompletionQuery).q))
+async def complete(call: Call, wanted: CompletionQuery) -> Completion:
+    return Completion(await filters.complete(call.database, wanted.q))
 
 
 class Found(msgspec.Struct, frozen=True):
@@ -312,12 +297,11 @@ class Found(msgspec.Struct, frozen=True):
     items: list[filters.NamedPage]
 
 
-async def find(call: Call) -> Found:
-    return Found(await filters.named(call.database, call.query(CompletionQuery).q))
+async def find(call: Call, wanted: CompletionQuery) -> Found:
+    return Found(await filters.named(call.database, wanted.q))
 
 
-async def export_jobs(call: Call) -> Response:
-    asked = call.query(ExportQuery)
+async def export_jobs(call: Call, asked: ExportQuery) -> Response:
     found = await export.export_jobs(
         call.database,
         _wanted(
@@ -337,27 +321,22 @@ async def export_jobs(call: Call) -> Response:
 
 
 ROUTES = [
-    Route(
-        "/jobs", list_jobs, "jobs.read", "Jobs that match a filter, one page", api=True, query=JobsQuery,
-        answer=JobPage,
-    ),
+    Route("/jobs", list_jobs, "jobs.read", "Jobs that match a filter, one page", api=True, answer=JobPage),
     Route(
         f"{API}/jobs/count", count_jobs, "jobs.read", "How many jobs match, counted for up to ten seconds",
-        query=FilterQuery, answer=Count,
+        answer=Count,
     ),
-    Route("/jobs/export", export_jobs, "jobs.read", "Jobs as a file", query=ExportQuery),
+    Route("/jobs/export", export_jobs, "jobs.read", "Jobs as a file"),
     Route(
         f"{API}/jobs/export", export_jobs, "jobs.read",
-        "Jobs as JSON Lines or CSV, up to 10,000; X-Next is the cursor for the next file", query=ExportQuery,
+        "Jobs as JSON Lines or CSV, up to 10,000; X-Next is the cursor for the next file",
         media_type="application/jsonl",
     ),
     Route(
-        f"{API}/jobs/completion", complete, "jobs.read", "Suggestions for the filter box",
-        query=CompletionQuery, answer=Completion,
+        f"{API}/jobs/completion", complete, "jobs.read", "Suggestions for the filter box", answer=Completion,
     ),
     Route(
         f"{API}/find", find, "jobs.read",
-        "Tasks, queues, workers, schedules and jobs by what is known of their name or id",
-        query=CompletionQuery, answer=Found,
+        "Tasks, queues, workers, schedules and jobs by what is known of their name or id", answer=Found,
     ),
 ]  # fmt: skip

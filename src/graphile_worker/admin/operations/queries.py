@@ -1,30 +1,195 @@
-"""Operations: which jobs they are about, counting before the start, starting, stopping, listing.
+"""Operations: counting before the start, starting, stopping, listing. Their jobs are chosen in `choosing`.
 
 `runner` does the work, step by step: each step chooses the next jobs and changes them in one transaction.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
-from typing import Any
+from datetime import datetime, timedelta
+from typing import Annotated, Any, Literal
 
 import msgspec
 
 from ...database.connections.connection import Connection, Row
 from ...database.sql import load
-from ...database.statements.bulk_changes import READ, BulkChange, BulkOptions, BulkWalk
-from ...database.statements.job_filter import JobFilter
+from ...database.statements.bulk_changes import READ, BulkChange
 from ...history.audit import MAX_KEPT, Actor, audit_tables, record
-from ...history.error_groups import ErrorMatcher, list_error_groups
 from ...values.schema_name import SchemaName
 from ...values.text import count
 from ..answers import Count, Problem, not_found
 from ..database import Database
-from ..jobs import ActionName, ActionValues, changing
+from ..jobs import changing
+from ..jobs.changing import ActionName, ActionValues
 from ..jobs.filters import Filter
 from ..security.redact import Redactor
-from . import Chosen, DryRun, Example, Operation, OperationRequest, Stage
+from .choosing import Chosen, Position, walk_for
+
+OperationState = Literal["running", "stopping", "stopped", "done", "failed"]
+Stage = Literal["all", "canary", "watching", "rest", "settling"]
+"""`all` works through the jobs. A careful retry sends some first (`canary`), waits for them (`watching`),
+sends the others (`rest`) and waits for those (`settling`)."""
+OperationAction = Literal[ActionName, "undo"]
+Rate = Annotated[float, msgspec.Meta(ge=0.1, le=100_000)]
+CAREFUL_RATE = 50.0
+"""Jobs per second of a careful retry, if nothing else is wanted."""
+
+
+def typed_number(text: str) -> int | None:
+    """A number as people type it: `4,342`."""
+    digits = text.replace(",", "").replace(".", "").strip()
+    return int(digits) if digits.isdecimal() and len(digits) <= 15 else None
+
+
+class ChangeOfMany(ActionValues, frozen=True, kw_only=True):
+    """A change to many jobs: how fast, and whether it was confirmed."""
+
+    rate: Rate | None = None
+    """Jobs per second at most."""
+    dry_run: bool = False
+    """Only say what would happen."""
+    confirm: int | None = None
+    """The number of jobs as the dry run said it; needed for more than 1,000 jobs, and in production."""
+    typed: Annotated[str, msgspec.Meta(max_length=40)] = ""
+    """The same, as a person typed it."""
+
+    @property
+    def number(self) -> int | None:
+        """The number of jobs that was confirmed."""
+        return self.confirm if self.confirm is not None else typed_number(self.typed)
+
+
+class OperationRequest(ChangeOfMany, frozen=True, kw_only=True):
+    """A change to all jobs that match a filter."""
+
+    action: ActionName
+    filter: Annotated[str, msgspec.Meta(max_length=2000)] = ""
+    """As in the search box of the page Jobs: `state:failed task:send_email`."""
+    everything: bool = False
+    """Needed with an empty filter, which matches all jobs."""
+
+
+class OperationForm(OperationRequest, frozen=True, kw_only=True):
+    """The same, as a page asks for it. Its filter is called `q`, as on the page Jobs."""
+
+    action: ActionName = "retry"
+    q: Annotated[str, msgspec.Meta(max_length=2000)] = ""
+    back: Annotated[str, msgspec.Meta(max_length=4000)] = ""
+
+
+class OperationsQuery(msgspec.Struct, frozen=True):
+    """One page of the operations, the latest first."""
+
+    after: int | None = None
+    limit: Annotated[int, msgspec.Meta(ge=1, le=200)] = 50
+
+
+class CarefulRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """A careful retry of an error group: some jobs first, then the others, until one fails."""
+
+    canary: Annotated[int, msgspec.Meta(ge=1, le=100)] = 1
+    """How many jobs to retry first."""
+    rate: Rate = CAREFUL_RATE
+    """Jobs per second after they have succeeded."""
+    confirm: int | None = None
+    """The number of jobs; needed for more than 1,000 jobs, and in production."""
+    dry_run: bool = False
+    """Only say what would happen."""
+
+
+class Example(msgspec.Struct, frozen=True):
+    """A job that would be changed."""
+
+    id: int
+    task_identifier: str
+    state: str
+
+
+class DryRun(msgspec.Struct, frozen=True, kw_only=True):
+    """What an operation would do."""
+
+    action: OperationAction
+    target: str
+    count: Count
+    """How many jobs match."""
+    running: int = 0
+    """How many of those counted are running, and would be skipped."""
+    examples: list[Example] = []
+    seconds: float | None = None
+    """How long it would take, roughly."""
+    needs_confirmation: bool = False
+    """Whether `confirm` must repeat the number."""
+    can_undo: bool = True
+    note: str = ""
+    """Of an error group: which of its jobs cannot be found, and why."""
+    up_to: int = 0
+
+
+class Operation(msgspec.Struct, frozen=True, kw_only=True):
+    """A change to many jobs, and how far it is."""
+
+    id: int
+    action: OperationAction
+    target: str
+    state: OperationState
+    stage: Stage
+    expected: Count
+    changed: int
+    skipped: int
+    succeeded: int
+    """Of a careful retry: jobs that completed since."""
+    gone: int
+    """Of a careful retry: jobs that are no longer there and did not complete: deleted, cancelled, expired."""
+    waiting: int
+    """Of a careful retry: jobs whose outcome is not known yet."""
+    rate: float | None
+    note: str | None
+    """Why it stopped or failed."""
+    values: dict[str, Any]
+    chosen: Chosen
+    who: str
+    created_at: datetime
+    updated_at: datetime
+    finished_at: datetime | None
+    undo: str | None
+    """The id in the audit, for `POST /audit/{id}/undo`; None if it cannot be undone."""
+    is_waiting_for_runner: bool = False
+    """The dashboard that carries it out has gone; another one goes on soon."""
+    message: str = ""
+    """The numbers at the end: how many jobs were changed, and why others were not."""
+
+    @property
+    def is_active(self) -> bool:
+        return self.finished_at is None
+
+    @property
+    def is_careful(self) -> bool:
+        return self.stage != "all"
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether it ended with all jobs changed that were there."""
+        return self.state == "done" and not self.skipped
+
+    @property
+    def share(self) -> float:
+        """How much of it is done, from 0 to 1."""
+        if self.state == "done":
+            return 1.0
+        return min(1.0, (self.changed + self.skipped) / max(1, self.expected.value))
+
+    @property
+    def per_second(self) -> float:
+        """Jobs per second on average."""
+        seconds = ((self.finished_at or self.updated_at) - self.created_at).total_seconds()
+        return self.changed / seconds if seconds > 0 else 0.0
+
+    @property
+    def seconds_left(self) -> float | None:
+        """How long it goes on at this pace; None if that is not known."""
+        if not self.is_active or not self.per_second or self.stage in ("canary", "watching", "settling"):
+            return None
+        return max(0, self.expected.value - self.changed - self.skipped) / self.per_second
+
 
 EXAMPLES = 5
 CONFIRM_ABOVE = 1_000
@@ -36,137 +201,14 @@ PER_SECOND = 5_000.0
 LEASE = 10.0
 """Seconds after which another dashboard may take over. Whoever has it renews it every few seconds; a step
 that takes longer holds the lock of the row."""
-CANDIDATES = 200
-"""Jobs of a task whose errors are compared in one step, at least."""
 LATE = 5.0
 """Seconds without a renewal after which an operation counts as waiting for its runner."""
-GROUPS, TEXTS = 500, 200
-"""Groups of a task that are told apart, and errors of a group that teach what its errors look like."""
-TAUGHT_FOR = timedelta(days=365)
 MISSING = Problem(
     409,
     "Operations need tables of their own",
     "This schema has none of the tables that keep the progress of an operation. To create them, run as the "
     "owner of the schema: graphile-worker migrate. Up to 200 jobs can be changed without them.",
 )
-
-
-# -- which jobs ---------------------------------------------------------------------------------------------
-
-
-class Position(msgspec.Struct, frozen=True):
-    """How far an operation has come."""
-
-    last_id: int
-    up_to: int
-    began_at: datetime | None = None
-    """Periods in a filter count from here."""
-
-
-class Choice(msgspec.Struct, frozen=True):
-    """The jobs of one step."""
-
-    ids: list[int]
-    position: Position
-    is_last: bool
-    running: list[int] = []
-    """Jobs that match, but are running."""
-    locked: list[int] = []
-    """Jobs that match, but another transaction has locked their rows."""
-
-
-async def choose(
-    connection: Connection,
-    schema: SchemaName,
-    chosen: Chosen,
-    action: ActionName,
-    position: Position,
-    size: int,
-    *,
-    read: int = READ,
-) -> Choice:
-    """The next jobs, `size` at most; of an error group, read no more than `read` jobs."""
-    await connection.fetchrow(load("manage/read_by_indexes", schema))
-    if chosen.fingerprint is not None:
-        return await _choose_of_group(connection, schema, chosen.fingerprint, position, size, read)
-    change = BulkChange("bulk_choose", (action in ("cancel", "add_again"),))
-    walk = walk_for(schema, chosen, change, position, size)
-    await walk.begin(connection)
-    ids: list[int] = []
-    if not walk.report.is_complete:
-        ids = await walk.step(connection)
-    report = walk.report
-    at = msgspec.structs.replace(position, last_id=report.last_id)
-    if not report.skipped:
-        return Choice(ids, at, report.is_complete)
-    again = msgspec.structs.replace(position, up_to=report.last_id)
-    look = walk_for(schema, chosen, BulkChange("bulk_look"), again, READ)
-    await look.begin(connection)
-    left = sorted(set(await look.step(connection)) - set(ids))
-    states = await connection.fetch(load("admin/current_states", schema), left)
-    return Choice(
-        ids,
-        at,
-        report.is_complete,
-        running=[row["id"] for row in states if row["state"] == "running"],
-        locked=[row["id"] for row in states if row["state"] != "running"],
-    )
-
-
-async def _choose_of_group(
-    connection: Connection, schema: SchemaName, fingerprint: str, position: Position, size: int, read: int
-) -> Choice:
-    """By the last errors of jobs: workers keep only some errors of a kind. Where these tell nothing, because
-    those of two groups look alike, by the errors that were kept."""
-    groups = await list_error_groups(connection, schema, fingerprint=fingerprint, limit=1)
-    if not groups:
-        return Choice([], position, is_last=True)
-    task = groups[0].task_identifier
-    others = await list_error_groups(connection, schema, task_identifier=task, limit=GROUPS)
-    since = datetime.now(UTC) - TAUGHT_FOR
-    kept = await connection.fetch(load("admin/recent_errors_of_group", schema), since, TEXTS, fingerprint)
-    matcher = ErrorMatcher([*groups, *others], [(task, fingerprint, row["error"] or "") for row in kept])
-    rows = await connection.fetch(
-        load("admin/next_with_error", schema),
-        task, position.last_id, position.up_to, max(size, CANDIDATES), read,
-    )  # fmt: skip
-    found = [(row, matcher.groups_of(task, row["error"] or "")) for row in rows if row["id"] is not None]
-    unclear = [row["id"] for row, marks in found if len(marks) > 1 and fingerprint in marks]
-    latest = await _latest_errors(connection, schema, unclear)
-    mine = [row for row, marks in found if latest.get(row["id"], *_only(marks)) == fingerprint]
-    taken = mine[:size]
-    is_cut = len(mine) > size
-    last_id = taken[-1]["id"] if is_cut else rows[0]["last_id"]
-    return Choice(
-        [row["id"] for row in taken if not row["is_running"]],
-        msgspec.structs.replace(position, last_id=position.last_id if last_id is None else last_id),
-        is_last=not is_cut and last_id is None,
-        running=[row["id"] for row in taken if row["is_running"]],
-    )
-
-
-def _only(marks: frozenset[str]) -> tuple[str | None]:
-    return (next(iter(marks)) if len(marks) == 1 else None,)
-
-
-async def _latest_errors(
-    connection: Connection, schema: SchemaName, job_ids: Sequence[int]
-) -> dict[int, str]:
-    if not job_ids:
-        return {}
-    rows = await connection.fetch(load("admin/latest_errors_of_jobs", schema), list(job_ids))
-    return {row["id"]: row["fingerprint"] for row in rows}
-
-
-def walk_for(
-    schema: SchemaName, chosen: Chosen, change: BulkChange, position: Position, size: int
-) -> BulkWalk:
-    """The client's walk over the jobs that match, from this position on."""
-    redactor = Redactor() if chosen.hides_secrets else None
-    found = Filter.parse(chosen.filter or "").job_filter(now=position.began_at, redactor=redactor)
-    fields = {name: getattr(found, name) for name in JobFilter.__dataclass_fields__}
-    wanted = JobFilter(**{**fields, "after": position.last_id or None})
-    return BulkWalk(schema, wanted, change, BulkOptions(up_to=position.up_to, step_size=size, all=True))
 
 
 # -- before the start --------------------------------------------------------------------------------------

@@ -29,11 +29,11 @@ from ...database.connections.retry import is_conflict, is_retryable, may_pass
 from ...database.sql import load
 from ...history.audit import MAX_KEPT, audit_tables, complete_record, purge_audit
 from ..database import HISTORY, STEP_WITHIN, Database, is_outage, own_tables
-from ..jobs import ActionName, ActionValues
-from ..jobs.changing import MAY_BE_RUNNING, Standing, change, lock_jobs
+from ..jobs.changing import ACTIONS, ActionName, ActionValues, Standing, change, lock_jobs
 from ..security.redact import Redactor
-from . import Chosen, undo
-from .queries import LEASE, Choice, Position, choose
+from . import undo
+from .choosing import Choice, Chosen, Position, choose
+from .queries import LEASE
 
 logger = logging.getLogger("graphile_worker.admin")
 
@@ -307,7 +307,7 @@ async def _all(connection: Connection, database: Database, row: Row, done: Step)
 def may_change(chosen: Chosen, action: ActionName, job: Standing) -> bool:
     """Whether a job that was chosen is still one to change, now that it is locked."""
     if job.state == "running":
-        return action in MAY_BE_RUNNING
+        return ACTIONS[action].takes_running
     return not chosen.only_running and (chosen.fingerprint is None or job.attempts > 0)
 
 

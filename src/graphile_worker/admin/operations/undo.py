@@ -13,13 +13,34 @@ from ...history.audit import MAX_KEPT, Actor, complete_record, record
 from ...values.schema_name import SchemaName
 from ...values.text import count
 from ..answers import Count, Problem, Skipped, not_found
-from ..audit import Entry, Restored, UndoAnswer
 from ..audit import queries as audit
-from ..audit.queries import RESUMES, permission_for
+from ..audit.queries import RESUMES, Entry, permission_for
 from ..database import Database
-from ..jobs import ActionValues
+from ..jobs.changing import ActionValues
 from ..security.identity import Permission
-from . import Chosen, DryRun, Operation, queries
+from ..web.show import words_for
+from . import queries
+from .choosing import Chosen
+from .queries import DryRun, Operation
+
+
+class Restored(msgspec.Struct, frozen=True):
+    """A job that is what it was before."""
+
+    id: int
+    new_id: int | None = None
+    """The id under which a deleted job came back."""
+
+
+class UndoAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """What an undo did. More than 1,000 jobs are an operation of their own."""
+
+    restored: list[Restored] = []
+    left: list[Skipped] = []
+    """Jobs that could not be put back."""
+    operation_id: int | None = None
+    message: str = ""
+
 
 STEP = 1_000
 """Jobs of one transaction; an undo of more is an operation."""
@@ -183,7 +204,7 @@ def in_words(found: UndoStep) -> str:
 
 
 def _target(entry: Entry) -> str:
-    return f"{audit.words_for(entry.action)}: {entry.target}" if entry.target else entry.action
+    return f"{words_for(entry.action)}: {entry.target}" if entry.target else entry.action
 
 
 async def find_entry(database: Database, audit_id: int) -> Entry:

@@ -7,20 +7,21 @@ from typing import get_args
 import msgspec
 
 from ..answers import Listing, Page, Problem, Redirect, confirmation
-from ..audit import Entry, UndoAnswer
-from ..audit.queries import RESUMES, permission_for, words_for
+from ..audit.queries import RESUMES, Entry, permission_for
 from ..audit.recording import actor_of
 from ..database import OPERATIONS
+from ..jobs.changing import ACTIONS, ANY_ACTION
 from ..jobs.filters import Filter
 from ..jobs.views import job_filter_of
 from ..security.identity import PERMISSION_FOR, Permission
 from ..web.call import Call, return_url
 from ..web.routes import Route
-from ..web.times import zone_name
-from . import Chosen, DryRun, Operation, OperationForm, OperationRequest, OperationsQuery, queries, undo
-from .undo import permission_to_stop
+from ..web.show import words_for, zone_name
+from . import queries, undo
+from .choosing import Chosen
+from .queries import DryRun, Operation, OperationForm, OperationRequest, OperationsQuery
+from .undo import UndoAnswer, permission_to_stop
 
-ANY_ACTION = tuple(dict.fromkeys(PERMISSION_FOR.values()))
 STAGES = {
     "canary": "Retrying the first job",
     "watching": "Waiting for the first job",
@@ -37,15 +38,12 @@ def announce_to(call: Call) -> None:
     )
 
 
-async def ask(call: Call) -> Page:
+async def ask(call: Call, wanted: OperationForm) -> Page:
     """What would happen, for links."""
-    return await _question(call, call.query(OperationForm))
+    return await _question(call, wanted)
 
 
-async def start(call: Call) -> Page | Redirect:
-    request = await call.body(OperationRequest) if call.is_api else _of_form(await call.form(OperationForm))
-    if not await call.is_confirmed():
-        return await _question(call, await call.form(OperationForm))
+async def start(call: Call, request: OperationRequest) -> Redirect:
     call.require(PERMISSION_FOR[request.action])
     chosen = _chosen(call, request)
     if request.dry_run:
@@ -56,6 +54,12 @@ async def start(call: Call) -> Page | Redirect:
     return Redirect(f"/operations/{begun.id}", answer=begun)
 
 
+async def start_from_form(call: Call, form: OperationForm) -> Page | Redirect:
+    if not await call.is_confirmed():
+        return await _question(call, form)
+    return await start(call, _of_form(form))
+
+
 def _of_form(form: OperationForm) -> OperationForm:
     return msgspec.structs.replace(form, filter=form.q)
 
@@ -64,13 +68,18 @@ async def _question(call: Call, form: OperationForm) -> Page:
     call.require(PERMISSION_FOR[form.action])
     request = msgspec.structs.replace(_of_form(form), **_anything(form))
     found = await queries.dry_run(call.database, request, _chosen(call, request), call.app.environment)
+    word = words_for(form.action)
     values = {
-        "form": form, "found": found, "zone": zone_name(call.zone),
-        "word": words_for(form.action), "filter": Filter.parse(form.q).text,
+        "form": form, "found": found, "zone": zone_name(call.zone), "submit": f"{word} {found.count} jobs",
+        "path": "/operations/new", "action": ACTIONS[form.action],
+        "text": f"{ACTIONS[form.action].question} Jobs that are added later are left out.".strip(),
         "back": return_url(call, form.back, call.url("/jobs", q=form.q)[len(call.url("")) :]),
-        "typed": str(found.count.value) if found.needs_confirmation else "",
+        "fields": {
+            "action": form.action, "q": form.q, "everything": 1 if form.everything else "",
+            "confirmed": "yes", "back": form.back,
+        },
     }  # fmt: skip
-    return Page("operation_new.html", f"{words_for(form.action)} all that match?", here="jobs", values=values)
+    return Page("change_many.html", f"{word} all that match?", here="jobs", values=values)
 
 
 def _chosen(call: Call, request: OperationRequest) -> Chosen:
@@ -87,8 +96,7 @@ def _anything(form: OperationForm) -> dict[str, object]:
     return {"priority": 0} if form.action == "reschedule" and form.priority is None else {}
 
 
-async def list_operations(call: Call) -> Page:
-    query = call.query(OperationsQuery)
+async def list_operations(call: Call, query: OperationsQuery) -> Page:
     found = await queries.latest(call.database, before=query.after, limit=query.limit + 1)
     items = (found or [])[: query.limit]
     has_more = len(found or []) > query.limit
@@ -178,20 +186,16 @@ async def _undo_question(call: Call, entry: Entry) -> Page:
 ROUTES = [
     Route(
         "/operations", list_operations, "jobs.read", "Changes to many jobs, the latest first", api=True,
-        query=OperationsQuery, answer=Listing[Operation],
+        answer=Listing[Operation],
     ),
+    Route("/operations/new", ask, ANY_ACTION, "What an operation would do", needs=OPERATIONS),
     Route(
-        "/operations/new", ask, ANY_ACTION, "What an operation would do", needs=OPERATIONS,
-        query=OperationForm,
-    ),
-    Route(
-        "/operations/new", start, ANY_ACTION, "Start an operation", method="POST", needs=OPERATIONS,
-        body=OperationForm,
+        "/operations/new", start_from_form, ANY_ACTION, "Start an operation", method="POST", needs=OPERATIONS,
     ),
     Route(
         "/api/v1/operations", start, ANY_ACTION,
         "Change all jobs that match a filter, in steps; or only say what would happen", method="POST",
-        body=OperationRequest, answer=Operation | DryRun,
+        answer=Operation | DryRun,
     ),
     Route(
         "/operations/{id:int}", get_operation, "jobs.read", "How far an operation is", api=True,

@@ -6,6 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from math import ceil
+from typing import Literal
+
+import msgspec
 
 from ...diagnostics.explanation.values import title, words
 from ...history.error_groups import ErrorGroup
@@ -13,10 +16,51 @@ from ...values.job import Pause
 from ...values.text import count
 from ..answers import Marker
 from ..live.sampler import Sample
-from ..tasks import RunningLine, TaskRow
+from ..tasks.queries import RunningLine, TaskRow
 from ..tasks.series import TaskSeries, Timeline
-from ..web.times import duration
-from . import Forecast, Level, OverviewFinding, Rates
+from ..web.show import duration
+
+Level = Literal["ok", "idle", "warn", "bad"]
+"""`idle`: nothing is wrong, and nothing runs yet."""
+
+
+class OverviewFinding(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that is wrong, or that all is well."""
+
+    level: Level
+    title: str
+    since: datetime | None = None
+    """When it began; follows the title."""
+    detail: str = ""
+    link: str = ""
+    """Text of a link to more."""
+    path: str = ""
+    query: dict[str, str] = {}
+
+
+class Rates(msgspec.Struct, frozen=True, kw_only=True):
+    """Per minute, over the last minutes; None if unknown."""
+
+    added: float | None = None
+    completed: float | None = None
+    failed: float | None = None
+    """Attempts."""
+    completed_before: float | None = None
+    """An hour ago."""
+    failed_before: float | None = None
+
+
+class Forecast(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the backlog is going, if nothing changes."""
+
+    growth: float
+    """Ready jobs per minute; negative if the backlog shrinks."""
+    empty_in: float | None = None
+    """Seconds until nothing waits."""
+    missing_slots: int | None = None
+    """How many more slots would keep up; None if slots are free, or run times unknown."""
+    text: str = ""
+
 
 RECENT = 10
 """Minutes in which failures count as now."""

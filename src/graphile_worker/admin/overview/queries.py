@@ -6,23 +6,105 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
+import msgspec
+
 from ...database.connections.connection import Connection
 from ...database.sql import load
 from ...history.error_groups import ErrorGroup, list_error_groups
 from ...recovery.registry.workers import WorkerSummary
-from ..answers import Marker, RangeName
-from ..database import ERRORS, PAUSES, STATISTICS, WORKERS
+from ...values.job import Pause
+from ..answers import Count, Marker, RangeName, shared_with
+from ..database import ERRORS, PAUSES, STATISTICS, WORKERS, Cost
 from ..failures.counts import GroupCount, count_errors
 from ..live.hub import Hub
 from ..live.sampler import Sample
 from ..schedules.queries import ScheduleTurn, list_turns
 from ..security.redact import Redactor
-from ..tasks import RunningLine
-from ..tasks.queries import TaskFacts, read_tasks
+from ..tasks.queries import RunningLine, TaskFacts, TaskRow, read_tasks
 from ..tasks.series import RANGES, TaskSeries, Timeline, read_deploys, read_markers, read_timeline
 from ..web.show import error_title
-from . import ErrorLine, Forecast, Overview, Rates, ScheduleLine, WorkerLine
-from .findings import OverviewFacts, find, forecast
+from .findings import Forecast, Level, OverviewFacts, OverviewFinding, Rates, find, forecast
+
+
+class ErrorLine(msgspec.Struct, frozen=True, kw_only=True):
+    """A group of errors."""
+
+    fingerprint: str
+    task: str
+    title: str
+    errors: int
+    """Failed attempts."""
+    failed: Count
+    """Jobs that are permanently failed now."""
+    retrying: Count
+    """Jobs that wait for their next attempt."""
+    first_at: datetime
+    last_at: datetime
+    is_new: bool
+    """Whether it was first seen in the last day."""
+    version: str | None = None
+    """Of the application, when it was first seen."""
+
+
+class WorkerLine(msgspec.Struct, frozen=True, kw_only=True):
+    """A Python worker pool, or one of another runtime that has jobs."""
+
+    id: str
+    name: str
+    version: str | None
+    slots: int | None
+    busy: int
+    long: int = 0
+    """Slots whose job runs unusually long."""
+    is_alive: bool | None = None
+
+
+class ScheduleLine(msgspec.Struct, frozen=True, kw_only=True):
+    """A recurring job and its next run."""
+
+    identifier: str
+    task: str
+    next_at: datetime
+
+
+class Overview(msgspec.Struct, frozen=True, kw_only=True):
+    """The state of everything."""
+
+    at: datetime
+    level: Level
+    findings: list[OverviewFinding]
+    """The worst first; one that says that all is well if there is none."""
+    ready: Count
+    scheduled: Count
+    running: Count
+    failed: Count
+    """Permanently failed jobs."""
+    slots: int | None
+    oldest_wait: float
+    usual_wait: float | None
+    """Seconds that nine of ten samples of the last day do not exceed."""
+    rates: Rates
+    forecast: Forecast | None
+    workers: list[WorkerLine]
+    """Some of them: those that do not answer, then the busiest."""
+    workers_alive: int | None
+    """All Python pools that are alive; None if that is not known."""
+    errors: list[ErrorLine]
+    tasks: list[TaskRow]
+    """The busiest."""
+    task_count: int
+    longest: list[RunningLine]
+    """What has been running longest."""
+    schedules: list[ScheduleLine]
+    """What runs next."""
+    pauses: list[Pause]
+    missing: list[str]
+    """What is not recorded in this database, in words."""
+    cost: Cost
+    """What the dashboard itself costs."""
+    down_since: datetime | None = None
+    """Since when the database has not answered; values are older then."""
+
 
 ERROR_GROUPS = 5
 TASKS = 10
@@ -47,6 +129,8 @@ class OverviewPage:
 
     overview: Overview
     hour: Timeline
+    failed: list[float]
+    """Failed attempts in each minute of the hour, and since its last whole one."""
     timeline: Timeline
     markers: list[Marker]
 
@@ -85,7 +169,7 @@ async def _read(hub: Hub, range: RangeName) -> OverviewPage:
     schedules = await hub.shared(
         "next schedules", lambda: list_turns(hub.database), max_age=SCHEDULES_FOR, topic="schedules"
     )
-    rates = _rates(sample, tasks.hour)
+    rates = _rates(sample, tasks.hour, current)
     late = [(turn.schedule.identifier, turn.late) for turn in schedules if turn.late]
     last = (turn.schedule.last_execution for turn in schedules)
     facts = OverviewFacts(
@@ -96,23 +180,17 @@ async def _read(hub: Hub, range: RangeName) -> OverviewPage:
     )  # fmt: skip
     errors = [_error(group, counts.of(group), hub.redactor, now) for group in groups[:ERROR_GROUPS] if counts]
     found = _overview(hub, facts, tasks, errors, _upcoming(schedules))
-    return OverviewPage(found, tasks.hour, timeline, markers)
+    return OverviewPage(found, tasks.hour, current.failed, timeline, markers)
 
 
 def _overview(
     hub: Hub, facts: OverviewFacts, tasks: TaskFacts, errors: list[ErrorLine], schedules: list[ScheduleLine]
 ) -> Overview:
     sample, findings = facts.sample, find(facts)
-    return Overview(
-        at=sample.at,
+    return shared_with(
+        sample, Overview,
         level=findings[0].level,
         findings=findings,
-        ready=sample.ready,
-        scheduled=sample.scheduled,
-        running=sample.running,
-        failed=sample.failed,
-        slots=sample.slots,
-        oldest_wait=sample.oldest_wait,
         usual_wait=facts.usual_wait,
         rates=facts.rates,
         forecast=facts.forecast,
@@ -127,7 +205,7 @@ def _overview(
         missing=missing_parts(hub.sampler.tables),
         cost=hub.database.meter.cost,
         down_since=None if hub.down_since is None else datetime.fromtimestamp(hub.down_since, UTC),
-    )
+    )  # fmt: skip
 
 
 def missing_parts(tables: frozenset[str]) -> list[str]:
@@ -141,7 +219,7 @@ def missing_parts(tables: frozenset[str]) -> list[str]:
     return [words for needed, words in parts if not tables >= needed]
 
 
-def _rates(sample: Sample, hour: Timeline) -> Rates:
+def _rates(sample: Sample, hour: Timeline, current: Timeline) -> Rates:
     """Completed jobs of all runtimes from the samples, failed attempts from the statistics, if any."""
     backlog = hour.backlog
     added = deleted = before = None
@@ -153,10 +231,17 @@ def _rates(sample: Sample, hour: Timeline) -> Rates:
     return Rates(
         added=sample.added_per_minute if added is None else added,
         completed=_first(deleted, sample.deleted_per_minute, _mean(hour.completed[-RECENT:])),
-        failed=_mean(failed[-RECENT:]) if has_statistics else sample.failed_per_minute,
+        failed=_failing(hour, current) if current.tasks else sample.failed_per_minute,
         completed_before=before,
         failed_before=_mean(failed[:10]) if has_statistics else None,
     )
+
+
+def _failing(hour: Timeline, current: Timeline) -> float:
+    """Failed attempts per minute. What has just begun to fail counts at once, before its minute is over."""
+    since = current.failed[-RECENT - 1 :]
+    minutes = RECENT + max((hour.now - hour.end).total_seconds(), 0.0) / 60
+    return max(sum(hour.failed[-RECENT:]) / RECENT, sum(since) / minutes)
 
 
 def _forecast(sample: Sample, rates: Rates, tasks: TaskFacts) -> Forecast | None:
@@ -206,18 +291,11 @@ async def _last_work(connection: Connection, hub: Hub) -> datetime | None:
 
 
 def _error(group: ErrorGroup, jobs: GroupCount, redactor: Redactor, now: datetime) -> ErrorLine:
-    return ErrorLine(
-        fingerprint=group.fingerprint,
-        task=group.task_identifier,
-        title=error_title(group, redactor),
-        errors=group.errors,
-        failed=jobs.failed,
-        retrying=jobs.retrying,
-        first_at=group.first_at,
-        last_at=group.last_at,
-        is_new=group.first_at >= now - DAY,
-        version=group.first_version,
-    )
+    return shared_with(
+        group, ErrorLine,
+        task=group.task_identifier, title=error_title(group, redactor), failed=jobs.failed,
+        retrying=jobs.retrying, is_new=group.first_at >= now - DAY, version=group.first_version,
+    )  # fmt: skip
 
 
 def _workers(workers: Sequence[WorkerSummary], running: Sequence[RunningLine]) -> list[WorkerLine]:

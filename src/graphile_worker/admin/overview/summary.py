@@ -16,10 +16,8 @@ from ..database import ERRORS
 from ..live.hub import Hub
 from ..security.redact import Redactor
 from ..tasks.series import RANGES, Timeline, read_markers, read_timeline, shown_to
-from ..web.show import error_title
-from ..web.times import clock, duration, instant, zone_named
-from . import Overview
-from .queries import read_overview
+from ..web.show import clock, duration, error_title, instant, zone_named
+from .queries import Overview, read_overview
 
 MOST_GROUPS = 15
 LONGEST_LINE = 200

@@ -25,9 +25,8 @@ from ..tasks.series import (
 )
 from ..web.call import Call
 from ..web.routes import API, Route
-from ..web.times import duration, zone_name
-from . import Overview
-from .queries import RECENT, OverviewPage, read_overview
+from ..web.show import duration, zone_name
+from .queries import RECENT, Overview, OverviewPage, read_overview
 from .summary import summary
 
 COLOURS: tuple[charts.Colour, ...] = ("c1", "c2", "c4", "c5")
@@ -86,8 +85,7 @@ class Tile:
     query: dict[str, str]
 
 
-async def overview(call: Call) -> Page:
-    wanted = call.query(OverviewQuery)
+async def overview(call: Call, wanted: OverviewQuery) -> Page:
     found = await read_overview(call.hub, wanted.range)
     values = {
         "found": found.overview,
@@ -120,7 +118,7 @@ def tiles(page: OverviewPage) -> list[Tile]:
         Tile("completed", "Completed", rate_or_number(found.rates.completed, hour.completed),
              before(found.rates.completed_before),
              backlog.deleted if backlog else list(hour.completed), "c1", "/tasks", {}),
-        Tile("failing", "Failed attempts", rate_or_number(found.rates.failed, hour.failed),
+        Tile("failing", "Failed attempts", rate_or_number(found.rates.failed, page.failed),
              _failed_note(found), list(hour.failed), "c-fail", "/failures", {}),
         Tile("oldest_wait", "Oldest wait", duration(found.oldest_wait), _wait_note(found),
              backlog.oldest_wait if backlog else [], "c3", "/jobs", {"q": "state:ready"}),
@@ -212,8 +210,7 @@ def began(since: datetime | None, zone: tzinfo) -> str:
 # -- values over time ---------------------------------------------------------------------------------------
 
 
-async def series(call: Call) -> Series:
-    wanted = call.query(SeriesQuery)
+async def series(call: Call, wanted: SeriesQuery) -> Series:
     metrics = _metrics(wanted.metric)
     hub, now, task = call.hub, datetime.now(UTC), wanted.task or None
     await hub.current()
@@ -272,8 +269,7 @@ def _series(
 # -- the incident summary -----------------------------------------------------------------------------------
 
 
-async def read_summary(call: Call) -> Page | PlainTextResponse:
-    wanted = call.query(SummaryQuery)
+async def read_summary(call: Call, wanted: SummaryQuery) -> Page | PlainTextResponse:
     zone = wanted.zone or ("" if call.is_api else zone_name(call.zone))
     text = await summary(call.hub, hours=wanted.hours, zone=zone, may_audit=call.may("audit.read"))
     if call.is_api:
@@ -285,14 +281,11 @@ async def read_summary(call: Call) -> Page | PlainTextResponse:
 ROUTES = [
     Route(
         "/", overview, "jobs.read", "The state of everything: counts, rates, findings", api="/overview",
-        query=OverviewQuery, answer=Overview,
+        answer=Overview,
     ),
-    Route(
-        f"{API}/series", series, "jobs.read", "Values over time, by task or in all", query=SeriesQuery,
-        answer=Series,
-    ),
+    Route(f"{API}/series", series, "jobs.read", "Values over time, by task or in all", answer=Series),
     Route(
         "/summary", read_summary, "jobs.read", "The last hours in Markdown, for a chat or a post-mortem",
-        api=True, query=SummaryQuery, media_type="text/markdown",
+        api=True, media_type="text/markdown",
     ),
 ]  # fmt: skip

@@ -16,7 +16,8 @@ from ..database import HISTORY, PAUSES, TRACKS, Database
 from ..tasks.series import RANGES
 from ..web.call import Call
 from ..web.routes import Route
-from . import (
+from . import queries
+from .queries import (
     FinishedSeries,
     QueueAnswer,
     QueueConcurrencyRequest,
@@ -28,7 +29,6 @@ from . import (
     QueueQuery,
     QueueUnlockRequest,
     QueueView,
-    queries,
 )
 
 TOPICS = ("queues", "overview", "banners", "audit")
@@ -44,8 +44,7 @@ VALUES: dict[str, Callable[[QueueView], Any]] = {
 }
 
 
-async def list_queues(call: Call) -> Page:
-    wanted = call.query(QueueListQuery)
+async def list_queues(call: Call, wanted: QueueListQuery) -> Page:
     found = await queries.list_queues(call.database, wanted.q, wanted.after, wanted.limit)
     found = msgspec.structs.replace(found, items=in_order(found.items, wanted.order, VALUES))
     order = None if wanted.order == "usual" else wanted.order
@@ -54,8 +53,7 @@ async def list_queues(call: Call) -> Page:
     return Page("queues.html", "Queues", here="queues", values=values, answer=found)
 
 
-async def get_queue(call: Call) -> Page:
-    wanted = call.query(QueuePageQuery)
+async def get_queue(call: Call, wanted: QueuePageQuery) -> Page:
     found = await queries.get_queue(call.database, wanted.name)
     title = f"Queue {found.queue.queue_name[:80]}"
     if call.is_api:
@@ -90,8 +88,8 @@ async def _finished(database: Database, wanted: QueuePageQuery) -> FinishedSerie
         )
 
 
-async def pause_form(call: Call) -> Page:
-    name = call.query(QueueQuery).name
+async def pause_form(call: Call, wanted: QueueQuery) -> Page:
+    name = wanted.name
     return answers.pause_form(
         name,
         "Workers of every runtime start no more jobs of this queue. A running job of it finishes. "
@@ -100,8 +98,7 @@ async def pause_form(call: Call) -> Page:
     )  # fmt: skip
 
 
-async def pause(call: Call) -> Redirect:
-    wanted = await call.body(QueuePauseRequest)
+async def pause(call: Call, wanted: QueuePauseRequest) -> Redirect:
     async with call.database.write() as connection:
         found = await call.database.utils.queues.pause(
             wanted.name, until=wanted.end, reason=because(call, wanted.reason), connection=connection
@@ -111,8 +108,8 @@ async def pause(call: Call) -> Redirect:
     return _done(call, wanted.name, f"Paused {found.what}{found.terms}.")
 
 
-async def resume(call: Call) -> Redirect:
-    name = (await call.body(QueueQuery)).name
+async def resume(call: Call, wanted: QueueQuery) -> Redirect:
+    name = wanted.name
     async with call.database.write() as connection:
         was_paused = await call.database.utils.queues.resume(name, connection=connection)
         if was_paused:
@@ -120,9 +117,8 @@ async def resume(call: Call) -> Redirect:
     return _done(call, name, f"Resumed queue {name}." if was_paused else f"{name} was not paused.")
 
 
-async def unlock(call: Call) -> Page | Redirect:
+async def unlock(call: Call, wanted: QueueUnlockRequest) -> Page | Redirect:
     """Free a queue from dead workers. If one may be alive, the name must be typed."""
-    wanted = await call.body(QueueUnlockRequest)
     found = await queries.get_queue(call.database, wanted.name)
     holders = found.queue.holders
     living = [holder for holder in holders if holder not in found.stuck]
@@ -151,16 +147,15 @@ async def unlock(call: Call) -> Page | Redirect:
     return _done(call, wanted.name, "Freed the queue." if freed else "It was freed meanwhile.")
 
 
-async def concurrency_form(call: Call) -> Page:
-    found = await queries.get_queue(call.database, call.query(QueueQuery).name)
+async def concurrency_form(call: Call, wanted: QueueQuery) -> Page:
+    found = await queries.get_queue(call.database, wanted.name)
     return Page(
         "queue_concurrency.html", f"Concurrency of {found.queue.queue_name[:80]}", here="queues",
         values={"queue": found.queue, "back": _page_of(found.queue.queue_name)},
     )  # fmt: skip
 
 
-async def concurrency(call: Call) -> Redirect:
-    wanted = await call.body(QueueConcurrencyRequest)
+async def concurrency(call: Call, wanted: QueueConcurrencyRequest) -> Redirect:
     name, most = wanted.name, wanted.concurrency
     async with call.database.write() as connection:
         await call.database.utils.queues.set_concurrency(name, most, connection=connection)
@@ -181,31 +176,28 @@ def _page_of(name: str) -> str:
 ROUTES = [
     Route(
         "/queues", list_queues, "jobs.read", "Named queues with locks or waiting jobs", api=True,
-        query=QueueListQuery, answer=QueueListing,
+        answer=QueueListing,
     ),
-    Route(
-        "/queue", get_queue, "jobs.read", "One queue, with what runs in it", api=True, query=QueuePageQuery,
-        answer=QueueDetails,
-    ),
-    Route("/queues/pause", pause_form, "queues.pause", "Pause a queue", needs=PAUSES, query=QueueQuery),
+    Route("/queue", get_queue, "jobs.read", "One queue, with what runs in it", api=True, answer=QueueDetails),
+    Route("/queues/pause", pause_form, "queues.pause", "Pause a queue", needs=PAUSES),
     Route(
         "/queues/pause", pause, "queues.pause", "Pause a queue for workers of every runtime", method="POST",
-        needs=PAUSES, api=True, body=QueuePauseRequest, answer=QueueAnswer,
+        needs=PAUSES, api=True, answer=QueueAnswer,
     ),
     Route(
         "/queues/resume", resume, "queues.pause", "End the pause of a queue", method="POST", needs=PAUSES,
-        api=True, body=QueueQuery, answer=QueueAnswer,
+        api=True, answer=QueueAnswer,
     ),
     Route(
         "/queues/unlock", unlock, "workers.unlock", "Free a queue from a dead worker", method="POST",
-        api=True, body=QueueUnlockRequest, answer=QueueAnswer,
+        api=True, answer=QueueAnswer,
     ),
     Route(
         "/queues/concurrency", concurrency_form, "queues.pause", "Set the concurrency of a queue",
-        needs=TRACKS, query=QueueQuery,
+        needs=TRACKS,
     ),
     Route(
         "/queues/concurrency", concurrency, "queues.pause", "Set how many jobs of a queue run at once",
-        method="POST", needs=TRACKS, api=True, body=QueueConcurrencyRequest, answer=QueueAnswer,
+        method="POST", needs=TRACKS, api=True, answer=QueueAnswer,
     ),
 ]  # fmt: skip

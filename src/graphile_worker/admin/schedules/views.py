@@ -10,16 +10,15 @@ from ..audit.recording import because, record
 from ..database import SCHEDULE_PAUSES
 from ..web.call import Call
 from ..web.routes import Route
-from ..web.show import lay_out
-from ..web.times import zone_named
-from . import (
+from ..web.show import lay_out, zone_named
+from . import queries
+from .queries import (
     ScheduleAnswer,
     ScheduleListing,
     ScheduleListQuery,
     SchedulePauseRequest,
     ScheduleQuery,
     ScheduleView,
-    queries,
 )
 
 REGISTERED = frozenset({queries.TABLE})
@@ -27,15 +26,14 @@ PAUSED = frozenset({SCHEDULE_PAUSES})
 TOPICS = ("schedules", "overview", "banners", "audit", "jobs")
 
 
-async def list_schedules(call: Call) -> Page:
-    wanted = call.query(ScheduleListQuery)
+async def list_schedules(call: Call, wanted: ScheduleListQuery) -> Page:
     found = await queries.list_schedules(call.database, call.redactor, wanted.after, wanted.limit)
     values = {"found": found, "is_first": wanted.after is None}
     return Page("schedules.html", "Schedules", here="schedules", values=values, answer=found)
 
 
-async def get_schedule(call: Call) -> Page:
-    found = await queries.get_schedule(call.database, call.redactor, call.query(ScheduleQuery).identifier)
+async def get_schedule(call: Call, wanted: ScheduleQuery) -> Page:
+    found = await queries.get_schedule(call.database, call.redactor, wanted.identifier)
     values = {
         "schedule": found,
         "payload": None if found.payload is None else lay_out(msgspec.json.encode(found.payload).decode()),
@@ -44,8 +42,8 @@ async def get_schedule(call: Call) -> Page:
     return Page("schedule.html", found.identifier[:80], here="schedules", values=values, answer=found)
 
 
-async def pause_form(call: Call) -> Page:
-    identifier = call.query(ScheduleQuery).identifier
+async def pause_form(call: Call, wanted: ScheduleQuery) -> Page:
+    identifier = wanted.identifier
     return answers.pause_form(
         identifier,
         "Python workers add none of its jobs. Runs that come due meanwhile are skipped, and not "
@@ -55,8 +53,7 @@ async def pause_form(call: Call) -> Page:
     )  # fmt: skip
 
 
-async def pause(call: Call) -> Redirect:
-    wanted = await call.body(SchedulePauseRequest)
+async def pause(call: Call, wanted: SchedulePauseRequest) -> Redirect:
     identifier = wanted.identifier
     async with call.database.write() as connection:
         if not await call.database.utils.schedules.list(identifier, connection=connection):
@@ -69,8 +66,8 @@ async def pause(call: Call) -> Redirect:
     return _done(call, identifier, f"Paused {identifier}{found.terms}.")
 
 
-async def resume(call: Call) -> Redirect:
-    identifier = (await call.body(ScheduleQuery)).identifier
+async def resume(call: Call, wanted: ScheduleQuery) -> Redirect:
+    identifier = wanted.identifier
     async with call.database.write() as connection:
         was_paused = await call.database.utils.schedules.resume(identifier, connection=connection)
         if was_paused:
@@ -79,8 +76,7 @@ async def resume(call: Call) -> Redirect:
     return _done(call, identifier, done)
 
 
-async def run(call: Call) -> Page | Redirect:
-    wanted = await call.body(ScheduleQuery)
+async def run(call: Call, wanted: ScheduleQuery) -> Page | Redirect:
     if not await call.is_confirmed():
         found = await queries.get_schedule(call.database, call.redactor, wanted.identifier)
         payload = msgspec.json.encode(found.payload).decode() if found.payload else "{}"
@@ -113,26 +109,23 @@ def _page_of(identifier: str) -> str:
 ROUTES = [
     Route(
         "/schedules", list_schedules, "jobs.read", "Recurring jobs: next runs, last run, pauses, workers",
-        api=True, query=ScheduleListQuery, answer=ScheduleListing,
+        api=True, answer=ScheduleListing,
     ),
     Route(
         "/schedule", get_schedule, "jobs.read", "One recurring job, with its last runs", api=True,
-        query=ScheduleQuery, answer=ScheduleView,
+        answer=ScheduleView,
     ),
-    Route(
-        "/schedules/pause", pause_form, "schedules.pause", "Pause a recurring job", needs=PAUSED,
-        query=ScheduleQuery,
-    ),
+    Route("/schedules/pause", pause_form, "schedules.pause", "Pause a recurring job", needs=PAUSED),
     Route(
         "/schedules/pause", pause, "schedules.pause", "Pause a recurring job in Python workers",
-        method="POST", needs=PAUSED, api=True, body=SchedulePauseRequest, answer=ScheduleAnswer,
+        method="POST", needs=PAUSED, api=True, answer=ScheduleAnswer,
     ),
     Route(
         "/schedules/resume", resume, "schedules.pause", "End the pause of a recurring job", method="POST",
-        needs=PAUSED, api=True, body=ScheduleQuery, answer=ScheduleAnswer,
+        needs=PAUSED, api=True, answer=ScheduleAnswer,
     ),
     Route(
         "/schedules/run", run, "schedules.run", "Add the job of a recurring job now", method="POST",
-        needs=REGISTERED, api=True, body=ScheduleQuery, answer=ScheduleAnswer,
+        needs=REGISTERED, api=True, answer=ScheduleAnswer,
     ),
 ]  # fmt: skip

@@ -17,7 +17,40 @@ from ...database.statements.inspection import TaskDescription, get_task_descript
 from ...values.payload import without_trace
 from ...values.schema_name import SchemaName
 from ..security.redact import HIDDEN, Redactor
-from . import ExpectedGroup, ExpectedMember, TaskNotes
+
+
+class ExpectedMember(msgspec.Struct, frozen=True, kw_only=True):
+    """A member of a payload."""
+
+    name: str
+    type: str
+    """In words."""
+    is_required: bool
+    default: str | None = None
+    """JSON."""
+    note: str = ""
+
+
+class ExpectedGroup(msgspec.Struct, frozen=True):
+    """A type of the payload, with its members if it is an object."""
+
+    type: str
+    members: list[ExpectedMember] = []
+
+
+class TaskNotes(msgspec.Struct, frozen=True, kw_only=True):
+    """What workers say about a task."""
+
+    runbook: str | None = None
+    """The address of a page that says what to do when its jobs fail."""
+    owner: str | None = None
+    payload_type: str | None = None
+    """The annotation in the code."""
+    payload: list[ExpectedGroup] = []
+    """What the task expects: the payload itself, then the types it uses."""
+    payload_schema: msgspec.Raw | None = None
+    """JSON Schema."""
+
 
 MAX_GROUPS = 8
 MAX_MEMBERS = 60

@@ -19,8 +19,18 @@ from ..live.hub import Hub
 from ..web.call import Call
 from ..web.routes import Route
 from ..web.show import error_title
-from . import Resumed, TaskDetails, TaskPauseRequest, TaskQuery, TaskResumeRequest, TaskRow, TasksQuery
-from .queries import TaskFacts, read_task, read_tasks
+from .queries import (
+    Resumed,
+    TaskDetails,
+    TaskFacts,
+    TaskPauseRequest,
+    TaskQuery,
+    TaskResumeRequest,
+    TaskRow,
+    TasksQuery,
+    read_task,
+    read_tasks,
+)
 from .series import RANGES, nothing, read_markers, read_percentiles, read_timeline, shown_to
 
 TOPICS = ("tasks", "overview", "banners", "audit")
@@ -38,8 +48,7 @@ OF_ALL = (
 )
 
 
-async def list_tasks(call: Call) -> Page:
-    wanted = call.query(TasksQuery)
+async def list_tasks(call: Call, wanted: TasksQuery) -> Page:
     facts = await _all_tasks(call)
     rows = in_order(_matching(facts.rows, wanted.q), wanted.order, VALUES)
     every = next((each for each in facts.pauses if each.name is None), None)
@@ -55,8 +64,7 @@ async def list_tasks(call: Call) -> Page:
     return Page("tasks.html", "Tasks", here="tasks", values=values, answer=answer)
 
 
-async def get_task(call: Call) -> Page:
-    wanted = call.query(TaskQuery)
+async def get_task(call: Call, wanted: TaskQuery) -> Page:
     found = await read_task(call.hub, await _all_tasks(call), wanted.name)
     if found is None:
         raise not_found("task of this name")
@@ -145,17 +153,16 @@ async def _charts(hub: Hub, wanted: TaskQuery) -> dict[str, Any]:
     }
 
 
-async def pause_form(call: Call) -> Page:
-    name = call.query(TaskResumeRequest).name
+async def pause_form(call: Call, wanted: TaskResumeRequest) -> Page:
+    name = wanted.name
     return answers.pause_form(
         name or "every task", OF_ONE if name else OF_ALL,
         path="/tasks/pause", fields={"name": name}, back=_page_of(name), here="tasks",
     )  # fmt: skip
 
 
-async def pause_task(call: Call) -> Redirect:
+async def pause_task(call: Call, wanted: TaskPauseRequest) -> Redirect:
     """Start no more jobs of a task in Python workers; of every task if the name is empty."""
-    wanted = await call.body(TaskPauseRequest)
     async with call.database.write() as connection:
         found = await call.database.utils.pause(
             task=wanted.name or None, all=not wanted.name, until=wanted.end, reason=wanted.reason or None,
@@ -167,8 +174,8 @@ async def pause_task(call: Call) -> Redirect:
     return Redirect(_page_of(wanted.name), notice=f"Paused: {found.what}.", answer=found)
 
 
-async def resume_task(call: Call) -> Redirect:
-    name = (await call.body(TaskResumeRequest)).name
+async def resume_task(call: Call, wanted: TaskResumeRequest) -> Redirect:
+    name = wanted.name
     async with call.database.write() as connection:
         was_paused = await call.database.utils.resume(task=name or None, all=not name, connection=connection)
         if was_paused:
@@ -186,19 +193,19 @@ def _page_of(name: str) -> str:
 ROUTES = [
     Route(
         "/tasks", list_tasks, "jobs.read", "Tasks: waiting, running, rates, failures, times", api=True,
-        query=TasksQuery, answer=Listing[TaskRow],
+        answer=Listing[TaskRow],
     ),
     Route(
         "/task", get_task, "jobs.read", "One task, with histograms and its slowest runs", api=True,
-        query=TaskQuery, answer=TaskDetails,
+        answer=TaskDetails,
     ),
-    Route("/tasks/pause", pause_form, "tasks.pause", "Pause a task", needs=PAUSES, query=TaskResumeRequest),
+    Route("/tasks/pause", pause_form, "tasks.pause", "Pause a task", needs=PAUSES),
     Route(
         "/tasks/pause", pause_task, "tasks.pause", "Pause a task in Python workers, or all tasks",
-        method="POST", needs=PAUSES, api=True, body=TaskPauseRequest, answer=Pause,
+        method="POST", needs=PAUSES, api=True, answer=Pause,
     ),
     Route(
         "/tasks/resume", resume_task, "tasks.pause", "End the pause of a task, or of all tasks",
-        method="POST", needs=PAUSES, api=True, body=TaskResumeRequest, answer=Resumed,
+        method="POST", needs=PAUSES, api=True, answer=Resumed,
     ),
 ]  # fmt: skip

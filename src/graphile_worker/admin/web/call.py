@@ -19,7 +19,7 @@ from ..live.hub import Hub, hubs_of
 from ..security.identity import Identity, Permission
 from ..security.redact import Redactor
 from ..settings import Dashboard
-from .times import ZONE_COOKIE, typed_time, zone_named
+from .show import ZONE_COOKIE, typed_time, zone_named
 
 S = TypeVar("S", bound=msgspec.Struct)
 

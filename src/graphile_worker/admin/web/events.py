@@ -55,8 +55,8 @@ class EventStream(StreamingResponse):
             self._hubs.end(self._stream)
 
 
-async def events(call: Call) -> EventStream:
-    topics = _topics(call.query(EventsQuery).topics)
+async def events(call: Call, wanted: EventsQuery) -> EventStream:
+    topics = _topics(wanted.topics)
     opened = hubs_of(call.app).stream(call.database, topics, user=call.identity.name, last_id=_last_id(call))
     return EventStream(call, opened)
 
@@ -97,7 +97,7 @@ def _time_left(call: Call) -> float:
 
 ROUTES = [
     Route(
-        f"{API}/events", events, "jobs.read", "Live updates, as server-sent events", query=EventsQuery,
-        streams=True, own_pages_only=True,
+        f"{API}/events", events, "jobs.read", "Live updates, as server-sent events", streams=True,
+        own_pages_only=True,
     ),
 ]  # fmt: skip

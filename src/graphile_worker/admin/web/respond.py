@@ -9,12 +9,12 @@ fields). Characters that change the direction of text are shown by number in all
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta, tzinfo
 from functools import cache
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 from urllib.parse import quote, urlencode
 
 import msgspec
@@ -35,12 +35,14 @@ from ..live.hub import DOCTOR, Hub
 from ..security.identity import Permission
 from ..security.origins import cookie_name, set_cookie
 from ..security.redact import redacted_pauses
-from . import texts, times
+from . import show, texts
 from .call import Call
 from .routes import Route
 from .show import numbered
 
 logger = logging.getLogger("graphile_worker.admin")
+
+T = TypeVar("T")
 
 NOTICE = "notice"
 NOTICE_LASTS = 60
@@ -142,15 +144,57 @@ THEMES = ("light", "dark")
 
 @dataclass(frozen=True, slots=True)
 class Viewer:
-    """For whom a page is rendered: filters and macros look here."""
+    """For whom a page is rendered. Its methods are filters and functions of templates, macros included."""
 
     call: Call
     around: Around
     zone: tzinfo
     now: datetime
 
+    def url(self, path: str, **query: object) -> str:
+        return self.call.url(path, **query)
+
+    def static(self, name: str) -> str:
+        return self.call.url(self.call.app.static_url(name))
+
+    def may(self, permission: Any) -> bool:
+        return self.call.may(permission)
+
+    def offers(self, path: str) -> bool:
+        return self.call.app.offers(self.call.database, path)
+
+    def worker_name(self, id: str) -> str:
+        """Host and process id of a pool; the id itself if the database does not know it."""
+        return self.around.worker_names.get(id, id)
+
+    def moment(self, after: float = 0) -> datetime:
+        return self.now + timedelta(seconds=after)
+
+    def ago(self, at: datetime | None) -> str:
+        return show.relative(at, self.now)
+
+    def clock(self, at: datetime | None) -> str:
+        return show.clock(at, self.now, self.zone)
+
+    def clock_in(self, at: datetime, zone: tzinfo) -> str:
+        return show.clock(at, self.now, zone)
+
+    def time_parts(self, at: datetime, kind: str) -> dict[str, str]:
+        """What `ui.time` shows: the machine's form, the text, and the exact time in both zones."""
+        universal, local = show.instant(at, UTC), show.instant(at, self.zone)
+        return {
+            "machine": at.isoformat() if not show.is_never(at, self.now) else "",
+            "text": self.clock(at) if kind == "clock" else self.ago(at),
+            "title": universal if local == universal else f"{local} · {universal}",
+        }
+
 
 _viewer: ContextVar[Viewer] = ContextVar("viewer")
+
+
+def _as_seen(method: Callable[..., T]) -> Callable[..., T]:
+    """A method of the viewer for whom the page is rendered."""
+    return lambda *args, **more: method(_viewer.get(), *args, **more)
 
 
 @cache
@@ -164,12 +208,14 @@ def environment() -> Environment:
         finalize=_shown,
     )
     found.filters.update(
-        ago=_ago, clock=_clock, clock_in=_clock_in, duration=times.duration,
+        ago=_as_seen(Viewer.ago), clock=_as_seen(Viewer.clock), clock_in=_as_seen(Viewer.clock_in),
+        duration=show.duration,
         number=number, sentence=sentence, short=short, exact=escape,
     )  # fmt: skip
     found.globals.update(
-        url=_url, static=_static, may=_may, offers=_offers, now=_now, state_of=state_of,
-        time_parts=_time_parts, times_in=times.times_in, worker_name=_worker_name, texts=texts,
+        url=_as_seen(Viewer.url), static=_as_seen(Viewer.static), may=_as_seen(Viewer.may),
+        offers=_as_seen(Viewer.offers), now=_as_seen(Viewer.moment), time_parts=_as_seen(Viewer.time_parts),
+        worker_name=_as_seen(Viewer.worker_name), times_in=show.times_in, state_of=show.state_of, texts=texts,
     )  # fmt: skip
     found.globals["ui"] = found.get_template("parts/ui.html").module
     found.globals["charts"] = charts
@@ -177,7 +223,7 @@ def environment() -> Environment:
 
 
 def _shown(value: object) -> object:
-    return numbered(value) if type(value) is str else value
+    return numbered(value) if type(value) is str and not value.isascii() else value
 
 
 def render(call: Call, page: Page, around: Around | None = None) -> str:
@@ -186,7 +232,7 @@ def render(call: Call, page: Page, around: Around | None = None) -> str:
     theme = call.request.cookies.get(THEME_COOKIE, "")
     frame = {
         "call": call, "title": page.title, "here": page.here, "around": around,
-        "zone": times.zone_name(call.zone), "zone_info": call.zone,
+        "zone": show.zone_name(call.zone), "zone_info": call.zone,
         "theme": theme if theme in THEMES else "",  # without one, that of the system
         "environment_tone": texts.ENVIRONMENT_TONES.get(call.app.environment.lower(), "accent"),
     }  # fmt: skip
@@ -197,17 +243,10 @@ def render(call: Call, page: Page, around: Around | None = None) -> str:
         _viewer.reset(token)
 
 
-def state_of(state: str) -> tuple[str, str, str]:
-    """Words that a phone leaves out, the word and the tone of a state; an unknown one is shown as it is."""
-    words, tone = texts.STATES.get(state, (state.replace("_", " ").replace("|", " "), "idle"))
-    more, _, word = words.rpartition("|")
-    return more, word, tone
-
-
 def number(value: float | Count | None, places: int = 0) -> str:
     """1,234; counts say their kind."""
     if value is None:
-        return times.NONE
+        return show.NONE
     return str(value) if isinstance(value, Count) else f"{value:,.{places}f}"
 
 
@@ -221,58 +260,6 @@ def sentence(text: str) -> str:
     """With a capital letter, unless the first word is a name from the program, such as send_email."""
     first, _, _ = text.partition(" ")
     return text[:1].upper() + text[1:] if first.rstrip(":,").isalpha() else text
-
-
-def _worker_name(id: str) -> str:
-    """Host and process id of a pool; the id itself if the database does not know it."""
-    return _viewer.get().around.worker_names.get(id, id)
-
-
-def _ago(at: datetime | None) -> str:
-    return times.relative(at, _viewer.get().now)
-
-
-def _clock(at: datetime | None) -> str:
-    viewer = _viewer.get()
-    return times.clock(at, viewer.now, viewer.zone)
-
-
-def _clock_in(at: datetime, zone: tzinfo) -> str:
-    return times.clock(at, _viewer.get().now, zone)
-
-
-def _time_parts(at: datetime, kind: str) -> dict[str, str]:
-    """What `ui.time` shows: the machine's form, the text, and the exact time in both zones."""
-    viewer = _viewer.get()
-    universal = times.instant(at, UTC)
-    local = times.instant(at, viewer.zone)
-    return {
-        "machine": at.isoformat() if not times.is_never(at, viewer.now) else "",
-        "text": _clock(at) if kind == "clock" else _ago(at),
-        "title": universal if local == universal else f"{local} · {universal}",
-    }
-
-
-def _url(path: str, **query: object) -> str:
-    return _viewer.get().call.url(path, **query)
-
-
-def _static(name: str) -> str:
-    call = _viewer.get().call
-    return call.url(call.app.static_url(name))
-
-
-def _may(permission: Any) -> bool:
-    return _viewer.get().call.may(permission)
-
-
-def _offers(path: str) -> bool:
-    call = _viewer.get().call
-    return call.app.offers(call.database, path)
-
-
-def _now(after: float = 0) -> datetime:
-    return _viewer.get().now + timedelta(seconds=after)
 
 
 # -- around a page ------------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ A subject has its routes in a list `ROUTES` of its `views`; `table.py` has them 
 from __future__ import annotations
 
 import hashlib
+import inspect
 import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass, replace
@@ -20,8 +21,11 @@ from ...errors import ConfigError
 from ..security.identity import PERMISSIONS, Access, Permission
 from .call import Call
 
-Handler = Callable[[Call], Awaitable[Any]]
-"""Returns a `Page`, `Redirect` or `Download`, a Starlette response, or a struct that is sent as JSON."""
+Handler = Callable[..., Awaitable[Any]]
+"""Gets the `Call` and a struct, if it takes one: made of the query string of a GET, of the body of others.
+
+Returns a `Page`, `Redirect` or `Download`, a Starlette response, or a struct that is sent as JSON.
+"""
 Method = Literal["GET", "POST", "PATCH", "DELETE"]
 
 
@@ -41,9 +45,9 @@ class Route:
     _: KW_ONLY
     method: Method = "GET"
     query: type[Any] | None = None
-    """The struct that the handler makes of the query string."""
+    """What the handler takes of the query string, as its second parameter says."""
     body: type[Any] | None = None
-    """The struct that the handler makes of the body."""
+    """The same of the body. It is given if the type is made of a table, which the parameter cannot say."""
     answer: Any = None
     """The type of the JSON answer; None for pages."""
     media_type: str = "application/json"
@@ -69,6 +73,16 @@ class Route:
         known = PERMISSIONS.issuperset(self.permissions)
         if not known or not (self.permissions or self.access):
             raise ConfigError(f"{self.method} {self.path}: a route needs a known permission")
+        if self.body is None and self.query is None:
+            object.__setattr__(self, "query" if self.method == "GET" else "body", taken_by(self.handler))
+
+    async def handle(self, call: Call) -> Any:
+        """What the handler returns."""
+        if self.query is not None:
+            return await self.handler(call, call.query(self.query))
+        if self.body is not None:
+            return await self.handler(call, await call.body(self.body))
+        return await self.handler(call)
 
     @property
     def is_write(self) -> bool:
@@ -89,6 +103,15 @@ class Route:
         if self.permission == "open" or self.permission == "signed_in":
             return ()
         return (self.permission,) if isinstance(self.permission, str) else self.permission
+
+
+def taken_by(handler: Handler) -> type[Any] | None:
+    """The type of the second parameter of a handler, if it has one."""
+    if len(inspect.signature(handler).parameters) < 2:
+        return None
+    _, taken = inspect.signature(handler, eval_str=True).parameters.values()
+    found: type[Any] = taken.annotation
+    return found
 
 
 API = "/api/v1"

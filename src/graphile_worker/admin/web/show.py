@@ -1,6 +1,6 @@
-"""Laying out what jobs carry: payloads, errors and tracebacks, as plain data that templates escape.
+"""How values are shown: payloads, errors and tracebacks as plain data that templates escape; times.
 
-Everything here may be hostile. Control characters become pictures, ANSI sequences are removed, and characters
+What jobs carry may be hostile. Control characters become pictures, ANSI sequences are removed, and characters
 that change the direction of text are shown by their numbers.
 """
 
@@ -9,9 +9,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from datetime import UTC, datetime, timedelta, tzinfo
+from functools import lru_cache
+from typing import Final, Literal
+from zoneinfo import ZoneInfo
 
 from ...history.error_groups import ErrorGroup
+from ...values.text import DAY
+from ...values.text import duration as duration_text
+from ..answers import Problem
 from ..security import redact
 from ..security.redact import HIDDEN
 
@@ -204,3 +210,170 @@ def csv_cell(value: object) -> str:
 
 
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
+
+
+# -- states and actions -------------------------------------------------------------------------------------
+
+STATES: Final = {
+    # jobs
+    "ready": ("ready", "ok"),
+    "scheduled": ("scheduled", "idle"),
+    "retry": ("waiting for |retry", "warn"),
+    "waiting_for_retry": ("waiting for |retry", "warn"),
+    "running": ("running", "run"),
+    "prefetched": ("prefetched", "run"),
+    "failed": ("failed", "bad"),
+    "permanently_failed": ("permanently |failed", "bad"),
+    "paused": ("paused", "warn"),
+    "gone": ("gone", "idle"),
+    # states of finished jobs, and outcomes
+    "completed": ("completed", "ok"),
+    "cancelled": ("cancelled", "idle"),
+    "expired": ("expired", "idle"),
+    "snoozed": ("snoozed", "idle"),
+    "interrupted": ("interrupted", "warn"),
+    # workers
+    "alive": ("alive", "ok"),
+    "stopping": ("stopping", "warn"),
+    "late": ("heartbeat late", "warn"),
+    "dead": ("dead", "bad"),
+    "unknown": ("state unknown", "idle"),
+    # operations
+    "planned": ("planned", "idle"),
+    "done": ("done", "ok"),
+    "stopped": ("stopped", "warn"),
+    # error groups
+    "new": ("new", "bad"),
+    "retrying": ("retrying", "warn"),
+    "exhausted": ("no attempts left", "bad"),
+    "muted": ("muted", "idle"),
+}
+"""State to its words and tone. What precedes `|` is left out on phones.
+
+Tones: ok, run, warn, bad, idle; each has a colour and a shape.
+"""
+
+
+def state_of(state: str) -> tuple[str, str, str]:
+    """Words that a phone leaves out, the word and the tone of a state; an unknown one is shown as it is."""
+    words, tone = STATES.get(state, (state.replace("_", " ").replace("|", " "), "idle"))
+    more, _, word = words.rpartition("|")
+    return more, word, tone
+
+
+ACTION_WORDS = {
+    "retry_carefully": "Careful retry", "mute_error": "Mute error group", "add_job": "Add a job",
+    "unmute_error": "Unmute error group", "sign_in_refused": "Sign-in refused",
+}  # fmt: skip
+"""Actions whose names do not say what people call them."""
+
+
+def words_for(action: str) -> str:
+    """The name of an action for people."""
+    return ACTION_WORDS.get(action) or (action[:1].upper() + action[1:]).replace("_", " ")
+
+
+# -- times --------------------------------------------------------------------------------------------------
+#
+# Relative first, the exact time in the viewer's zone and in UTC. The browser tells its time zone in a cookie
+# (`times.js` sets it); without one, times are in UTC. `static/times.js` has the same rules, so that relative
+# times go on without the server.
+
+ZONE_COOKIE = "gw_zone"
+NONE = "—"
+LONGEST = 100 * 365 * DAY
+"""Seconds; what is further away than that counts as never."""
+
+
+@lru_cache(maxsize=128)
+def zone_named(name: str) -> tzinfo:
+    """The zone with an IANA name such as Europe/Berlin; UTC for anything else."""
+    try:
+        return ZoneInfo(name) if 0 < len(name) <= 64 else UTC
+    except (KeyError, ValueError, OSError):
+        return UTC
+
+
+def zone_name(zone: tzinfo) -> str:
+    return str(zone) if isinstance(zone, ZoneInfo) else "UTC"
+
+
+def duration(seconds: float | timedelta | None, *, units: int = 2) -> str:
+    """A duration, or a dash if there is none."""
+    return NONE if seconds is None else duration_text(seconds, units=units)
+
+
+def relative(at: datetime | None, now: datetime) -> str:
+    """3 min ago, just now, in 4 h."""
+    if at is None:
+        return NONE
+    if is_never(at, now):
+        return "never"
+    value = (_aware(at) - now).total_seconds()
+    if abs(value) < 1:
+        return "just now"
+    words = duration_text(int(abs(value)), units=1)
+    return f"in {words}" if value > 0 else f"{words} ago"
+
+
+def instant(at: datetime | None, zone: tzinfo = UTC) -> str:
+    """2026-11-16 03:14:07 CET."""
+    if at is None:
+        return NONE
+    local = local_time(at, zone)
+    return f"{local:%Y-%m-%d %H:%M:%S %Z}" if local is not None else "never"
+
+
+def clock(at: datetime | None, now: datetime, zone: tzinfo = UTC) -> str:
+    """03:14:07 for a time of today, 15 Nov 03:14 for another day of this year, else 2025-11-15 03:14."""
+    if at is None:
+        return NONE
+    local = local_time(at, zone)
+    if local is None:
+        return "never"
+    today = now.astimezone(zone)
+    if local.date() == today.date():
+        return f"{local:%H:%M:%S}"
+    if local.year == today.year:
+        return f"{local.day} {local:%b %H:%M}"
+    return f"{local:%Y-%m-%d %H:%M}"
+
+
+def local_time(at: datetime, zone: tzinfo) -> datetime | None:
+    """The time in a zone; None if it lies outside of the calendar."""
+    try:
+        return _aware(at).astimezone(zone)
+    except (OverflowError, ValueError):
+        return None
+
+
+def is_never(at: datetime, now: datetime) -> bool:
+    """Whether a time is so far away that it stands for infinity."""
+    return abs((_aware(at) - now).total_seconds()) >= LONGEST
+
+
+def _aware(at: datetime) -> datetime:
+    return at if at.tzinfo is not None else at.replace(tzinfo=UTC)
+
+
+_UTC = re.compile(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) UTC")
+
+
+def times_in(text: str) -> Iterator[tuple[str, datetime | None]]:
+    """Parts of a text, each with the time in UTC that follows it; None after the last."""
+    *parts, rest = _UTC.split(text)
+    for part, at in zip(parts[::2], parts[1::2], strict=True):
+        try:
+            yield part, datetime.fromisoformat(at).replace(tzinfo=UTC)
+        except ValueError:
+            yield f"{part}{at} UTC", None
+    yield rest, None
+
+
+def typed_time(text: str, zone: tzinfo) -> datetime:
+    """A time that was typed in the viewer's zone."""
+    try:
+        found = datetime.fromisoformat(text[:40])
+    except ValueError:
+        raise Problem(400, "The time is not valid", "Write it as 2030-01-31T12:00.") from None
+    return found if found.tzinfo is not None else found.replace(tzinfo=zone)

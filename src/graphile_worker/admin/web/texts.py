@@ -24,45 +24,6 @@ ON_PHONES: Final = ("overview", "jobs", "failures", "workers")
 STALE_AFTER: Final = 20
 """Seconds without an event after which a page says that the dashboard does not answer."""
 
-STATES: Final = {
-    # jobs
-    "ready": ("ready", "ok"),
-    "scheduled": ("scheduled", "idle"),
-    "retry": ("waiting for |retry", "warn"),
-    "waiting_for_retry": ("waiting for |retry", "warn"),
-    "running": ("running", "run"),
-    "prefetched": ("prefetched", "run"),
-    "failed": ("failed", "bad"),
-    "permanently_failed": ("permanently |failed", "bad"),
-    "paused": ("paused", "warn"),
-    "gone": ("gone", "idle"),
-    # states of finished jobs, and outcomes
-    "completed": ("completed", "ok"),
-    "cancelled": ("cancelled", "idle"),
-    "expired": ("expired", "idle"),
-    "snoozed": ("snoozed", "idle"),
-    "interrupted": ("interrupted", "warn"),
-    # workers
-    "alive": ("alive", "ok"),
-    "stopping": ("stopping", "warn"),
-    "late": ("heartbeat late", "warn"),
-    "dead": ("dead", "bad"),
-    "unknown": ("state unknown", "idle"),
-    # operations
-    "planned": ("planned", "idle"),
-    "done": ("done", "ok"),
-    "stopped": ("stopped", "warn"),
-    # error groups
-    "new": ("new", "bad"),
-    "retrying": ("retrying", "warn"),
-    "exhausted": ("no attempts left", "bad"),
-    "muted": ("muted", "idle"),
-}
-"""State to its words and tone. What precedes `|` is left out on phones.
-
-Tones: ok, run, warn, bad, idle; each has a colour and a shape.
-"""
-
 KEYS: Final = (
     (
         "Everywhere",

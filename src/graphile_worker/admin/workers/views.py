@@ -16,7 +16,8 @@ from ..audit.recording import because, record
 from ..database import REQUESTS
 from ..web.call import Call
 from ..web.routes import Route
-from . import (
+from . import queries
+from .queries import (
     Worker,
     WorkerAnswer,
     WorkerConcurrencyRequest,
@@ -26,7 +27,6 @@ from . import (
     WorkerRequest,
     WorkersQuery,
     megabytes,
-    queries,
 )
 
 TOPICS = ("workers", "overview", "audit")
@@ -42,24 +42,21 @@ VALUES: dict[str, Callable[[Worker], Any]] = {
 }
 
 
-async def list_workers(call: Call) -> Page:
-    wanted = call.query(WorkersQuery)
+async def list_workers(call: Call, wanted: WorkersQuery) -> Page:
     found = await queries.list_workers(call.database)
     found = replace(found, items=in_order(found.items, wanted.order, VALUES))
     values = {"found": found, "sort": Sorting(wanted.order, partial(call.url, "/workers"))}
     return Page("workers.html", "Workers", here="workers", values=values, answer=found)
 
 
-async def get_worker(call: Call) -> Page:
-    wanted = call.query(WorkerQuery)
+async def get_worker(call: Call, wanted: WorkerQuery) -> Page:
     found = await queries.get_worker(call.database, wanted.id)
     title = f"Worker {found.name[:80]}"
     values = {"worker": found, "megabytes": megabytes}
     return Page("worker.html", title, here="workers", values=values, answer=found)
 
 
-async def stop(call: Call) -> Page | Redirect:
-    wanted = await call.body(WorkerRequest)
+async def stop(call: Call, wanted: WorkerRequest) -> Page | Redirect:
     if not await call.is_confirmed():
         return confirmation(
             f"Stop {wanted.id[:80]}?",
@@ -72,8 +69,7 @@ async def stop(call: Call) -> Page | Redirect:
     return await _ask(call, wanted, "stop", done)
 
 
-async def pause(call: Call) -> Redirect:
-    wanted = await call.body(WorkerRequest)
+async def pause(call: Call, wanted: WorkerRequest) -> Redirect:
     done = "It is paused: it fetches no more jobs. Running jobs finish."
     return await _ask(call, wanted, "pause", done)
 
@@ -94,8 +90,8 @@ async def _ask(call: Call, wanted: WorkerRequest, method: Literal["stop", "pause
     return _done(call, wanted.id, done)
 
 
-async def resume(call: Call) -> Redirect:
-    worker_id = (await call.body(WorkerRequest)).id
+async def resume(call: Call, wanted: WorkerRequest) -> Redirect:
+    worker_id = wanted.id
     async with call.database.write() as connection:
         was_paused = await call.database.utils.workers.resume(worker_id, connection=connection)
         if was_paused:
@@ -104,12 +100,11 @@ async def resume(call: Call) -> Redirect:
     return _done(call, worker_id, done)
 
 
-async def unlock(call: Call) -> Page | Redirect:
+async def unlock(call: Call, wanted: WorkerRequest) -> Page | Redirect:
     """Free every lock of a worker. One that may be alive must be typed: its jobs would run twice.
 
     Jobs of another runtime's worker are recovered: no one else does that, and their attempt does not count.
     """
-    wanted = await call.body(WorkerRequest)
     worker = await queries.find_worker(call.database, wanted.id)
     is_dead = worker is not None and worker.state == "dead"
     if not await call.is_confirmed():
@@ -151,8 +146,7 @@ def _what_unlocking_does(worker: Worker | None) -> str:
     return f"{held}{verb} to the queue, the attempt does not count, and its queues become free. {alive}"
 
 
-async def concurrency_form(call: Call) -> Page:
-    wanted = call.query(WorkerLaneQuery)
+async def concurrency_form(call: Call, wanted: WorkerLaneQuery) -> Page:
     found = await queries.get_worker(call.database, wanted.id)
     lane = next((each for each in found.lanes or () if each.name == wanted.lane), None)
     values = {
@@ -166,9 +160,8 @@ async def concurrency_form(call: Call) -> Page:
     )  # fmt: skip
 
 
-async def concurrency(call: Call) -> Redirect:
+async def concurrency(call: Call, wanted: WorkerConcurrencyRequest) -> Redirect:
     """Let a worker run this many jobs of a lane at once; waits until it does."""
-    wanted = await call.body(WorkerConcurrencyRequest)
     lane, most = wanted.lane, wanted.concurrency
     await call.database.open()
     try:
@@ -202,33 +195,30 @@ ROUTES = [
         "/workers", list_workers, "jobs.read", "Workers: alive or dead, what each runs, versions", api=True,
         answer=WorkerListing,
     ),
-    Route(
-        "/worker", get_worker, "jobs.read", "One worker, with its lanes", api=True, query=WorkerQuery,
-        answer=Worker,
-    ),
+    Route("/worker", get_worker, "jobs.read", "One worker, with its lanes", api=True, answer=Worker),
     Route(
         "/workers/stop", stop, "workers.stop", "Ask a Python worker to shut down gracefully", method="POST",
-        needs=REQUESTS, api=True, body=WorkerRequest, answer=WorkerAnswer,
+        needs=REQUESTS, api=True, answer=WorkerAnswer,
     ),
     Route(
         "/workers/pause", pause, "workers.stop", "Pause a Python worker: it fetches no more jobs",
-        method="POST", needs=REQUESTS, api=True, body=WorkerRequest, answer=WorkerAnswer,
+        method="POST", needs=REQUESTS, api=True, answer=WorkerAnswer,
     ),
     Route(
         "/workers/resume", resume, "workers.stop", "Let a paused worker fetch jobs again", method="POST",
-        needs=REQUESTS, api=True, body=WorkerRequest, answer=WorkerAnswer,
+        needs=REQUESTS, api=True, answer=WorkerAnswer,
     ),
     Route(
         "/workers/concurrency", concurrency_form, "workers.stop",
-        "Change how many jobs a worker runs at once", query=WorkerLaneQuery,
+        "Change how many jobs a worker runs at once",
     ),
     Route(
         "/workers/concurrency", concurrency, "workers.stop",
         "Let a Python worker run another number of jobs at once, until it restarts", method="POST", api=True,
-        body=WorkerConcurrencyRequest, answer=WorkerAnswer,
+        answer=WorkerAnswer,
     ),
     Route(
         "/workers/unlock", unlock, "workers.unlock", "Free the locks of a dead worker", method="POST",
-        api=True, body=WorkerRequest, answer=WorkerAnswer,
+        api=True, answer=WorkerAnswer,
     ),
 ]  # fmt: skip
