@@ -252,7 +252,7 @@ async def _delete(connection: Connection, schema: SchemaName, job_ids: Sequence[
 
 
 async def _keep(connection: Connection, schema: SchemaName, pool_id: str, jobs: KeptJobs) -> None:
-    moved = await connection.fetchval(
+    ((moved,),) = await connection.fetch(
         load("held/keep_jobs", schema),
         *(pool_id, jobs.job_ids, jobs.seconds, unless_empty(jobs.results), unless_empty(jobs.payloads)),
         *(jobs.retention.seconds, jobs.retention.payload, jobs.awaited, schema.name),
