@@ -45,8 +45,9 @@ select
     null
   ) as overridden,
   case when limits.max_running is not null then (
-    select count(*)::integer from :GRAPHILE_WORKER_SCHEMA._private_py_limit_holds lease
-    join :GRAPHILE_WORKER_SCHEMA._private_jobs job on job.id = lease.job_id and job.locked_by = lease.pool_id
+    select pg_catalog.count(distinct job.id)::integer from :GRAPHILE_WORKER_SCHEMA._private_py_limit_holds lease
+    cross join lateral pg_catalog.unnest(coalesce(lease.job_ids, array[lease.job_id])) as used (id)
+    join :GRAPHILE_WORKER_SCHEMA._private_jobs job on job.id = used.id and job.locked_by = lease.pool_id
     where lease.limit_name = limits.name
   ) end as running,
   case when limits.rate is not null then floor(
