@@ -424,7 +424,10 @@ async def execute_watched(
             _log_failure(watcher, job, error)
     outcome: Outcome | None = None
     try:  # not settled yet, with all that watchers may want of it
-        outcome = await _Layers(executor, job, helpers).run(tuple(executor.around_run))
+        if executor.around_run:
+            outcome = await _Layers(executor, job, helpers).run(tuple(executor.around_run))
+        else:
+            outcome = await executor.execute(job, helpers, is_wrapped=True)
     finally:
         for watcher, state in reversed(states):
             try:
