@@ -43,18 +43,20 @@ with dice as materialized (
     end as seconds,
     case when fate < 0.001 then 'always' when fate < 0.004 then 'once' else 'never' end as fails,
     $1::text || '-' || n || case when kind < 0.0004 then '{LONG}' else '' end as token, n,
-    case when $3::integer > 0 then '{BULK_QUEUE}' || n % $3 end as queue
+    case when $3::integer > 0 then '{BULK_QUEUE}' || n % $3 end as queue,
+    case when $3 = 0 and fate > 0.7 then array['py:keep'] end as flags
   from dice
 ), specs as (
   select array_agg((
     'work', json_build_object('token', token, 'queue', queue, 'fails', fails, 'seconds', seconds), queue,
     case when $3 > 0 then now() - interval '10 ms' + n * interval '1 microsecond' end,
-    case when fails = 'always' then 1 else 25 end, null, null, null
+    case when fails = 'always' then 1 else 25 end, null, null, flags
   )::{SCHEMA}.job_spec) as specs from jobs
 )
 insert into chaos_added (token, job_id, queue, fails, max_attempts, kept)
 select
-  job.payload->>'token', job.id, job.payload->>'queue', job.payload->>'fails', job.max_attempts, false
+  job.payload->>'token', job.id, job.payload->>'queue', job.payload->>'fails', job.max_attempts,
+  job.flags is not null
 from specs cross join lateral {SCHEMA}.add_jobs(specs.specs) job
 """
 WAITING = f"select count(*) from (select from {SCHEMA}._private_jobs limit $1) job"
@@ -148,8 +150,8 @@ def load_of(seed: int) -> Load:
 class Bulk:
     """A client that has the server make short jobs, so that it takes no time of the test's own process.
 
-    Most take no time, some a few milliseconds; a few outlast a held batch, fail once or permanently. Those of
-    named queues are due in the order of their numbers.
+    Most take no time, some a few milliseconds; a few outlast a held batch, fail once or permanently, and some
+    are kept. Those of named queues are due in the order of their numbers, and none of them is kept.
     """
 
     def __init__(self, url: str, load: Load) -> None:

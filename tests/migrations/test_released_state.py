@@ -52,11 +52,12 @@ values (now(), 'work', 'pool', 3, 2, 1, 4.5, 5.5, 2.5, '{{1}}', '{{2}}');
 insert into {SCHEMA}._private_py_duties values ('sample', 'pool', now());
 """
 LAST_CHANGES = {
+    "_private_py_limit_holds": ["AccessExclusiveLock"],
     "_private_py_requests": ["AccessExclusiveLock"],
     "_private_py_workers": ["AccessExclusiveLock"],
     "migrations": ["ShareLock"],
 }
-"""The last changes are of the tables of requests and of workers, which are nearly empty."""
+"""The last changes are of the tables of limits, requests and workers, which are nearly empty."""
 KEPT_LATER = f"""
 insert into {SCHEMA}._private_py_limits
     (name, code_concurrency, set_concurrency, set_starts, set_period, tasks)

@@ -111,7 +111,101 @@ async def test_room_is_what_others_have_not_locked(fetches: Fetches) -> None:
     assert len((await fetches.fetch(10, "x"))[0]) == 1
     await connection.execute(f"update {JOBS} set locked_by = 'node' where id = $1", second[0].id)
     assert len((await other.fetch(10, "x"))[0]) == 1
-    assert await connection.fetchval(f"select count(*) from {HOLDS}") == 5
+    assert await in_rows(connection) == [1] * 5
+
+
+async def in_rows(connection: Any) -> list[int]:
+    """How many jobs each row has: those of one fetch, or fewer."""
+    rows = await connection.fetch(f"select coalesce(cardinality(job_ids), 1) from {HOLDS}")
+    return [row[0] for row in rows]
+
+
+async def locks_read(fetches: Fetches, wanted: int) -> tuple[int, int]:
+    """How many jobs a fetch finds, and how many rows it reads beside them."""
+    connection = fetches.connection
+    async with connection.transaction():
+        before = await rows_read(connection)
+        jobs, _ = await fetches.fetch(wanted, "x")
+        return len(jobs), await rows_read(connection) - before
+
+
+async def test_a_limit_that_does_not_bind_costs_a_row_per_fetch_and_looks_at_no_lock(
+    fetches: Fetches,
+) -> None:
+    connection = fetches.connection
+    await fill(connection, 1_000)
+    await connection.execute(f"analyze {JOBS}")
+    await register(connection, Limit("x", concurrency=400))
+    await fetches.fetch(300, "x")
+    found, read = await locks_read(fetches, 10)
+    assert found == 10
+    assert read < 60
+    await fetches.fetch(50, "x")
+    assert sorted(await in_rows(connection)) == [10, 50, 300]
+    found, read = await locks_read(fetches, 100)  # there may be no room for all
+    assert found == 40
+    assert read > 300
+
+
+async def test_rows_become_shorter_as_their_jobs_end(fetches: Fetches) -> None:
+    connection = fetches.connection
+    await fill(connection, 100)
+    await register(connection, Limit("x", concurrency=20))
+    first, _ = await fetches.fetch(12, "x")
+    second, _ = await fetches.fetch(8, "x")
+    ended = [job.id for job in [*first[:7], *second]]
+    await connection.execute(f"delete from {JOBS} where id = any ($1::bigint[])", ended)
+    jobs, state = await fetches.fetch(1, "x")
+    assert (len(jobs), state.room) == (1, 1)
+    assert sorted(await in_rows(connection)) == [1, 5]
+    jobs, state = await fetches.fetch(50, "x")
+    assert (len(jobs), state.room, state.is_full) == (14, 14, True)
+
+
+async def test_a_job_that_its_pool_has_locked_again_counts_once(fetches: Fetches) -> None:
+    connection = fetches.connection
+    await fill(connection, 3)
+    await register(connection, Limit("x", concurrency=4))
+    await fetches.fetch(3, "x")
+    await connection.execute(
+        f"update {JOBS} set locked_by = null, locked_at = null "
+        f"where id = (select min(id) from {JOBS} where locked_at is not null)"
+    )
+    assert len((await fetches.fetch(1, "x"))[0]) == 1
+    await fill(connection, 10)
+    jobs, state = await fetches.fetch(10, "x")
+    assert (len(jobs), state.room) == (1, 1)
+    limits = await connection.fetch(load("limits/list_limits", SCHEMA))
+    assert [row["running"] for row in limits] == [4]
+
+
+async def test_jobs_in_rows_of_earlier_versions_count(fetches: Fetches) -> None:
+    connection = fetches.connection
+    await fill(connection, 10)
+    await register(connection, Limit("x", concurrency=4))
+    await fetches.fetch(3, "x")
+    await connection.execute(
+        f"with old as (delete from {HOLDS} returning *) insert into {HOLDS} (limit_name, job_id, pool_id) "
+        "select limit_name, unnest(job_ids), pool_id from old"
+    )
+    assert [row["running"] for row in await connection.fetch(load("limits/list_limits", SCHEMA))] == [3]
+    jobs, state = await fetches.fetch(10, "x")
+    assert (len(jobs), state.room) == (1, 1)
+    await connection.execute(f"delete from {JOBS} where locked_at is not null")
+    jobs, state = await fetches.fetch(10, "x")
+    assert (len(jobs), state.room) == (4, 4)
+    assert await in_rows(connection) == [4]
+
+
+async def test_two_fetches_in_one_transaction_count_both(fetches: Fetches) -> None:
+    connection = fetches.connection
+    await fill(connection, 10)
+    await register(connection, Limit("x", concurrency=5))
+    async with connection.transaction():
+        assert len((await fetches.fetch(2, "x"))[0]) == 2
+        assert len((await fetches.fetch(1, "x"))[0]) == 1
+    assert await in_rows(connection) == [3]
+    assert len((await fetches.fetch(10, "x"))[0]) == 2
 
 
 async def test_tokens_come_at_the_rate_up_to_the_burst(fetches: Fetches) -> None:

@@ -21,7 +21,7 @@ from graphile_worker.values.outcome import COMPLETED, Finished
 from graphile_worker.values.schema_name import SchemaName
 from graphile_worker.worker.held.batches import HeldBatches
 from graphile_worker.worker.held.policy import Workload
-from graphile_worker.worker.held.reconcile import HeldFailures
+from graphile_worker.worker.held.reconcile import HeldWrite
 from graphile_worker.worker.held.sessions import FEWEST_SESSIONS, SESSIONS, BatchSessions
 from graphile_worker.worker.session import SessionClosedError, Sessions
 from support.held_load import FREE_ROWS
@@ -76,8 +76,11 @@ class Scene:
     def accept(self, finished: Finished) -> None:
         raise AssertionError("no outcome is left to the sink here")
 
-    def held_failures(self, finished: Sequence[Finished]) -> HeldFailures:
-        return HeldFailures(others=finished)
+    def held_write(self, finished: Sequence[Finished]) -> HeldWrite:
+        return HeldWrite(others=finished)
+
+    def is_of_history(self, error: BaseException) -> bool:
+        raise AssertionError("no end is refused here")
 
     def written_held(self, batch: Sequence[Finished], began: float, outcomes: Outcomes) -> None: ...
 

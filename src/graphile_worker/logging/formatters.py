@@ -16,6 +16,7 @@ import re
 import time
 from collections.abc import Callable
 from datetime import datetime
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -38,6 +39,7 @@ KEYS = {
 }
 """Attributes of a record that come first in JSON, in this order and under these names."""
 INDENT = "    "
+_encoder = msgspec.json.Encoder(enc_hook=str)
 _UNSAFE = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 """Control characters except tab, line separators, bidirectional controls, lone surrogates."""
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName", "label"}
@@ -124,7 +126,7 @@ class JsonFormatter(logging.Formatter):
         if record.stack_info:
             line["stack"] = record.stack_info
         try:
-            return msgspec.json.encode(line, enc_hook=str).decode()
+            return _encoder.encode(line).decode()
         except BaseException:  # a lone surrogate, a cyclic structure, a failing __str__
             return msgspec.json.encode({key: _encodable(value) for key, value in line.items()}).decode()
 
@@ -184,7 +186,12 @@ def _label(record: logging.LogRecord) -> str:
     label = getattr(record, "label", None)
     if label:
         return str(label)
-    name = record.name
+    return _label_of(record.name)
+
+
+@lru_cache(maxsize=256)
+def _label_of(name: str) -> str:
+    """The label of the records of a logger."""
     return (name.removeprefix(ROOT).lstrip(".") or "core") if is_own(name) else name
 
 

@@ -144,7 +144,8 @@ class RunSpans:
             span = self._tracing.start_run(name, context, SpanKind.CONSUMER)
             if span.is_recording():
                 self._describe(span, job)
-            return span, attach(set_span_in_context(span, context)), perf_counter()
+            began = perf_counter() if self._tracing.instruments is not None else 0.0
+            return span, attach(set_span_in_context(span, context)), began
         except Exception:
             self._tracing.failed("running a job")
             return None

@@ -45,8 +45,15 @@ select
     null
   ) as overridden,
   case when limits.max_running is not null then (
-    select count(*)::integer from :GRAPHILE_WORKER_SCHEMA._private_py_limit_holds lease
-    join :GRAPHILE_WORKER_SCHEMA._private_jobs job on job.id = lease.job_id and job.locked_by = lease.pool_id
+    select pg_catalog.count(distinct job.id)::integer from :GRAPHILE_WORKER_SCHEMA._private_py_limit_holds lease
+    cross join lateral pg_catalog.jsonb_array_elements_text(
+      case
+        when pg_catalog.jsonb_typeof(pg_catalog.to_jsonb(lease) -> 'job_ids'::text) = 'array'
+          then pg_catalog.to_jsonb(lease) -> 'job_ids'::text
+        else pg_catalog.jsonb_build_array(lease.job_id) -- from before limits_by_fetch
+      end
+    ) as used (id)
+    join :GRAPHILE_WORKER_SCHEMA._private_jobs job on job.id = used.id::bigint and job.locked_by = lease.pool_id
     where lease.limit_name = limits.name
   ) end as running,
   case when limits.rate is not null then floor(

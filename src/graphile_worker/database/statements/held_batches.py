@@ -1,8 +1,8 @@
 """Statements of held batches: transactions that lock the rows of jobs while these run.
 
 A transaction begins with `begin_batch` and `get_held_jobs`, which write nothing, and ends with `end_batch`:
-completed jobs are deleted, failures that are retried are written, and all other jobs are locked as a fetch
-would have done. Jobs with a key are never held.
+completed jobs are deleted, or moved to the history if they are kept, failures that are retried are written,
+and all other jobs are locked as a fetch would have done. Jobs with a key are never held.
 
 Jobs of named queues are in separate batches, as series. `take_queues` locks queues in the ordinary way, in a
 separate transaction. In the transaction of the batch, `get_series` locks the rows of their next jobs, and
@@ -30,7 +30,7 @@ from ..connections.sqlstates import LOCK_NOT_AVAILABLE, QUERY_CANCELED
 from ..connections.statement import bounded_transaction, taken_jobs
 from ..sql import load
 from .fetch import Ranges, flag_terms, load_routed, plain_jobs, task_ids
-from .write_plan import Failure
+from .write_plan import Failure, KeptJobs, unless_empty
 
 BACKLOG = 500  # jobs
 LOOK = "20"  # milliseconds; the start of a worker waits for it
@@ -203,10 +203,11 @@ async def end_batch(
     completed: Sequence[int],
     outlasting: Sequence[int],
     failed: Sequence[Failure] = (),
+    kept: Sequence[KeptJobs] = (),
     released: int = 0,
     now: datetime | None = None,
 ) -> None:
-    """Delete completed jobs, write failures and lock jobs that outlast the batch. Raises RowsKeptError.
+    """Delete or keep completed jobs, write failures and lock what outlasts the batch. Raises RowsKeptError.
 
     `released`: how many other jobs the batch has. Workers that found their rows locked are woken for them.
     """
@@ -214,6 +215,8 @@ async def end_batch(
         deleted = await _delete(connection, schema, completed)
         if deleted != f"DELETE {len(completed)}":
             raise RowsKeptError
+    for jobs in kept:
+        await _keep(connection, schema, pool_id, jobs)
     if failed:
         written = await connection.execute(load("held/fail_jobs", schema), *_columns(connection, failed))
         if written != f"UPDATE {len(failed)}":
@@ -246,6 +249,16 @@ async def _delete(connection: Connection, schema: SchemaName, job_ids: Sequence[
         if last - first < NEAR * len(job_ids):
             return await connection.execute(load("held/delete_adjacent_jobs", schema), job_ids, first, last)
     return await connection.execute(load("held/delete_jobs", schema), job_ids)
+
+
+async def _keep(connection: Connection, schema: SchemaName, pool_id: str, jobs: KeptJobs) -> None:
+    ((moved,),) = await connection.fetch(
+        load("held/keep_jobs", schema),
+        *(pool_id, jobs.job_ids, jobs.seconds, unless_empty(jobs.results), unless_empty(jobs.payloads)),
+        *(jobs.retention.seconds, jobs.retention.payload, jobs.awaited, schema.name),
+    )
+    if moved != len(jobs.job_ids):
+        raise RowsKeptError
 
 
 async def warm_up(connection: Connection, schema: SchemaName, flags: FlagRules = NO_RULES) -> None:

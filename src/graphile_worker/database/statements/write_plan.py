@@ -263,7 +263,7 @@ def outcomes_of(
                 kept.append(finished)
     return Outcomes(
         completed=completed,
-        kept=_kept_jobs(kept) if kept else None,
+        kept=kept_jobs(kept) if kept else None,
         failed=failures,
         queues=queues,
         has_snoozed_or_expired=has_snoozed_or_expired,
@@ -306,7 +306,7 @@ def failure_of(
     )
 
 
-def _kept_jobs(finished_jobs: Sequence[Finished]) -> KeptJobs:
+def kept_jobs(finished_jobs: Sequence[Finished]) -> KeptJobs:
     """All kept alike, and all completed or all expired."""
     outcomes = [finished.outcome for finished in finished_jobs]
     has_expired = isinstance(outcomes[0], Expired)  # without being run
@@ -321,7 +321,7 @@ def _kept_jobs(finished_jobs: Sequence[Finished]) -> KeptJobs:
     )
 
 
-def _unless_empty(values: list[Any]) -> list[Any]:
+def unless_empty(values: Sequence[Any]) -> Sequence[Any]:
     """An array of nulls is an empty one: `unnest` fills it up, and the driver looks at each element."""
     return values if any(value is not None for value in values) else []
 
@@ -412,10 +412,10 @@ class WritePlanner:
                 *self._terms(continuation),
                 [failure.job_id for failure in failures],
                 [failure.message for failure in failures],
-                _unless_empty([failure.remaining_payload for failure in failures]),
+                unless_empty([failure.remaining_payload for failure in failures]),
                 [failure.max_attempts for failure in failures],
-                _unless_empty([failure.decision for failure in failures]),
-                _unless_empty([failure.delay for failure in failures]),
+                unless_empty([failure.decision for failure in failures]),
+                unless_empty([failure.delay for failure in failures]),
             ),
             answer=NEXT_JOBS,
             outcomes=outcomes,
@@ -439,21 +439,21 @@ class WritePlanner:
             [record.seconds for record in records],
             [None if retention is None else retention.seconds for retention in retentions],
             [retention is not None and retention.payload for retention in retentions],
-            _unless_empty([record and record.keep_error_seconds for record in kept_errors]),
-            _unless_empty([record and record.error_type for record in kept_errors]),
-            _unless_empty([record and record.traceback for record in kept_errors]),
-            _unless_empty([record and record.fingerprint for record in kept_errors]),
+            unless_empty([record and record.keep_error_seconds for record in kept_errors]),
+            unless_empty([record and record.error_type for record in kept_errors]),
+            unless_empty([record and record.traceback for record in kept_errors]),
+            unless_empty([record and record.fingerprint for record in kept_errors]),
             [record.due_at for record in records],
             kept.job_ids,
             kept.seconds,
-            kept.results,
+            unless_empty(kept.results),
             kept.retention.seconds,
             kept.retention.payload,
             [*awaited, *kept.awaited],
             self._version,
             self._schema_name,
-            kept.payloads,
-            _unless_empty([record.payload for record in records]),
+            unless_empty(kept.payloads),
+            unless_empty([record.payload for record in records]),
             *plan.arguments[failures:],
             [failure.attempt for failure in outcomes.failed],
             kept.state,

@@ -1,9 +1,9 @@
 """BatchEnds: how jobs leave held batches, and what the end of a batch writes.
 
-One statement deletes the completed jobs, writes failures that are retried, and locks all others as an
-ordinary fetch would have done. Jobs that have not started are released: their rows are unchanged. If the
-transaction is lost, `reconcile` finds out what has become of the batch. Another thread may end it too, when
-the event loop is blocked, see `recovery.held_batches`.
+It deletes completed jobs, or moves them to the history if they are kept, writes failures that are retried,
+and locks all others as an ordinary fetch would have done. Jobs that have not started are released: their rows
+are unchanged. If the transaction is lost, `reconcile` finds out what has become of the batch. Another thread
+may end it too, when the event loop is blocked, see `recovery.held_batches`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ from ...database.statements.held_batches import (
     end_series,
     roll_back_batch,
 )
-from ...database.statements.write_plan import Failure
 from ...errors.text import message_of
 from ...recovery.held_batches import OpenBatch
 from ...values.job import Job
@@ -34,9 +33,11 @@ from ..context import JobTakers, PoolContext
 from ..session import Sessions
 from .cursor import IdCursor
 from .policy import HoldPolicy
-from .reconcile import BatchReconciler, HeldFailures, HeldOutcomes
+from .reconcile import BatchReconciler, HeldOutcomes, HeldWrite
 from .series import Series, SeriesPolicy
 from .sessions import BatchSession, BatchSessions, HeldBatch
+
+NOTHING_MORE = HeldWrite()
 
 logger = logging.getLogger("graphile_worker.worker")
 
@@ -160,13 +161,12 @@ class BatchEnds:
         if series is not None:
             self._series_policy.ran(len(completed), began - series.began_at)
         try:
-            failures = self._failures(batch, undeleted)
-            others = failures.others
-            outlasting = [*running, *(each.job for each in others)]
-            burden = len(outlasting) - failures.kept  # those are soon as many as are kept
+            write = self._sorted(batch, undeleted)
+            outlasting = [*running, *(each.job for each in write.others)]
+            burden = len(outlasting) - write.with_errors  # those are soon as many as are kept
             policy.ending(len(batch.jobs), burden)
             async with session.lock:  # until it is known what was locked
-                await self._write(batch, completed, outlasting, failures.outcomes.failed)
+                await self._write(batch, completed, outlasting, write)
                 if outlasting:
                     self._locked(batch, outlasting)
                 if series is not None:
@@ -181,11 +181,11 @@ class BatchEnds:
             else:
                 policy.ended(len(batch.jobs), burden)
             self._forget(batch, running)
-            for finished in [*others, *batch.finished]:
+            for finished in [*write.others, *batch.finished]:
                 self._sink.accept(finished)
             batch.finished = []
-            if completed or failures.finished:
-                self._sink.written_held([*completed, *failures.finished], began, failures.outcomes)
+            if completed or write.finished:
+                self._sink.written_held([*completed, *write.finished], began, write.outcomes)
         finally:
             self._over(batch)
             if series is not None:
@@ -193,11 +193,11 @@ class BatchEnds:
             if len(batch.ids) < len(batch.jobs):  # a fetch since then saw the released rows locked
                 self._lanes.jobs_freed()
 
-    def _failures(self, batch: HeldBatch, undeleted: Sequence[Finished]) -> HeldFailures:
+    def _sorted(self, batch: HeldBatch, undeleted: Sequence[Finished]) -> HeldWrite:
         """Which of these outcomes its end writes; none of a series, whose queue waits for the sink."""
         if batch.series is not None or not undeleted:
-            return HeldFailures(others=undeleted)
-        return self._sink.held_failures(undeleted)
+            return HeldWrite(others=undeleted)
+        return self._sink.held_write(undeleted)
 
     async def lock_all(self, batch: HeldBatch) -> Sequence[Job] | None:
         """End a batch before its jobs run: all are locked as by an ordinary fetch."""
@@ -210,7 +210,7 @@ class BatchEnds:
                 locked_jobs.add(jobs)
         except Exception as error:
             locked_jobs.doubt()  # it may have been committed, but nothing has started
-            if not self._is_refused(error) and not may_pass(error):
+            if not self._is_refused(batch, error) and not may_pass(error):
                 raise
             return None
         finally:
@@ -230,14 +230,14 @@ class BatchEnds:
         batch: HeldBatch,
         completed: Sequence[Finished],
         outlasting: Sequence[Job],
-        failed: Sequence[Failure] = (),
+        write: HeldWrite = NOTHING_MORE,
     ) -> None:
         """Write the end in the transaction of the batch, whose session the caller has locked."""
         if not batch.is_open:  # a new connection would take a while, and not have the transaction
             raise BatchLostError("the connection was lost while its jobs ran")
         if batch.series is not None and not self.has_queues(batch.series):
             raise BatchLostError("the lease ended while its jobs ran")
-        commit = partial(self._commit, batch, completed, outlasting, failed)
+        commit = partial(self._commit, batch, completed, outlasting, write)
         await batch.batch_session.session.run_exclusive(commit)
 
     async def _commit(
@@ -245,12 +245,12 @@ class BatchEnds:
         batch: HeldBatch,
         completed: Sequence[Finished],
         outlasting: Sequence[Job],
-        failed: Sequence[Failure],
+        write: HeldWrite,
         connection: Connection,
     ) -> None:
-        """Delete completed jobs, write failures, lock what outlasts the batch, and commit."""
-        batch.is_writing = True
-        deleted = [each.job.id for each in completed]
+        """Delete or keep completed jobs, write failures, lock what outlasts the batch, and commit."""
+        batch.is_writing, batch.has_records = True, bool(write.kept)
+        deleted = [*(each.job.id for each in completed), *write.outcomes.completed]
         schema, pool_id = self._context.schema, self._context.pool_id
         try:
             if batch.series is not None:
@@ -263,7 +263,8 @@ class BatchEnds:
                 pool_id,
                 completed=deleted,
                 outlasting=[job.id for job in outlasting],
-                failed=failed,
+                failed=write.outcomes.failed,
+                kept=write.kept,
                 released=len(batch.jobs) - len(batch.ids),
                 now=self._context.now(),
             )
@@ -311,17 +312,23 @@ class BatchEnds:
             series=batch.series,
         )
         self._batch_sessions.lost_if_gone(batch.batch_session)
-        if isinstance(error, Exception) and not self._is_refused(error):
+        if isinstance(error, Exception) and not self._is_refused(batch, error):
             self._sink.held_write_failed(error)
 
-    def _is_refused(self, error: Exception) -> bool:
-        """Whether the database refuses what a batch writes; nothing is held from then on."""
+    def _is_refused(self, batch: HeldBatch, error: Exception) -> bool:
+        """Whether the database refuses what a batch writes; nothing is held from then on.
+
+        What it keeps in the history does not count: the sink deals with a missing partition, a missing right
+        or the one result that is refused. Batches only become rare.
+        """
         is_kept = isinstance(error, RowsKeptError)
-        if not is_kept and (isinstance(error, BatchLostError) or not is_refusal(error)):
+        is_of_history = batch.has_records and self._sink.is_of_history(error)
+        if not is_kept and not is_of_history and (isinstance(error, BatchLostError) or not is_refusal(error)):
             return False
-        if may_pass(error):  # it was cancelled, or took too much memory
+        may_be_one = batch.has_records and not is_kept
+        if may_pass(error) or may_be_one:  # it was cancelled, or took too much memory
             self._policy.hold_less()
-            return False
+            return is_of_history
         if not self._policy.is_on:
             return True  # another batch was refused before, and that was said
         self._policy.is_on = False

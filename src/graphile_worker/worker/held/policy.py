@@ -82,8 +82,8 @@ class HoldPolicy:
     def is_due(self, now: float, ended: int, not_deleted: int) -> bool:
         """Whether the next fetch may hold its jobs; call it once for each.
 
-        `ended`: how many jobs have ended so far; `not_deleted`: how many of them failed, are kept, or
-        otherwise need more than a delete. If many of the latest did, a batch would have to lock them.
+        `ended`: how many jobs have ended so far; `not_deleted`: how many of them the end of a batch could not
+        have written. If that were many of the latest, a batch would have to lock them.
         """
         if not self.is_on:
             return False

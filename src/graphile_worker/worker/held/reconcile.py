@@ -24,7 +24,7 @@ import msgspec
 from ...database.connections.connection import Connection
 from ...database.connections.retry import Backoff, Delays, is_refusal, may_pass
 from ...database.statements.held_batches import Settled, settle_jobs, settle_series
-from ...database.statements.write_plan import Failure, Outcomes
+from ...database.statements.write_plan import Failure, KeptJobs, Outcomes
 from ...hooks.faults import report
 from ...values.job import Job
 from ...values.outcome import Completed, Failed, Finished
@@ -39,15 +39,16 @@ NOTHING_WRITTEN = Outcomes()
 logger = logging.getLogger("graphile_worker.worker")
 
 
-class HeldFailures(msgspec.Struct, frozen=True, kw_only=True):
-    """Outcomes of held jobs, sorted by whether the end of their batch writes them."""
+class HeldWrite(msgspec.Struct, frozen=True, kw_only=True):
+    """Outcomes that need more than a delete, sorted by whether the end of a held batch writes them."""
 
     finished: Sequence[Finished] = ()
-    """Failures that are retried, and leave nothing in the history."""
+    """Failures that are retried and whose error is not kept, and completed jobs that are kept."""
     outcomes: Outcomes = NOTHING_WRITTEN
-    """The same as rows."""
+    """The same as rows, without what is kept."""
+    kept: Sequence[KeptJobs] = ()
     others: Sequence[Finished] = ()
-    kept: int = 0
+    with_errors: int = 0
     """How many of these would be written too if their error were not kept; at most the limit of one kind."""
 
 
@@ -59,7 +60,8 @@ class HeldOutcomes(Protocol):
     @property
     def not_deleted(self) -> int: ...
     def accept(self, finished: Finished) -> None: ...
-    def held_failures(self, finished: Sequence[Finished]) -> HeldFailures: ...
+    def held_write(self, finished: Sequence[Finished]) -> HeldWrite: ...
+    def is_of_history(self, error: BaseException) -> bool: ...
     def written_held(self, batch: Sequence[Finished], began: float, outcomes: Outcomes) -> None: ...
     def discarded_held(self, finished: Finished) -> None: ...
     def held_write_failed(self, error: BaseException) -> None: ...
@@ -272,7 +274,7 @@ class BatchReconciler:
             finished = self._remove(job)
             if finished is None:
                 taken.append(job)
-            elif may_be_committed and job.id in gone and type(finished.outcome) is Completed:
+            elif may_be_committed and job.id in gone and isinstance(finished.outcome, Completed):
                 committed.append(finished)
             elif (
                 may_be_committed

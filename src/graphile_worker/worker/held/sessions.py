@@ -50,6 +50,7 @@ class HeldBatch:
         "connection",
         "ending",
         "finished",
+        "has_records",
         "ids",
         "is_being_kept",
         "is_committing",
@@ -84,6 +85,8 @@ class HeldBatch:
         """Whether the commit was sent."""
         self.is_writing = False
         """Whether a statement was sent that changes rows."""
+        self.has_records = False
+        """Whether its end keeps jobs in the history."""
         self.is_kept = False
         """Whether another thread locks its jobs, or has locked them; see `recovery.held_batches`."""
         self.is_being_kept = False

@@ -53,6 +53,8 @@ hooks_logger = logging.getLogger("graphile_worker.hooks")
 
 DECISIONS = (FailJob, SkipJob, LeaveLocked, JobDirective)
 """What a task may return that is no result; all but the last are answers of hooks."""
+PLAIN = frozenset({str, int, float, bool, dict})
+"""Types of results that need no look."""
 
 
 class Executor:
@@ -188,6 +190,8 @@ class Executor:
 
     async def _judge(self, job: Job, result: Any, helpers: JobHelpers, *, is_kept: bool) -> Outcome:
         """The outcome of a task that returned something; `is_kept`: the result is used."""
+        if type(result) in PLAIN:
+            return Completed(result) if is_kept or self._uses_result(job) else COMPLETED
         while inspect.isawaitable(result):  # a coroutine that the function called and did not await
             result = await result
         if isinstance(result, DECISIONS):
@@ -203,11 +207,12 @@ class Executor:
                 return outcome_by_cause(outcome, None, helpers)
             if any(map(inspect.isawaitable, result)):  # used up, and good for nothing else
                 return COMPLETED
-        if result is not None and (
-            is_kept or self._after_run or self._keeps_completed or job.raw_flags is not None
-        ):
+        if result is not None and (is_kept or self._uses_result(job)):
             return Completed(result)
         return COMPLETED
+
+    def _uses_result(self, job: Job) -> bool:
+        return bool(self._after_run) or self._keeps_completed or job.raw_flags is not None
 
     def settled(self, job: Job, outcome: Outcome) -> Outcome:
         """The outcome as it is written: judged by the rules of the task, and without what nothing uses."""
@@ -424,7 +429,10 @@ async def execute_watched(
             _log_failure(watcher, job, error)
     outcome: Outcome | None = None
     try:  # not settled yet, with all that watchers may want of it
-        outcome = await _Layers(executor, job, helpers).run(tuple(executor.around_run))
+        if executor.around_run:
+            outcome = await _Layers(executor, job, helpers).run(tuple(executor.around_run))
+        else:
+            outcome = await executor.execute(job, helpers, is_wrapped=True)
     finally:
         for watcher, state in reversed(states):
             try:

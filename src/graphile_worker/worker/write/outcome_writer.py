@@ -26,6 +26,7 @@ from ...database.statements.write_plan import (
     WritePlan,
     WritePlanner,
     failure_of,
+    kept_jobs,
     outcomes_of,
 )
 from ...errors import JobError, JobInterruptedError
@@ -36,14 +37,14 @@ from ...logging.job_context import job_fields
 from ...metrics.minutes import StatisticsCounter
 from ...recovery.orphaned_jobs import still_locked
 from ...values.job import Job
-from ...values.outcome import Expired, Failed, Finished, Interrupted, Snoozed, failed
+from ...values.outcome import Expired, Failed, Finished, Interrupted, Kept, Snoozed, failed
 from ..context import JobTakers, PoolContext
-from ..held.reconcile import HeldFailures
+from ..held.reconcile import HeldWrite
 from ..run.outcomes import TAKEN_AWAY
 from ..session import Session
 from .events import LOST_ROW, OutcomeEvents
 from .recorder import MAX_ERRORS, HistoryRecorder, with_redacted_errors
-from .unwritten import MAX_WRITE_BYTES, is_only_retried
+from .unwritten import MAX_WRITE_BYTES, is_only_retried, kept_alike, write_size
 
 MAX_GIVEN_UP = 10  # in a row; if nothing can be written, the cause is hardly a single outcome
 
@@ -157,11 +158,32 @@ class OutcomeWriter:
         finally:
             self._sent.clear()
 
-    def held_failures(self, finished: Sequence[Finished]) -> HeldFailures:
-        """Which of these the end of a held batch writes: failures that are retried, and not kept."""
+    def held_write(self, finished: Sequence[Finished]) -> HeldWrite:
+        """Which of these the end of a held batch writes: completed jobs that are kept, and some failures."""
+        completed = [each for each in finished if type(each.outcome) is Kept]
+        if not completed:
+            return self._held_failures(finished)
+        write = self._held_failures([each for each in finished if type(each.outcome) is not Kept])
+        if self._recorder is None or not self._recorder.is_on:
+            ids, kept, others = [each.job.id for each in completed], [], write.others
+        else:
+            count = write_size(completed, len(completed))
+            completed, late = completed[:count], completed[count:]
+            ids, kept = [], [kept_jobs(each) for each in kept_alike(completed)]
+            others = [*write.others, *late]
+        return HeldWrite(
+            finished=[*write.finished, *completed],
+            outcomes=Outcomes(completed=ids, failed=write.outcomes.failed),
+            kept=kept,
+            others=others,
+            with_errors=write.with_errors,
+        )
+
+    def _held_failures(self, finished: Sequence[Finished]) -> HeldWrite:
+        """The same of failures: those that are retried, and not kept."""
         retried = [each for each in finished if is_only_retried(each)]
         if not retried:
-            return HeldFailures(others=finished)
+            return HeldWrite(others=finished)
         batch = with_redacted_errors(retried, self._redactors) if self._redactors else retried
         recorder = self._recorder
         records = [NOTHING_KEPT] * len(batch) if recorder is None else recorder.record_unless_kept(batch)
@@ -178,10 +200,15 @@ class OutcomeWriter:
         ids = {each.job.id for each in written}
         others = [each for each in finished if each.job.id not in ids]
         kept = min(len(retried) - len(written), MAX_ERRORS)
-        return HeldFailures(finished=written, outcomes=Outcomes(failed=rows), others=others, kept=kept)
+        return HeldWrite(finished=written, outcomes=Outcomes(failed=rows), others=others, with_errors=kept)
+
+    def is_of_history(self, error: BaseException) -> bool:
+        """Whether a statement failed because of the history; it is switched off if it refuses this role."""
+        is_refused = self._recorder is not None and self._recorder.is_refused(error)
+        return is_refused or is_partition_missing(error)
 
     def written_held(self, batch: Sequence[Finished], began: float, outcomes: Outcomes) -> None:
-        """Count the jobs that a held batch has deleted or, as `outcomes` says, failed; emit their events."""
+        """Count the jobs that a held batch has ended or, as `outcomes` says, failed; emit their events."""
         if outcomes.failed and self._recorder is not None:
             self._recorder.count(outcomes, batch, frozenset())
         if self._statistics is not None:

@@ -25,7 +25,7 @@ from ...metrics.minutes import StatisticsCounter
 from ...values.outcome import Finished, queues_of
 from ..context import FailureLog, JobTakers, PoolContext, sleep_unless
 from ..held.batches import HeldBatches
-from ..held.reconcile import HeldFailures
+from ..held.reconcile import HeldWrite
 from ..session import Session
 from .outcome_writer import OutcomeWriter, PendingWrite
 from .recorder import HistoryRecorder
@@ -98,12 +98,16 @@ class Sink:
         """The number of outcomes so far that need more than a delete."""
         return self._unwritten.not_deleted
 
-    def held_failures(self, finished: Sequence[Finished]) -> HeldFailures:
+    def held_write(self, finished: Sequence[Finished]) -> HeldWrite:
         """Which of these outcomes of held jobs the end of their batch writes."""
-        return self._writer.held_failures(finished)
+        return self._writer.held_write(finished)
+
+    def is_of_history(self, error: BaseException) -> bool:
+        """Whether the end of a batch failed only because of what it keeps; the sink can write it all."""
+        return self._writer.is_of_history(error)
 
     def written_held(self, batch: Sequence[Finished], began: float, outcomes: Outcomes) -> None:
-        """A commit has deleted these held jobs or, as `outcomes` says, failed them.
+        """A commit has deleted or kept these held jobs or, as `outcomes` says, failed them.
 
         `began`: when their end began, or the search for it.
         """

@@ -61,7 +61,7 @@ class Unwritten:
                 self.not_deleted += 1
             self._failed.append(finished)
         elif isinstance(outcome, END_IS_KEPT):
-            self.not_deleted += 1
+            self.not_deleted += type(outcome) is Expired
             self._kept.setdefault(_like(outcome), []).append(finished)
         elif isinstance(outcome, Cancelled):
             self._cancelled.append(finished)
@@ -220,6 +220,15 @@ def _sent_bytes(finished: Finished) -> int:
 def _texts_of(outcome: Kept) -> int:
     result, payload = outcome.raw_result, outcome.raw_payload
     return (0 if result is None else len(result)) + (0 if payload is None else len(payload))
+
+
+def kept_alike(finished: Sequence[Finished]) -> list[list[Finished]]:
+    """Completed jobs that are kept, by how: one statement keeps all of them alike."""
+    groups: dict[object, list[Finished]] = {}
+    for each in finished:
+        if isinstance(each.outcome, Kept):
+            groups.setdefault(_like(each.outcome), []).append(each)
+    return list(groups.values())
 
 
 def _like(outcome: Kept | Expired) -> object:

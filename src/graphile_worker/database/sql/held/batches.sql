@@ -184,6 +184,44 @@ from unnest($1::bigint[], $2::text[], $3::bigint[], $4::double precision[])
   as failure (job_id, message, own_max_attempts, delay)
 where job.id = any (array[failure.job_id]) -- see write_outcomes
 
+-- statement: keep_jobs
+-- Delete completed jobs of a held batch and insert them into the history: what write_and_keep does after lock_jobs.
+--
+-- $1 text      pool id
+-- $2 bigint[]  job ids
+-- $3 float8[]  seconds that the attempt took
+-- $4 text[]    results (JSON text), or null; empty if there are none
+-- $5 text[]    redacted payloads to keep (JSON text), or null for those of the rows; empty if there are none
+-- $6 float8    seconds to keep them
+-- $7 boolean   whether to keep the payload
+-- $8 bigint[]  jobs that are announced
+-- $9 text      name of the schema
+-- Returns how many were deleted.
+with
+kept as (
+  delete from :GRAPHILE_WORKER_SCHEMA._private_jobs job
+  using unnest($2::bigint[], $3::double precision[], $4::text[], $5::text[]) as ran (job_id, seconds, result, payload)
+  where job.id = any (array[ran.job_id]) -- see write_outcomes
+  returning
+    job.id, job.task_id, job.job_queue_id, job.key, job.priority, job.attempts + 1::smallint as attempts, job.max_attempts,
+    job.created_at, job.run_at, job.flags,
+    case when $7::boolean then coalesce(ran.payload::json, job.payload) end as payload,
+    ran.seconds, ran.result, 'completed' as state, $6::double precision as keep_seconds
+),
+:include kept_end
+announced as materialized (
+  select pg_notify(
+    'worker:ended',
+    pg_catalog.json_build_object(
+      'schema', $9::text, 'ids', case when count(*) <= 300 then pg_catalog.json_agg(id) end
+    )::text
+  )
+  from kept
+  where pg_catalog.cardinality($8::bigint[]) > 0 and id = any ($8)
+  having count(*) > 0
+)
+select (select count(*) from kept) from (select) always left join announced on true
+
 -- statement: settle_jobs
 -- Lock jobs of a held batch whose transaction was lost, as far as they are still as the batch found them.
 --

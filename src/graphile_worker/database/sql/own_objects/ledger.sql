@@ -57,5 +57,6 @@ values
     (27, 'keyed_index'),
     (28, 'safe_settings'),
     (29, 'concurrency_requests'),
-    (30, 'flag_rules')
+    (30, 'flag_rules'),
+    (31, 'limits_by_fetch')
 on conflict (id) do nothing;

@@ -37,14 +37,17 @@ create table if not exists :GRAPHILE_WORKER_SCHEMA._private_py_limits (
     constraint _private_py_limits_pkey primary key (name)
 );
 
--- Which jobs use a limit. A row counts only while the pool has the job locked, so nothing has to be released: not when
--- a job ends, not when its worker dies, not when another worker recovers it.
+-- Which jobs use a limit: a row has the jobs of one fetch. A job counts only while the pool has it locked, so nothing has to be
+-- released: not when a job ends, not when its worker dies, not when another worker recovers it.
 create table if not exists :GRAPHILE_WORKER_SCHEMA._private_py_limit_holds (
     limit_name text not null,
-    job_id bigint not null,
+    job_id bigint not null, -- the number of the fetch, which is below zero; in rows without job_ids the only job
     pool_id text not null,
     constraint _private_py_limit_holds_pkey primary key (limit_name, job_id)
 );
+
+alter table :GRAPHILE_WORKER_SCHEMA._private_py_limit_holds
+add column if not exists job_ids bigint[]; -- null in rows from before limits_by_fetch
 
 -- Locks the next jobs of limited tasks, as many as their limits leave room for.
 --

@@ -30,3 +30,20 @@ folded as (
     longest double precision not null,
     run_times bigint[] not null,
     wait_times bigint[] not null,
+
+-- part: kept_end
+-- Part of the statements that keep completed jobs: `kept` has the rows that were deleted, and how they are kept. The time is
+-- that of the statement, because a held batch began earlier.
+kept_end as (
+  insert into :GRAPHILE_WORKER_SCHEMA._private_py_history (
+    job_id, task_id, state, queue_name, job_key, priority, attempts, max_attempts, created_at, run_at, started_at,
+    finished_at, duration, pool_id, flags, payload, result, expires_on
+  )
+  select
+    id, task_id, state,
+:include queue_name
+    , key, priority, attempts, max_attempts, created_at, run_at, kept_at - interval '1 second' * seconds,
+    kept_at, seconds, $1::text, flags, payload, result::json,
+:include expires_on
+  from (select kept.*, statement_timestamp() as kept_at from kept) job
+),

@@ -19,6 +19,7 @@ as $body$
 #variable_conflict use_column
 declare
     longest_delay constant double precision := 0.2; -- seconds from the lock of a prefetched job to its start
+    most_unchecked constant integer := 10000; -- jobs that may have ended, and count until it is known
     limit_count integer := pg_catalog.cardinality($9);
     locked integer;
     moment timestamptz;
@@ -63,14 +64,40 @@ begin
     loop
         nth := nth + 1;
         if rule.max_running is not null then
-            -- What ended, or was taken from its pool, does not count: the lock of the job is the truth.
-            delete from :GRAPHILE_WORKER_SCHEMA._private_py_limit_holds hold
-            where hold.limit_name = rule.name and not exists (
-                select from :GRAPHILE_WORKER_SCHEMA._private_jobs job
-                where job.id = hold.job_id and job.locked_by = hold.pool_id
-            );
-            select count(*)::integer into held
+            select coalesce(sum(coalesce(pg_catalog.cardinality(hold.job_ids), 1)), 0::bigint)::integer into held
             from :GRAPHILE_WORKER_SCHEMA._private_py_limit_holds hold where hold.limit_name = rule.name;
+            -- While there is room even if none of them has ended, their locks need not be looked at.
+            if held + asked >= rule.max_running or held > most_unchecked then
+                -- What ended, or was taken from its pool, does not count: the lock of the job is the truth. A job that its pool
+                -- has locked again is in two rows and counts once. Rows become shorter by half at a time, which costs least.
+                with hold as materialized (
+                    select hold.job_id as number, pg_catalog.cardinality(hold.job_ids) as size, live.ids
+                    from :GRAPHILE_WORKER_SCHEMA._private_py_limit_holds hold
+                    cross join lateral (
+                        select array(
+                            select job.id
+                            from pg_catalog.unnest(coalesce(hold.job_ids, array[hold.job_id])) as used (id)
+                            join :GRAPHILE_WORKER_SCHEMA._private_jobs job on job.id = any (array[used.id]) -- see write_outcomes
+                            where job.locked_by = hold.pool_id
+                        ) as ids
+                    ) live
+                    where hold.limit_name = rule.name
+                ),
+                ended as (
+                    delete from :GRAPHILE_WORKER_SCHEMA._private_py_limit_holds hold
+                    where hold.limit_name = rule.name
+                        and hold.job_id = any (array(select number from hold where pg_catalog.cardinality(ids) = 0))
+                ),
+                shortened as (
+                    update :GRAPHILE_WORKER_SCHEMA._private_py_limit_holds hold
+                    set job_ids = shorter.ids
+                    from hold as shorter
+                    where hold.limit_name = rule.name and hold.job_id = shorter.number
+                        and pg_catalog.cardinality(shorter.ids) between 1 and shorter.size / 2
+                )
+                select pg_catalog.count(distinct used.id)::integer into held
+                from hold cross join lateral pg_catalog.unnest(hold.ids) as used (id);
+            end if;
             free_of[nth] := rule.max_running - held;
             room := least(room, free_of[nth]);
             is_counted := true;
@@ -181,12 +208,15 @@ queues (may_be_next) as materialized (
 
     if taken > 0 then
         if is_counted then
-            insert into :GRAPHILE_WORKER_SCHEMA._private_py_limit_holds as hold (limit_name, job_id, pool_id)
-            select limits.name, job.id, $1
+            -- Two fetches in one transaction have the same number.
+            insert into :GRAPHILE_WORKER_SCHEMA._private_py_limit_holds as hold (limit_name, job_id, pool_id, job_ids)
+            select
+                limits.name, - txid_current(), $1,
+                array(select job.id from :GRAPHILE_WORKER_SCHEMA._private_jobs job where job.ctid = any (places))
             from :GRAPHILE_WORKER_SCHEMA._private_py_limits limits
-            cross join :GRAPHILE_WORKER_SCHEMA._private_jobs job
-            where limits.name = any ($9) and limits.max_running is not null and job.ctid = any (places)
-            on conflict on constraint _private_py_limit_holds_pkey do update set pool_id = excluded.pool_id;
+            where limits.name = any ($9) and limits.max_running is not null
+            on conflict on constraint _private_py_limit_holds_pkey
+            do update set job_ids = hold.job_ids operator(pg_catalog.||) excluded.job_ids;
         end if;
         if pg_catalog.cardinality(queue_ids) > 0 then
             update :GRAPHILE_WORKER_SCHEMA._private_job_queues queue

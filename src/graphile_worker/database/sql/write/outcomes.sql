@@ -97,7 +97,7 @@ kept as (
   returning
     job.id, job.task_id, job.job_queue_id, job.key, job.priority, job.attempts, job.max_attempts, job.created_at,
     job.run_at, job.flags, case when $22::boolean then coalesce(ran.payload::json, job.payload) end as payload,
-    ran.seconds, ran.result
+    ran.seconds, ran.result, $31::text as state, $21::double precision as keep_seconds
 ),
 failed as (
   update :GRAPHILE_WORKER_SCHEMA._private_jobs job
@@ -114,19 +114,7 @@ failed as (
   where job.id = any (array[failure.job_id]) and job.locked_by = $1::text
   returning job.*, failure.*
 ),
-kept_end as (
-  insert into :GRAPHILE_WORKER_SCHEMA._private_py_history (
-    job_id, task_id, state, queue_name, job_key, priority, attempts, max_attempts, created_at, run_at, started_at,
-    finished_at, duration, pool_id, flags, payload, result, expires_on
-  )
-  select
-    id, task_id, $31::text,
-:include queue_name
-    , key, priority, attempts, max_attempts, created_at, run_at, now() - interval '1 second' * seconds,
-    now(), seconds, $1, flags, payload, result::json,
-:include expires_on
-  from (select kept.*, $21::double precision as keep_seconds, now() as kept_at from kept) job
-),
+:include kept_end
 failed_end as (
   insert into :GRAPHILE_WORKER_SCHEMA._private_py_history (
     job_id, task_id, state, queue_name, job_key, priority, attempts, max_attempts, created_at, run_at, started_at,
