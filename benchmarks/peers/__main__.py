@@ -3,13 +3,13 @@
     python -m benchmarks.peers
     python -m benchmarks.peers --only Rust Node PgQueuer --jobs 20_000 --rounds 5 --samples 1_000
 
-Starts a server of its own. Each peer is installed once, by name, into a cache folder (`BENCH_PEERS_CACHE`), and
-has a program in `programs/` with the fastest of its documented settings that was tried. In each round each peer
-gets a new database. DRAIN is jobs per second in one worker process, from the start of the first job until all
-are done and that is written; WORKER and SERVER are µs of CPU time for each of these jobs, MB is the memory of
-the worker at most. ADD and MANY are jobs added per second over one connection, one by one and up to 1,000 at a
-time. P50 and P99 are milliseconds from adding a job to its start on an idle worker in the same process. All
-figures are medians of the rounds.
+Starts a server of its own. Each peer is installed once, by name, into a cache folder (`BENCH_PEERS_CACHE`),
+and has a program in `programs/` with the fastest of its documented settings that was tried. In each round
+each peer gets a new database. DRAIN is jobs per second in one worker process, from the start of the first job
+until all are done and that is written; WORKER and SERVER are µs of CPU time for each of these jobs, MB is the
+memory of the worker at most. ADD and MANY are jobs added per second, one by one and up to 1,000 at a time.
+P50 and P99 are milliseconds from adding a job to its start on an idle worker in the same process. All figures
+are medians of the rounds.
 
 Some peers do less for a job, some do more: Redis does not write each change to a disk, DBOS records each step
 of a workflow. Slow peers get a tenth of the jobs. A peer that cannot be installed is skipped, and one that
@@ -121,7 +121,7 @@ def measure(
     return {
         "drain": jobs / drained["seconds"],
         "worker": drained["cpu"] / jobs * 1e6,
-        "server": float("nan") if peer.needs_redis else used / jobs * 1e6,
+        "server": used / jobs * 1e6,
         "memory": drained["memory"],
         "add": added["jobs"] / added["seconds"],
         "many": filled["jobs"] / filled["seconds"],
@@ -167,9 +167,7 @@ def install(peers: Sequence[Peer], redis: str | None) -> tuple[dict[str, Ready],
     ready, reasons = {}, {}
     for peer in peers:
         if peer.needs_redis and redis is None:
-            reasons[peer.name] = (
-                "skipped: redis-server is not installed (Debian: apt-get install redis-server)"
-            )
+            reasons[peer.name] = "skipped: redis-server is not installed (Debian: redis-server)"
             continue
         try:
             ready[peer.name] = provide(peer)
@@ -186,7 +184,8 @@ def compare(server: OwnServer, redis: str | None, chosen: argparse.Namespace, pe
             if name in reasons:
                 continue
             try:
-                found[name].append(measure(PEERS[name], ready[name], server, redis or "", chosen))
+                figures = measure(PEERS[name], ready[name], server, redis or "", chosen)
+                found[name].append(figures)
             except StepError as error:
                 reasons[name] = f"failed in round {number + 1}, {error}"
     print(
@@ -195,9 +194,10 @@ def compare(server: OwnServer, redis: str | None, chosen: argparse.Namespace, pe
     )
     for name, rounds in sorted(found.items(), key=lambda item: -median(each["drain"] for each in item[1])):
         row = {column: median(each[column] for each in rounds) for column in COLUMNS}
+        server_cost = "-" if PEERS[name].needs_redis else f"{row['server']:,.0f}"
         print(
             f"{name:<14} {ready[name].version:<9} {jobs_of(PEERS[name], chosen):>7,} {row['drain']:>8,.0f} "
-            f"{row['worker']:>7,.0f} {row['server']:>7,.0f} {row['memory']:>5,.0f} {row['add']:>7,.0f} "
+            f"{row['worker']:>7,.0f} {server_cost:>7} {row['memory']:>5,.0f} {row['add']:>7,.0f} "
             f"{row['many']:>8,.0f} {row['p50']:>7,.1f} {row['p99']:>7,.1f}"
         )
     for name, reason in reasons.items():

@@ -1,4 +1,4 @@
-"""What the programs of the Python peers share. Needs only the standard library, since each runs in its own environment.
+"""What the programs of the Python peers share. Needs only the standard library, as each has its environment.
 
 A program is run as `python -m benchmarks.peers.programs.NAME ROLE N` with the URL of a database in BENCH_DSN,
 and prints one line of JSON:
@@ -6,8 +6,8 @@ and prints one line of JSON:
     setup        install the schema
     fill N       add N jobs that do nothing, many at a time where that is possible: {"jobs", "seconds"}
     add N        the same one by one
-    drain N      run a worker until the N jobs have run and that is written: {"jobs", "seconds", "cpu", "memory"},
-                 from the start of the first; CPU time in seconds, memory in MB
+    drain N      run a worker until the N jobs have run and that is written, from the start of the first:
+                 {"jobs", "seconds", "cpu", "memory"}, CPU time in seconds and memory in MB
     latency N    run a worker and add N jobs, each when the one before has started: {"milliseconds": [...]},
                  from the call that adds to the start of the task
 """
@@ -24,6 +24,8 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import Future
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from importlib import import_module
+from types import ModuleType
 from typing import Any, Protocol
 from urllib.parse import parse_qs, urlsplit
 
@@ -191,10 +193,9 @@ async def _act(peer: Peer, role: str, jobs: int) -> dict[str, Any]:
 def main(peer: Peer) -> None:
     """Act, print the answer, and exit at once: how a peer stops is not measured."""
     role, jobs = sys.argv[1], int(sys.argv[2])
-    try:
-        from uvloop import new_event_loop
-    except ImportError:
-        new_event_loop = asyncio.new_event_loop
-    with asyncio.Runner(loop_factory=new_event_loop) as runner:
+    loops: ModuleType = asyncio
+    with suppress(ImportError):
+        loops = import_module("uvloop")
+    with asyncio.Runner(loop_factory=loops.new_event_loop) as runner:
         print("\n" + json.dumps(runner.run(_act(peer, role, jobs))), flush=True)
         os._exit(0)

@@ -13,6 +13,7 @@ from redis import Redis
 
 REDIS = os.environ["BENCH_REDIS"]
 app = Celery("bench", broker=REDIS)
+app.set_default()  # for the threads of the worker
 app.conf.update(task_ignore_result=True, worker_prefetch_multiplier=100, worker_hijack_root_logger=False)
 
 

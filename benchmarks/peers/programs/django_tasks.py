@@ -1,4 +1,4 @@
-"""Django's tasks with the backend for databases: one job at a time, and a look every 50 ms when there is none."""
+"""Django's tasks with the backend for databases: one job at a time; it looks every 50 ms when idle."""
 
 from __future__ import annotations
 

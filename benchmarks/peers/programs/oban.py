@@ -10,7 +10,7 @@ from benchmarks.peers.program import DSN, main, meter, until
 from oban import Oban, job
 from oban.schema import install
 
-IS_LEFT = "select exists (select from oban_jobs where state in ('available', 'executing', 'scheduled', 'retryable'))"
+IS_LEFT = "select exists (select from oban_jobs where state in ('available', 'executing', 'retryable'))"
 SLOTS = 100
 
 

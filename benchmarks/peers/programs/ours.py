@@ -14,7 +14,7 @@ async def bench() -> None:
     meter.hit()
 
 
-class Ours:
+class Peer:
     utils: WorkerUtils
 
     async def setup(self) -> None:
@@ -41,4 +41,4 @@ class Ours:
 
 
 if __name__ == "__main__":
-    main(Ours())
+    main(Peer())

@@ -19,7 +19,7 @@ async def bench(number: int) -> None:
     meter.hit()
 
 
-class Procrastinate:
+class Peer:
     async def setup(self) -> None:
         async with app.open_async():
             await app.schema_manager.apply_schema_async()
@@ -48,4 +48,4 @@ class Procrastinate:
 
 
 if __name__ == "__main__":
-    main(Procrastinate())
+    main(Peer())
