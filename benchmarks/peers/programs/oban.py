@@ -1,4 +1,4 @@
-"""Oban for Python, the free package: a queue with a hundred slots."""
+"""Oban for Python, the free package: a queue with a thousand slots, the fastest number that was tried."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from oban import Oban, job
 from oban.schema import install
 
 IS_LEFT = "select exists (select from oban_jobs where state in ('available', 'executing', 'retryable'))"
-SLOTS = 100
+SLOTS = 1000
 
 
 @job(queue="default")
