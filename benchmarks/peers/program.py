@@ -60,7 +60,7 @@ class Meter:
     """Counts the jobs that have started; tasks call `hit`, in any thread."""
 
     def __init__(self) -> None:
-        self.first = 0.0
+        self.first = self.done = 0.0
         self._count = self._expected = 0
         self._lock = threading.Lock()
         self._reached: Future[float] = Future()
@@ -90,22 +90,26 @@ meter = Meter()
 
 
 async def until(is_done: Callable[[], Awaitable[bool]]) -> None:
-    """Wait until all jobs have started, then until a question to the database is answered with yes."""
+    """Wait until all jobs have started, then until a question to the database is answered with yes.
+
+    How long the worker takes to stop after that does not count.
+    """
     await meter.reached()
     while not await is_done():
         await asyncio.sleep(LOOK)
+    meter.done = time.monotonic()
 
 
 @asynccontextmanager
-async def background(work: Awaitable[Any]) -> AsyncIterator[None]:
-    """Run a worker that ends when it is cancelled, and fail with it."""
+async def background(work: Awaitable[Any], *, listens_after: float = 1.0) -> AsyncIterator[None]:
+    """Run a worker that ends when it is cancelled, and fail with it. A backlog needs no time to listen."""
     task = asyncio.ensure_future(work)
     body = asyncio.current_task()
     assert body is not None
     task.add_done_callback(
         lambda ended: None if ended.cancelled() or not ended.exception() else body.cancel()
     )
-    await asyncio.sleep(1)  # until it listens
+    await asyncio.sleep(listens_after)
     try:
         yield
     except asyncio.CancelledError:
@@ -156,7 +160,7 @@ async def _drained(peer: Peer, jobs: int) -> dict[str, Any]:
     meter.expect(jobs)
     before = _seconds_used()
     await peer.drain()
-    ended = time.monotonic()
+    ended = meter.done or time.monotonic()
     async with asyncio.timeout(1):
         await meter.reached()
     return {

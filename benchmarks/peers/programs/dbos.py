@@ -1,4 +1,4 @@
-"""DBOS: workflows in a queue that looks for work twenty times a second, and 16 threads, the best number tried."""
+"""DBOS: workflows in a queue that looks for work every 50 ms, and 16 threads, the best number tried."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 // Graphile Worker for Node, for `python -m benchmarks.peers`: one role per run, one line of JSON as the answer. See
 // `benchmarks/peers/program.py`. The settings are the fastest of its documented ones that were tried.
-const { run, runOnce, makeWorkerUtils, Logger } = await import(process.env.GRAPHILE_WORKER_LIBRARY);
+const { run, makeWorkerUtils, Logger } = await import(process.env.GRAPHILE_WORKER_LIBRARY);
 
+const IS_LEFT = "select exists (select from graphile_worker._private_jobs) as found";
 const BATCH = 1000;
 const WARM_UP = 20;
 const PAUSE = 2;
@@ -56,19 +57,23 @@ const roles = {
       }
       return { jobs, seconds: (now() - began) / 1000 };
     }),
-  drain: async () => {
-    let first = 0;
-    let count = 0;
-    const bench = () => {
-      first ||= now();
-      count++;
-    };
-    const before = used().cpu;
-    await runOnce({ preset, taskList: { bench } });
-    if (count !== jobs) throw new Error(`${count} of ${jobs} jobs ran`);
-    const { cpu, memory } = used();
-    return { jobs, seconds: (now() - first) / 1000, cpu: cpu - before, memory };
-  },
+  drain: () =>
+    client(async (utils) => {
+      let first = 0;
+      let count = 0;
+      let reached;
+      const started = new Promise((resolve) => (reached = resolve));
+      const bench = () => {
+        first ||= now();
+        if (++count === jobs) reached();
+      };
+      const before = used().cpu;
+      await run({ preset, taskList: { bench }, noHandleSignals: true });
+      await started;
+      while ((await utils.withPgClient((pg) => pg.query(IS_LEFT))).rows[0].found) await sleep(PAUSE);
+      const { cpu, memory } = used();
+      return { jobs, seconds: (now() - first) / 1000, cpu: cpu - before, memory };
+    }),
   latency: () =>
     client(async (utils) => {
       let started;

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from benchmarks.peers.program import DSN, main, meter
+import asyncpg
+from benchmarks.peers.program import DSN, main, meter, until
 
-from graphile_worker import JobSpec, WorkerUtils, make_worker_utils, run, run_migrations, run_once
+from graphile_worker import JobSpec, WorkerUtils, make_worker_utils, run, run_migrations
+
+IS_LEFT = "select exists (select from graphile_worker._private_jobs)"
 
 
 async def bench() -> None:
@@ -32,7 +35,13 @@ class Peer:
         await self.utils.add_jobs([JobSpec("bench", {"id": number}) for number in numbers])
 
     async def drain(self) -> None:
-        await run_once(connection_string=DSN, task_list={"bench": bench})
+        connection = await asyncpg.connect(DSN)
+
+        async def is_empty() -> bool:
+            return not await connection.fetchval(IS_LEFT)
+
+        async with self.worker():
+            await until(is_empty)
 
     @asynccontextmanager
     async def worker(self) -> AsyncIterator[None]:

@@ -9,12 +9,12 @@ from datetime import timedelta
 from typing import Any
 
 import asyncpg
-from benchmarks.peers.program import DSN, background, main, meter
+from benchmarks.peers.program import DSN, background, main, meter, until
 from pgqueuer import PgQueuer
 from pgqueuer.db import AsyncpgDriver
 from pgqueuer.queries import Queries
-from pgqueuer.types import QueueExecutionMode
 
+IS_LEFT = "select exists (select from pgqueuer)"
 MANY, FEW = 1000, 10  # jobs in a batch, for a backlog and for single jobs
 logging.getLogger("pgqueuer").setLevel(logging.ERROR)
 
@@ -50,7 +50,14 @@ class Peer:
         await self.queries.enqueue(["bench"] * jobs, [b"1"] * jobs, [0] * jobs)
 
     async def drain(self) -> None:
-        await (await queue()).run(batch_size=MANY, mode=QueueExecutionMode.drain)
+        connection, worker = await asyncpg.connect(DSN), await queue()
+
+        async def is_empty() -> bool:
+            return not await connection.fetchval(IS_LEFT)
+
+        work = worker.run(batch_size=MANY, dequeue_timeout=timedelta(seconds=30))
+        async with background(work, listens_after=0):
+            await until(is_empty)
 
     @asynccontextmanager
     async def worker(self) -> AsyncIterator[None]:
