@@ -3,12 +3,12 @@
     python -m benchmarks.working
     python -m benchmarks.working --only "wait 5 ms" query --slots 10 1000 --seconds 10 --rounds 5
 
-Starts a server of its own. The cases take turns. The rate is that between the first and the last write of
-outcomes, the median of the rounds; the other columns belong to that round. SHARE is that of the ideal: slots
-divided by the duration of a task, where the interpreter or the processors run so many at once, and not more
-than all processors allow at this cost. WORKER and SERVER are µs of CPU time for each job, with that of the
-task. PYTHON is how busy the worker's interpreter was, CPUS how busy all processors were with worker and
-server, OTHERS with other programs. LIMIT is what to change first:
+Starts a server of its own. The cases take turns. The rate is that of the jobs after the first fifth, the
+median of the rounds; the other columns belong to that round. SHARE is that of the ideal: slots divided by the
+duration of a task, where the interpreter or the processors run so many at once, and not more than all
+processors allow at this cost. WORKER and SERVER are µs of CPU time for each job, with that of the task.
+PYTHON is how busy the worker's interpreter was, CPUS how busy all processors were with worker and server,
+OTHERS with other programs. LIMIT is what to change first:
 
     tasks          the slots are busy with tasks nearly all the time: more slots, or faster tasks
     interpreter    one core is busy with the worker's Python code: more worker processes

@@ -104,7 +104,7 @@ class Moment(NamedTuple):
 
 
 class Progress:
-    """Notes what was used when the first outcomes were written, and when the last ones were."""
+    """Notes what was used when the first fifth of the outcomes was written, and when all were."""
 
     def __init__(self, jobs: int, server: int) -> None:
         self._jobs = jobs
@@ -114,7 +114,8 @@ class Progress:
 
     def written(self, event: PoolOutcomesWritten) -> None:
         self._written += event.completed + event.failed
-        if len(self.moments) == 1 or self._written == self._jobs:
+        is_warm = len(self.moments) == 1 and self._written >= self._jobs / 5
+        if is_warm or self._written == self._jobs:
             self.moments.append(self._moment())
 
     def _moment(self) -> Moment:
@@ -129,7 +130,7 @@ class Progress:
 
 
 async def work(options: WorkerOptions, orders: Orders) -> None:
-    """Run all jobs and report what they needed, without the start of the worker and of its processes."""
+    """Run all jobs and report what they needed, but for the first fifth, when processes start."""
     events = Events()
     await begin()
     progress = Progress(orders["jobs"], orders["server"])
@@ -137,7 +138,7 @@ async def work(options: WorkerOptions, orders: Orders) -> None:
     await run_once(options=options, task_list=TASKS, events=events)
     start, first, *later = progress.moments
     end = later[-1] if later else first
-    if first.jobs > end.jobs / 2:  # too few writes to leave the first one out
+    if first.jobs > end.jobs / 2:  # too few writes to leave the first ones out
         first = start
     used = Moment._make(after - before for before, after in zip(first, end, strict=True))
     busy = Connections.waited + Connections.queried
