@@ -1,7 +1,7 @@
 //! The Rust worker for `python -m benchmarks.peers`: one role per run, one line of JSON as the answer.
 //!
 //! The arguments are the role and a number of jobs; see `benchmarks/peers/program.py`. The URL of the database is
-//! in BENCH_DSN. The worker has the fastest of the settings that were tried: a local queue of 5,000.
+//! in BENCH_DSN. The worker has the fastest of the settings that were tried.
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -73,15 +73,19 @@ async fn add_many(utils: &WorkerUtils, jobs: u64) -> Result<(), Failure> {
     Ok(())
 }
 
-async fn start_worker(database: &Database) -> Result<(), Failure> {
-    let options = WorkerOptions::default()
+/// With a local queue; delays and frequent polls make it faster for a backlog, and slower for single jobs.
+async fn start_worker(database: &Database, backlog: bool) -> Result<(), Failure> {
+    let mut options = WorkerOptions::default()
         .database(database.clone())
         .concurrency(100)
-        .poll_interval(Duration::from_millis(5))
         .local_queue(LocalQueueConfig::default().with_size(5000))
-        .complete_job_batch_delay(Duration::from_millis(1))
-        .fail_job_batch_delay(Duration::from_millis(1))
         .define_job::<Bench>();
+    if backlog {
+        options = options
+            .poll_interval(Duration::from_millis(5))
+            .complete_job_batch_delay(Duration::from_millis(1))
+            .fail_job_batch_delay(Duration::from_millis(1));
+    }
     let worker = options.init().await?;
     tokio::spawn(async move { worker.run().await });
     Ok(())
@@ -90,7 +94,7 @@ async fn start_worker(database: &Database) -> Result<(), Failure> {
 /// Until every job has run and none is in the table. The table is asked only when all have started.
 async fn drain(database: &Database, jobs: u64) -> Result<Value, Failure> {
     let (before, _) = used();
-    start_worker(database).await?;
+    start_worker(database, true).await?;
     while STARTED.load(Ordering::Acquire) < jobs {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
@@ -106,7 +110,7 @@ async fn drain(database: &Database, jobs: u64) -> Result<Value, Failure> {
 async fn latency(database: &Database, utils: &WorkerUtils, samples: u64) -> Result<Value, Failure> {
     let (sender, mut starts) = unbounded_channel();
     STARTS.set(sender).map_err(|_| "latency is measured once")?;
-    start_worker(database).await?;
+    start_worker(database, false).await?;
     let mut milliseconds = Vec::new();
     for number in 0..WARM_UP + samples {
         let began = Instant::now();
