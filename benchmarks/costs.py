@@ -18,17 +18,16 @@ import logging
 import os
 import random
 import statistics
-import tempfile
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import asyncpg
+from benchmarks.own_server import CpuClock, own_server
 from prometheus_client import CollectorRegistry
 
 from graphile_worker import (
@@ -44,7 +43,6 @@ from graphile_worker import (
     run_once,
     task,
 )
-from graphile_worker.database.embedded import EmbeddedPostgres
 from graphile_worker.hooks import Hooks, Plugin
 from graphile_worker.hooks.events import PoolOutcomesWritten
 from graphile_worker.logging import JsonFormatter, TextFormatter
@@ -176,28 +174,6 @@ class Drained(NamedTuple):
     """Bytes of the server's log (WAL) for each job."""
 
 
-class ServerClock:
-    """The CPU time of a server and all its processes, from /proc."""
-
-    def __init__(self, data: Path) -> None:
-        (found,) = data.rglob("postmaster.pid")
-        self._pid = int(found.read_text().split()[0])
-
-    def seconds(self) -> float:
-        own, children = self._usage(self._pid), 0
-        for folder in Path("/proc").glob("[0-9]*"):
-            with suppress(OSError):
-                usage = self._usage(int(folder.name))
-                children += sum(usage[1:3]) if usage[0] == self._pid else 0
-        return (sum(own[1:]) + children) / os.sysconf("SC_CLK_TCK")
-
-    @staticmethod
-    def _usage(pid: int) -> list[int]:
-        """The parent, the time of the process in the program and in the kernel, and of its ended children."""
-        fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
-        return [int(fields[number]) for number in (1, 11, 12, 13, 14)]
-
-
 def name_of(case: Case) -> str:
     return case.task.identifier if isinstance(case.task, Task) else case.task.__name__
 
@@ -218,7 +194,7 @@ async def fill(connection: asyncpg.Connection, url: str, case: Case, jobs: int) 
     await connection.execute("vacuum analyze graphile_worker._private_jobs")
 
 
-async def drain(url: str, clock: ServerClock | None, case: Case, jobs: int) -> Drained:
+async def drain(url: str, clock: CpuClock, case: Case, jobs: int) -> Drained:
     connection = await asyncpg.connect(url)
     await fill(connection, url, case, jobs)
     settings = case.options()
@@ -227,18 +203,18 @@ async def drain(url: str, clock: ServerClock | None, case: Case, jobs: int) -> D
     await asyncio.sleep(SETTLE)
     log = await connection.fetchval("select pg_current_wal_insert_lsn() - '0/0'")
     with case.around() as plugins:
-        server = clock.seconds() if clock else 0.0
+        server = clock.seconds()
         began, used = time.perf_counter(), time.process_time()
         await run_once(options=options, task_list=tasks, hooks=Hooks(plugins=plugins), **settings)
         seconds, used = time.perf_counter() - began, time.process_time() - used
     await asyncio.sleep(SETTLE)
-    server = clock.seconds() - server if clock else 0.0
+    server = clock.seconds() - server
     log = await connection.fetchval("select pg_current_wal_insert_lsn() - '0/0'") - log
     await connection.close()
     return Drained(jobs / seconds, used / jobs, server / jobs, float(log) / jobs)
 
 
-async def compare(url: str, clock: ServerClock | None, jobs: int, rounds: int, cases: Sequence[Case]) -> None:
+async def compare(url: str, clock: CpuClock, jobs: int, rounds: int, cases: Sequence[Case]) -> None:
     await run_migrations(connection_string=url)
     found: dict[str, list[Drained]] = {case.name: [] for case in cases}
     await drain(url, clock, cases[0], jobs)  # to warm up
@@ -293,7 +269,7 @@ WAYS_TO_ADD: dict[str, Callable[[WorkerUtils, str], Awaitable[int]]] = {
 }
 
 
-async def adding(url: str, clock: ServerClock | None) -> None:
+async def adding(url: str, clock: CpuClock) -> None:
     """Print what it costs to add a job."""
     print(f"\n{'ADDING':<26} {'JOBS/S':>8} {'':>6} {'PYTHON':>7} {'SERVER':>7} {'LOG':>6}")
     connection = await asyncpg.connect(url)
@@ -302,12 +278,12 @@ async def adding(url: str, clock: ServerClock | None) -> None:
         async with make_worker_utils(connection_string=url) as utils:
             await utils.add_job("nothing", {"number": 0})
             log = await connection.fetchval("select pg_current_wal_insert_lsn() - '0/0'")
-            server = clock.seconds() if clock else 0.0
+            server = clock.seconds()
             began, used = time.perf_counter(), time.process_time()
             jobs = await add(utils, url)
             seconds, used = time.perf_counter() - began, time.process_time() - used
             await asyncio.sleep(SETTLE)
-            server = clock.seconds() - server if clock else 0.0
+            server = clock.seconds() - server
             log = await connection.fetchval("select pg_current_wal_insert_lsn() - '0/0'") - log
         print(
             f"{name:<26} {jobs / seconds:>8,.0f} {'':>6} {used / jobs * 1e6:>7.2f} "
@@ -348,12 +324,10 @@ def main() -> None:
     arguments = parser.parse_args()
     cases = [case for case in CASES if case.name in (arguments.only or (case.name,)) or case.name == PLAIN]
     logging.getLogger("graphile_worker").addHandler(logging.NullHandler())
-    with tempfile.TemporaryDirectory(prefix="graphile-worker-bench-") as folder:
-        Path(folder).chmod(0o711)
-        with EmbeddedPostgres(Path(folder) / "postgres") as server:
-            clock = ServerClock(Path(folder)) if Path("/proc/self/stat").exists() else None
-            asyncio.run(compare(server.url(), clock, arguments.jobs, arguments.rounds, cases))
-            asyncio.run(adding(server.url(), clock))
+    with own_server() as server:
+        clock = CpuClock(server.pid)
+        asyncio.run(compare(server.url, clock, arguments.jobs, arguments.rounds, cases))
+        asyncio.run(adding(server.url, clock))
     print(f"\n{'JOBS PER WRITE':>14} {'ONE TASK':>9} {'FIVE TASKS':>10}   µs of CPU time for each job")
     for size in (1, 10, 100, 1000):
         one, five = (cost_of_counting(size, tasks) * 1e6 for tasks in (1, 5))

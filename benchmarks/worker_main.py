@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import resource
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
 from benchmarks.scratch import LOAD, PROBE
 from benchmarks.worker_process import TASK, Orders, begin, main, send
 
-from graphile_worker import make_worker_utils, run, run_once
+from graphile_worker import JobSpec, make_worker_utils, run, run_once
 from graphile_worker.options import WorkerOptions
 
+PACE = 0.01  # seconds between two calls that add jobs
+MOST_AT_ONCE = 5000
+BUCKET = math.log(1.05)
 KILOBYTES_PER_MAXRSS = 1024 if sys.platform == "darwin" else 1
 
 
@@ -110,5 +115,63 @@ async def add_steadily(options: WorkerOptions, orders: Orders) -> None:
             await asyncio.sleep(due - time.monotonic())
 
 
+async def add_paced(options: WorkerOptions, orders: Orders) -> None:
+    """Add what is due at a rate, many at a time, and report regularly; a late adder catches up."""
+    async with make_worker_utils(options=options) as utils:
+        await begin()
+        began = time.monotonic()
+        added, late, reports = 0, 0.0, 1
+        while True:
+            now = time.monotonic()
+            if due := int((now - began) * orders["per_second"]) - added:
+                late = max(late, due / orders["per_second"])
+                due = min(due, MOST_AT_ONCE)
+                await utils.add_jobs([JobSpec(LOAD, {"at": now})] * due, return_jobs=False)
+                added += due
+            if time.monotonic() - began >= reports * orders["every"]:
+                send({"added": added, "late": late})
+                late, reports = 0.0, reports + 1
+            await asyncio.sleep(PACE - (time.monotonic() - now))
+
+
+async def run_steadily(options: WorkerOptions, orders: Orders) -> None:
+    """Run jobs and report regularly how many have started, and how long they waited since they were added."""
+    waits: Counter[int] = Counter()
+    started = 0
+
+    async def load(payload: dict[str, float]) -> None:
+        nonlocal started
+        started += 1
+        waits[bucket_of(time.monotonic() - payload["at"])] += 1
+
+    async with run(options=options, task_list={LOAD: load}):
+        await begin()
+        began, reports = time.monotonic(), 1
+        while True:
+            await asyncio.sleep(began + reports * orders["every"] - time.monotonic())
+            send({"started": started, "waits": dict(waits)})
+            waits.clear()
+            reports += 1
+
+
+def bucket_of(seconds: float) -> int:
+    """The number of a bucket; each begins 5 % above the one before."""
+    return int(math.log(max(seconds, 1e-6) * 1e6) / BUCKET)
+
+
+def seconds_of(bucket: int) -> float:
+    """The middle of a bucket."""
+    return math.exp((bucket + 0.5) * BUCKET) / 1e6
+
+
+DUTIES = {
+    "drain": drain,
+    "stay": stay,
+    "answer": answer,
+    "add_steadily": add_steadily,
+    "add_paced": add_paced,
+    "run_steadily": run_steadily,
+}
+
 if __name__ == "__main__":
-    main({"drain": drain, "stay": stay, "answer": answer, "add_steadily": add_steadily})
+    main(DUTIES)

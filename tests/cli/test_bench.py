@@ -12,7 +12,7 @@ from typing import Any
 import asyncpg
 import pytest
 
-from graphile_worker.cli.commands.bench import _running, scratch_schema
+from graphile_worker.cli.commands.bench import _fill, _running, scratch_schema
 from graphile_worker.client import make_worker_utils
 from graphile_worker.errors import GraphileWorkerError
 from graphile_worker.values.options import WorkerOptions
@@ -41,6 +41,7 @@ def test_everything_is_measured_and_nothing_is_left(
         "one by one", "in batches of 1,000", 1, 2,
     ]  # fmt: skip
     assert [rate["jobs"] for rate in rates] == [10, 40, 50, 50]
+    assert {rate["load"] for rate in report["running"]} == {"plain"}
     assert all(rate["per_second"] > 0 for rate in rates)
     assert report["latency"]["samples"] == 10
     assert 0 < report["latency"]["median_ms"] <= report["latency"]["p95_ms"]
@@ -61,6 +62,52 @@ def test_people_get_a_table_on_an_embedded_server(spawn: Call) -> None:
     assert all(int(row[2]) > 0 for row in table[1:])
     assert lines[-1].startswith("From adding a job to its start on an idle worker: median ")
     assert lines[-1].endswith("(10 jobs, one at a time)")
+
+
+def test_only_the_loads_that_are_asked_for_are_measured(spawn: Call, empty_database_url: str) -> None:
+    arguments = ("--jobs", "10", "--processes", "1", "--loads", "kept, one-queue")
+    report = spawn("bench", *arguments, "--json", DATABASE_URL=empty_database_url).check().json
+    assert [(rate["load"], rate["jobs"]) for rate in report["running"]] == [("kept", 10), ("one-queue", 10)]
+    assert all(rate["per_second"] > 0 for rate in report["running"])
+    assert (report["adding"], report["latency"]) == ([], None)
+
+
+def test_each_load_has_a_line(spawn: Call) -> None:
+    arguments = ("--embedded", "--jobs", "10", "--processes", "1", "--loads", "failing,queues,waiting")
+    lines = spawn("bench", *arguments).check().out.splitlines()
+    assert [line.rsplit(maxsplit=2)[0] for line in lines[3:]] == [
+        "running, all fail, worker processes: 1",
+        "running, 1,000 named queues, worker processes: 1",
+        "running, 5 ms each, concurrency 100, worker processes: 1",
+    ]
+
+
+COUNTS = {
+    "plain": "select count(*) = 0 from {schema}._private_jobs",
+    "failing": "select count(*) = 60 from {schema}._private_jobs where attempts = max_attempts",
+    "queues": "select count(*) = 60 from {schema}._private_job_queues",
+    "one-queue": "select count(*) = 1 from {schema}._private_job_queues",
+    "kept": "select count(*) = 60 from {schema}._private_py_history where state = 'completed'",
+}
+
+
+@looped("load", COUNTS)
+async def test_jobs_of_a_load_are_what_it_says(empty_database_url: str, load: str) -> None:
+    async with scratch_schema(WorkerOptions(connection_string=empty_database_url)) as options:
+        await _fill(options, load, 60)
+        assert await _running(options, 60, processes=1, load=load) > 0
+        connection = await asyncpg.connect(empty_database_url)
+        try:
+            assert await connection.fetchval(COUNTS[load].format(schema=options.schema))
+        finally:
+            await connection.close()
+
+
+async def test_jobs_that_wait_run_at_the_same_time(empty_database_url: str) -> None:
+    """One at a time they could not be faster than 200 per second."""
+    async with scratch_schema(WorkerOptions(connection_string=empty_database_url)) as options:
+        await _fill(options, "waiting", 1000)
+        assert await _running(options, 1000, processes=1, load="waiting") > 200
 
 
 async def test_a_rate_of_other_jobs_than_were_added_is_refused(empty_database_url: str) -> None:
@@ -168,6 +215,8 @@ def test_without_a_database_the_embedded_one_is_offered(call: Call) -> None:
     [
         (["--jobs", "1"], "1 is not in the range"),
         (["--processes", "0"], "0 is not in the range"),
+        (["--loads", "plain,fast"], "expected names from plain, failing, queues"),
+        (["--loads", ","], "expected names from plain, failing, queues"),
     ],
 )
 def test_wrong_usage_is_reported_before_anything_is_measured(

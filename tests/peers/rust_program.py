@@ -23,7 +23,9 @@ from support.programs import needed
 
 CACHE_VARIABLE = "TEST_CARGO_CACHE"
 PROJECT = Path(__file__).parent / "rust"
-SOURCES = ("Cargo.toml", "Cargo.lock", "src/main.rs")
+PEER, BENCH = "peer", "bench"
+"""The peer of these tests, and the one of `benchmarks.peers`."""
+SOURCES = ("Cargo.toml", "Cargo.lock", "src/main.rs", "src/bin/bench.rs")
 BUILD_SECONDS = 3600
 UNREACHABLE = re.compile(
     r"failed to (?:download|query|fetch|get|connect)[^\n]*|Could not resolve host[^\n]*"
@@ -35,26 +37,26 @@ TOO_OLD = re.compile(
 )
 
 
-def provide() -> Path:
+def provide(name: str = PEER) -> Path:
     """The program, from the cache if it was built before."""
-    program = path()
+    program = path(name)
     if not program.exists():
         cargo = needed("cargo")
         with _exclusive(program.with_name("build.lock")):
             if not program.exists():
-                _build(cargo, program)
+                _build(cargo, program.parent)
     return program
 
 
-def path() -> Path:
+def path(name: str = PEER) -> Path:
     """Where the program is, or will be when it is built."""
     content = b"\0".join((PROJECT / name).read_bytes() for name in SOURCES)
     digest = hashlib.sha256(content).hexdigest()[:12]
-    return cache_folder(CACHE_VARIABLE, "cargo") / f"peer-{digest}"
+    return cache_folder(CACHE_VARIABLE, "cargo") / f"{name}-{digest}"
 
 
-def _build(cargo: str, program: Path) -> None:
-    target = program.with_name("target")
+def _build(cargo: str, folder: Path) -> None:
+    target = folder / "target"
     command = [cargo, "build", "--release", "--locked", "--manifest-path", str(PROJECT / "Cargo.toml")]
     command += ["--target-dir", str(target), "--config", "net.retry=1"]
     if jobs := os.environ.get("CARGO_BUILD_JOBS"):
@@ -77,9 +79,10 @@ def _build(cargo: str, program: Path) -> None:
         if reason := TOO_OLD.search(built.stdout):
             pytest.skip(f"cargo is too old for the crates of the Rust peer ({reason.group()})")
         pytest.fail(f"cargo could not build the Rust peer:\n{built.stdout}", pytrace=False)
-    unfinished = program.with_suffix(".new")
-    shutil.copy2(target / "release" / "peer", unfinished)
-    unfinished.rename(program)
+    for name in (PEER, BENCH):
+        unfinished = path(name).with_suffix(".new")
+        shutil.copy2(target / "release" / name, unfinished)
+        unfinished.rename(path(name))
 
 
 @contextmanager

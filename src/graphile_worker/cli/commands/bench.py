@@ -1,16 +1,9 @@
-"""`graphile-worker bench`: how fast jobs are added, run and started on this database and this machine.
-
-Each measured worker is a process of its own, as in production, so that it does not share the event loop of
-the client that adds jobs. It gets its options from standard input, because all users of the machine can see
-arguments. It writes a line when it is ready, and begins when its input continues.
-"""
+"""`graphile-worker bench`: how fast jobs are added, run and started on this database and this machine."""
 
 from __future__ import annotations
 
 import asyncio
-import gc
 import itertools
-import logging
 import os
 import platform
 import secrets
@@ -19,8 +12,7 @@ import sys
 import tempfile
 import threading
 import time
-from asyncio.subprocess import PIPE, Process
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from statistics import median, quantiles
@@ -28,7 +20,6 @@ from types import FrameType
 from typing import Any
 
 import click
-import msgspec
 
 from ...client import make_worker_utils
 from ...config import Settings
@@ -46,12 +37,13 @@ from ...values.options import WorkerOptions
 from ...values.schema_name import SchemaName
 from ...values.spec import JobSpec
 from ...values.text import duration
+from ..bench.loads import LOADS, PLAIN, TASK
+from ..bench.worker import ANSWER, line_of, report_of, worker_process
 from ..support.client import run_async, with_database
 from ..support.command import Output, command
 from ..support.output import print_table, progress_bar
-from ..support.parameters import CONNECTION_OPTION
+from ..support.parameters import CONNECTION_OPTION, Parsed
 
-TASK = "bench"
 PREFIX = "graphile_worker_bench_"
 ROUNDS = 3
 MOST_PROCESSES = 4  # unless asked for: each has connections of its own
@@ -60,6 +52,13 @@ WARM_UP = 20  # jobs that are not counted, while connections, plans and code are
 PAUSE = 0.002  # seconds between two latencies, for the outcome of the last job to be written
 CLOSE_WITHIN = 5.0  # seconds, in which an interrupted statement is cancelled on the server
 DROP_WITHIN = 60.0
+
+
+def _loads(text: str) -> tuple[str, ...]:
+    names = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+    if not names or not set(names) <= set(LOADS):
+        raise ValueError(f"expected names from {', '.join(LOADS)}; got {text!r}")
+    return names
 
 
 @command("bench")
@@ -79,7 +78,17 @@ DROP_WITHIN = 60.0
     metavar="N",
     help="Run jobs in this many worker processes, too.  [default: one for each processor, at most 4]",
 )
-def bench_command(settings: Settings, embedded: bool, jobs: int, processes: int | None) -> Output:
+@click.option(
+    "--loads",
+    type=Parsed("names", _loads, words=tuple(LOADS)),
+    default=PLAIN,
+    show_default=True,
+    metavar="NAMES",
+    help=f"Kinds of jobs to run, separated by commas: {', '.join(LOADS)}.",
+)
+def bench_command(
+    settings: Settings, embedded: bool, jobs: int, processes: int | None, loads: tuple[str, ...]
+) -> Output:
     """Measure the speed of adding, running and starting jobs.
 
     Rates are medians of three rounds with the default options of a worker. It uses a scratch schema, which
@@ -89,12 +98,13 @@ def bench_command(settings: Settings, embedded: bool, jobs: int, processes: int 
     \b
     graphile-worker bench --embedded
     graphile-worker bench -c postgres:///my_database --jobs 5000 --json
+    graphile-worker bench --embedded --loads plain,failing,one-queue
     """
     number = processes or min(os.cpu_count() or 1, MOST_PROCESSES)
     with _signals_as_interrupts() as received:
         try:
             with _database(settings, embedded=embedded) as options:
-                report = run_async(measure(options, jobs=jobs, processes=number))
+                report = run_async(measure(options, jobs=jobs, processes=number, loads=loads))
         except KeyboardInterrupt:
             status = 128 + (received[0] if received else signal.SIGINT)
             return Output(None, lambda: None, status=status)
@@ -110,51 +120,63 @@ def _print(report: dict[str, Any]) -> None:
         f"Python {environment['python']} with {environment['event_loop']}\n"
     )
     rows = [(f"adding, {rate['name']}", rate) for rate in report["adding"]]
-    rows += [(f"running, worker processes: {rate['processes']}", rate) for rate in report["running"]]
+    rows += [
+        (f"{LOADS[rate['load']].title}, worker processes: {rate['processes']}", rate)
+        for rate in report["running"]
+    ]
     print_table(
         ("measured", "jobs", "jobs/s"),
         [(name, rate["jobs"], round(rate["per_second"])) for name, rate in rows],
     )
-    middle, late = duration(latency["median_ms"] / 1000), duration(latency["p95_ms"] / 1000)
-    click.echo(
-        f"\nFrom adding a job to its start on an idle worker: median {middle}, p95 {late} "
-        f"({latency['samples']:,} jobs, one at a time)"
-    )
+    if latency is not None:
+        middle, late = duration(latency["median_ms"] / 1000), duration(latency["p95_ms"] / 1000)
+        click.echo(
+            f"\nFrom adding a job to its start on an idle worker: median {middle}, p95 {late} "
+            f"({latency['samples']:,} jobs, one at a time)"
+        )
 
 
-async def measure(options: WorkerOptions, *, jobs: int, processes: int) -> dict[str, Any]:
-    """Everything, on the database of `options`; the other options have no effect."""
+async def measure(
+    options: WorkerOptions, *, jobs: int, processes: int, loads: Sequence[str] = (PLAIN,)
+) -> dict[str, Any]:
+    """Everything, on the database of `options`; the other options have no effect.
+
+    Adding and latency belong to plain jobs.
+    """
     options = WorkerOptions(
         connection_string=options.connection_string, prepared_statements=options.prepared_statements
     )
-    single_adds, samples = min(1000, max(10, jobs // 20)), min(1000, max(10, jobs // 20))
-    one_by_one: list[float] = []
-    in_batches: list[float] = []
-    running: dict[int, list[float]] = {number: [] for number in sorted({1, processes})}
-    steps = list(itertools.product(range(1, ROUNDS + 1), running))
+    few = min(1000, max(10, jobs // 20))
+    adding: dict[str, tuple[int, list[float]]] = {}
+    running: dict[tuple[str, int], tuple[int, list[float]]] = {}
+    steps = list(itertools.product(range(1, ROUNDS + 1), loads, sorted({1, processes})))
     environment = await _environment(options)
     with progress_bar("measuring", total=len(steps) + 1) as bar:
-        for done, (number, workers) in enumerate(steps):
-            bar.show(f"round {number} of {ROUNDS}, worker processes: {workers}", done=done)
+        for done, (number, load, workers) in enumerate(steps):
+            about = "" if load == PLAIN else f", {load}"
+            bar.show(f"round {number} of {ROUNDS}{about}, worker processes: {workers}", done=done)
             async with scratch_schema(options) as scratch:
-                rates = await _adding(scratch, single_adds, jobs)
-                one_by_one.append(rates[0])
-                in_batches.append(rates[1])
-                running[workers].append(await _running(scratch, single_adds + jobs, workers))
+                if load == PLAIN:
+                    for name, count, rate in await _adding(scratch, few, jobs):
+                        adding.setdefault(name, (count, []))[1].append(rate)
+                else:
+                    await _fill(scratch, load, jobs)
+                count = few + jobs if load == PLAIN else jobs
+                rate = await _running(scratch, count, workers, load)
+                running.setdefault((load, workers), (count, []))[1].append(rate)
         bar.show("latency", done=len(steps))
-        async with scratch_schema(options) as scratch:
-            latencies = quantiles(await _latencies(scratch, samples), n=20, method="inclusive")
+        latency = await _latency(options, few) if PLAIN in loads else None
     return {
         "environment": environment,
         "adding": [
-            {"name": "one by one", "jobs": single_adds, "per_second": median(one_by_one)},
-            {"name": f"in batches of {BATCH:,}", "jobs": jobs, "per_second": median(in_batches)},
+            {"name": name, "jobs": count, "per_second": median(rates)}
+            for name, (count, rates) in adding.items()
         ],
         "running": [
-            {"processes": workers, "jobs": single_adds + jobs, "per_second": median(rates)}
-            for workers, rates in running.items()
+            {"load": load, "processes": workers, "jobs": count, "per_second": median(rates)}
+            for (load, workers), (count, rates) in running.items()
         ],
-        "latency": {"samples": samples, "median_ms": 1000 * latencies[9], "p95_ms": 1000 * latencies[18]},
+        "latency": latency,
     }
 
 
@@ -173,8 +195,8 @@ async def _environment(options: WorkerOptions) -> dict[str, Any]:
     }
 
 
-async def _adding(options: WorkerOptions, single_adds: int, jobs: int) -> tuple[float, float]:
-    """Jobs added per second over one connection, with no worker running: one by one, and in batches."""
+async def _adding(options: WorkerOptions, single_adds: int, jobs: int) -> list[tuple[str, int, float]]:
+    """Jobs per second over one connection, with no worker running: how, how many, and the rate."""
     async with make_worker_utils(options=options) as utils:
         warm_up = [await utils.add_job(TASK, {"id": 0}), *await utils.add_jobs([JobSpec(TASK, {"id": 0})])]
         await utils.complete_jobs([job.id for job in warm_up])
@@ -183,20 +205,27 @@ async def _adding(options: WorkerOptions, single_adds: int, jobs: int) -> tuple[
             await utils.add_job(TASK, {"id": number})
         between = time.monotonic()
         for first in range(0, jobs, BATCH):
-            await utils.add_jobs(
-                [JobSpec(TASK, {"id": number}) for number in range(first, min(first + BATCH, jobs))]
-            )
+            await utils.add_jobs(LOADS[PLAIN].specs(first, min(first + BATCH, jobs)))
         ended = time.monotonic()
-    return single_adds / (between - began), jobs / (ended - between)
+    return [
+        ("one by one", single_adds, single_adds / (between - began)),
+        (f"in batches of {BATCH:,}", jobs, jobs / (ended - between)),
+    ]
 
 
-async def _running(options: WorkerOptions, jobs: int, processes: int) -> float:
+async def _fill(options: WorkerOptions, load: str, jobs: int) -> None:
+    async with make_worker_utils(options=options) as utils:
+        for first in range(0, jobs, BATCH):
+            await utils.add_jobs(LOADS[load].specs(first, min(first + BATCH, jobs)), return_jobs=False)
+
+
+async def _running(options: WorkerOptions, jobs: int, processes: int, load: str = PLAIN) -> float:
     """Ready jobs run per second, from the first start until all outcomes are written."""
     async with AsyncExitStack() as stack:
-        workers = [await stack.enter_async_context(_worker("drain", options)) for _ in range(processes)]
+        workers = [await stack.enter_async_context(worker_process(load, options)) for _ in range(processes)]
         for worker in workers:
-            await _line(worker)
-        reports = await asyncio.gather(*map(_report, workers))
+            await line_of(worker)
+        reports = await asyncio.gather(*map(report_of, workers))
     executed = sum(report["executed"] for report in reports)
     if executed != jobs:
         raise GraphileWorkerError(f"workers ran {executed:,} of {jobs:,} jobs; the result would be wrong")
@@ -204,106 +233,23 @@ async def _running(options: WorkerOptions, jobs: int, processes: int) -> float:
     return float(jobs / (max(each["ended"] for each in busy) - min(each["first"] for each in busy)))
 
 
+async def _latency(options: WorkerOptions, samples: int) -> dict[str, Any]:
+    async with scratch_schema(options) as scratch:
+        found = quantiles(await _latencies(scratch, samples), n=20, method="inclusive")
+    return {"samples": samples, "median_ms": 1000 * found[9], "p95_ms": 1000 * found[18]}
+
+
 async def _latencies(options: WorkerOptions, samples: int) -> list[float]:
     """Seconds from the call that adds a job until its task runs in another process, one job at a time."""
     found = []
-    async with _worker("answer", options) as worker, make_worker_utils(options=options) as utils:
-        await _line(worker)
+    async with worker_process(ANSWER, options) as worker, make_worker_utils(options=options) as utils:
+        await line_of(worker)
         for _ in range(WARM_UP + samples):
             began = time.monotonic()
             await utils.add_job(TASK)
-            found.append(float(await _line(worker)) - began)
+            found.append(float(await line_of(worker)) - began)
             await asyncio.sleep(PAUSE)
     return found[WARM_UP:]
-
-
-# -- worker processes --------------------------------------------------------------------------------------
-
-
-@asynccontextmanager
-async def _worker(duty: str, options: WorkerOptions) -> AsyncIterator[Process]:
-    """A worker process; it is killed at the end of the block."""
-    command = (sys.executable, "-m", __name__, duty)
-    process = await asyncio.create_subprocess_exec(
-        *command,
-        stdin=PIPE,
-        stdout=PIPE,
-        stderr=PIPE,
-        start_new_session=True,  # Ctrl-C reaches us only
-    )
-    try:
-        if process.stdin is not None:
-            process.stdin.write(msgspec.json.encode(msgspec.to_builtins(options)) + b"\n")
-        yield process
-    finally:
-        with suppress(ProcessLookupError):
-            process.kill()
-        await process.communicate()
-
-
-async def _line(worker: Process) -> bytes:
-    """The next line of a worker process; raises if it ends instead."""
-    line = await worker.stdout.readline() if worker.stdout is not None else b""
-    return line or await _last_words(worker)
-
-
-async def _report(worker: Process) -> dict[str, Any]:
-    """Let it begin, and wait for its report."""
-    report: dict[str, Any] = msgspec.json.decode(await _last_words(worker))
-    return report
-
-
-async def _last_words(worker: Process) -> bytes:
-    """What it writes until it ends; raises if it fails."""
-    output, errors = await worker.communicate(b"begin\n")
-    if worker.returncode:
-        lines = errors.decode(errors="replace").strip().splitlines()
-        reason = lines[-1] if lines else f"status {worker.returncode}"
-        raise GraphileWorkerError(f"a worker process of the benchmark ended early: {reason}")
-    return output
-
-
-async def _drain(options: WorkerOptions) -> None:
-    """Run all ready jobs; report their number, the start of the first, and the time when all is written."""
-    from ...runner import run_once
-
-    executed, first = 0, 0.0
-
-    async def count(payload: Any) -> None:
-        nonlocal executed, first
-        if not executed:
-            first = time.monotonic()
-        executed += 1
-
-    click.echo("ready")
-    await asyncio.to_thread(sys.stdin.readline)
-    await run_once(options=options, task_list={TASK: count})
-    click.echo(msgspec.json.encode({"executed": executed, "first": first, "ended": time.monotonic()}))
-
-
-async def _answer(options: WorkerOptions) -> None:
-    """Run jobs and report when each of them starts, on the clock that all processes share."""
-    from ...runner import run
-
-    async def report(payload: Any) -> None:
-        click.echo(time.monotonic())
-
-    async with run(options=options, task_list={TASK: report}):
-        click.echo("ready")
-        await asyncio.to_thread(sys.stdin.read)  # until the benchmark ends
-
-
-def work(duty: str) -> None:
-    """The program of a worker process."""
-    from ...runner.process.run_worker import fast_loop
-
-    options = msgspec.json.decode(sys.stdin.readline(), type=WorkerOptions)
-    logger = logging.getLogger("graphile_worker")
-    logger.addHandler(logging.NullHandler())
-    logger.propagate = False
-    gc.freeze()  # as the command does before it starts work
-    with asyncio.Runner(loop_factory=fast_loop()) as loop:
-        loop.run(_drain(options) if duty == "drain" else _answer(options))
 
 
 # -- the database ------------------------------------------------------------------------------------------
@@ -400,7 +346,3 @@ def _signals_as_interrupts() -> Iterator[list[int]]:
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
-
-
-if __name__ == "__main__":
-    work(sys.argv[1])
