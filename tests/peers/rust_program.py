@@ -25,6 +25,8 @@ CACHE_VARIABLE = "TEST_CARGO_CACHE"
 PROJECT = Path(__file__).parent / "rust"
 PEER, BENCH = "peer", "bench"
 """The peer of these tests, and the one of `benchmarks.peers`."""
+PROFILES = {PEER: "debug", BENCH: "release"}
+"""How they are built: optimizing takes longer than the tests gain by it."""
 SOURCES = ("Cargo.toml", "Cargo.lock", "src/main.rs", "src/bin/bench.rs")
 BUILD_SECONDS = 3600
 UNREACHABLE = re.compile(
@@ -44,7 +46,7 @@ def provide(name: str = PEER) -> Path:
         cargo = needed("cargo")
         with _exclusive(program.with_name("build.lock")):
             if not program.exists():
-                _build(cargo, program.parent)
+                _build(cargo, name)
     return program
 
 
@@ -55,10 +57,13 @@ def path(name: str = PEER) -> Path:
     return cache_folder(CACHE_VARIABLE, "cargo") / f"{name}-{digest}"
 
 
-def _build(cargo: str, folder: Path) -> None:
-    target = folder / "target"
-    command = [cargo, "build", "--release", "--locked", "--manifest-path", str(PROJECT / "Cargo.toml")]
+def _build(cargo: str, name: str) -> None:
+    program, profile = path(name), PROFILES[name]
+    target = program.with_name("target")
+    command = [cargo, "build", "--locked", "--manifest-path", str(PROJECT / "Cargo.toml"), "--bin", name]
     command += ["--target-dir", str(target), "--config", "net.retry=1"]
+    if profile == "release":
+        command.append("--release")
     if jobs := os.environ.get("CARGO_BUILD_JOBS"):
         command += ["--jobs", jobs]
     try:
@@ -79,10 +84,9 @@ def _build(cargo: str, folder: Path) -> None:
         if reason := TOO_OLD.search(built.stdout):
             pytest.skip(f"cargo is too old for the crates of the Rust peer ({reason.group()})")
         pytest.fail(f"cargo could not build the Rust peer:\n{built.stdout}", pytrace=False)
-    for name in (PEER, BENCH):
-        unfinished = path(name).with_suffix(".new")
-        shutil.copy2(target / "release" / name, unfinished)
-        unfinished.rename(path(name))
+    unfinished = program.with_suffix(".new")
+    shutil.copy2(target / profile / name, unfinished)
+    unfinished.rename(program)
 
 
 @contextmanager

@@ -114,6 +114,21 @@ async def test_room_is_what_others_have_not_locked(fetches: Fetches) -> None:
     assert await in_rows(connection) == [1] * 5
 
 
+async def test_a_row_that_came_with_a_dump_does_not_hide_what_a_fetch_takes(fetches: Fetches) -> None:
+    """The transactions of another server may have had the same numbers."""
+    connection = fetches.connection
+    await fill(connection, 20)
+    await register(connection, Limit("x", concurrency=5))
+    async with connection.transaction():
+        await connection.execute(
+            f"insert into {HOLDS} (limit_name, job_id, pool_id, job_ids) "
+            "values ('x', - txid_current(), 'pool of another server', '{1}')"
+        )
+        assert len((await fetches.fetch(3, "x"))[0]) == 3
+    assert await in_rows(connection) == [3]
+    assert len((await fetches.fetch(10, "x"))[0]) == 2
+
+
 async def in_rows(connection: Any) -> list[int]:
     """How many jobs each row has: those of one fetch, or fewer."""
     rows = await connection.fetch(f"select coalesce(cardinality(job_ids), 1) from {HOLDS}")

@@ -14,7 +14,7 @@ from graphile_worker.worker.held.series import (
     FEWEST_IN_SERIES,
     LONG,
     MOST_CONTINUED,
-    Series,
+    HeldSeries,
     SeriesPolicy,
     SeriesSize,
 )
@@ -30,10 +30,10 @@ def job(id_: int, queue: int) -> Job:
     return made
 
 
-def series(*queues: int) -> Series:
+def series(*queues: int) -> HeldSeries:
     """With a job for each of these, by the id of its queue; and a queue without jobs."""
     jobs = [job(10 * queue + n, queue) for n, queue in enumerate(sorted(queues))]
-    return Series([*sorted(set(queues)), 99], NOW, 0, jobs)
+    return HeldSeries([*sorted(set(queues)), 99], NOW, 0, jobs)
 
 
 def work(run_time: float = 0.0001, *, concurrency: int = 1) -> Workload:

@@ -29,7 +29,7 @@ async def wait() -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Load:
+class BenchLoad:
     """Jobs of one kind, and the worker that runs them."""
 
     title: str
@@ -48,17 +48,17 @@ class Load:
 
 PLAIN = "plain"
 LOADS = {
-    PLAIN: Load(title="running"),
-    "failing": Load(title="running, all fail", run=fail, job=lambda number: {"max_attempts": 1}),
-    "queues": Load(
+    PLAIN: BenchLoad(title="running"),
+    "failing": BenchLoad(title="running, all fail", run=fail, job=lambda number: {"max_attempts": 1}),
+    "queues": BenchLoad(
         title=f"running, {QUEUES:,} named queues",
         job=lambda number: {"queue_name": f"bench {number % QUEUES}"},
     ),
-    "one-queue": Load(title="running, one named queue", job=lambda number: {"queue_name": "bench"}),
-    "waiting": Load(
+    "one-queue": BenchLoad(title="running, one named queue", job=lambda number: {"queue_name": "bench"}),
+    "waiting": BenchLoad(
         title=f"running, 5 ms each, concurrency {SLOTS_TO_WAIT}",
         run=wait,
         options={"concurrency": SLOTS_TO_WAIT},
     ),
-    "kept": Load(title="running, all kept", job=lambda number: {"keep": True}),
+    "kept": BenchLoad(title="running, all kept", job=lambda number: {"keep": True}),
 }

@@ -22,7 +22,7 @@ import msgspec
 
 from ...errors import GraphileWorkerError
 from ...values.options import WorkerOptions
-from .loads import LOADS, TASK, Load
+from .loads import LOADS, TASK, BenchLoad
 
 ANSWER = "answer"
 
@@ -70,7 +70,7 @@ async def _last_words(worker: Process) -> bytes:
     return output
 
 
-async def _drain(options: WorkerOptions, load: Load) -> None:
+async def _drain(options: WorkerOptions, load: BenchLoad) -> None:
     """Run all ready jobs; report their number, the start of the first, and the time when all is written."""
     from ...runner import run_once
 

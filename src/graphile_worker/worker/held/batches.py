@@ -51,7 +51,7 @@ from .cursor import IdCursor
 from .ending import BatchEnds
 from .policy import HoldPolicy, Workload
 from .reconcile import HeldOutcomes
-from .series import Series, SeriesPolicy, SeriesSize
+from .series import HeldSeries, SeriesPolicy, SeriesSize
 from .sessions import BatchSession, BatchSessions, HeldBatch, SpareConnections
 
 Fetch = Callable[[Connection], Awaitable[tuple[Sequence[Row], bool]]]
@@ -253,7 +253,7 @@ class HeldBatches:
         if not rows:
             return None
         jobs = self._begin(batch, rows, tasks)
-        series = batch.series = Series(taken[0].ids, taken[0].at, epoch, jobs)
+        series = batch.series = HeldSeries(taken[0].ids, taken[0].at, epoch, jobs)
         if len(jobs) < len(rows) or lease.epoch != epoch or self._batch_sessions.is_closing:
             self._ends.release(series.first)
             self._ends.end_soon(batch)
@@ -378,7 +378,7 @@ class HeldBatches:
             self._ends.end_soon(batch)
         return True
 
-    def _follow(self, batch: HeldBatch, series: Series, finished: Finished) -> None:
+    def _follow(self, batch: HeldBatch, series: HeldSeries, finished: Finished) -> None:
         """Start the next job of the queue, or release those that are left if the queue is not free for it."""
         is_closing, ends = self._batch_sessions.is_closing, self._ends
         if type(finished.outcome) is Completed and not is_closing and ends.has_queues(series):

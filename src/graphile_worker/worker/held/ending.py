@@ -34,7 +34,7 @@ from ..session import Sessions
 from .cursor import IdCursor
 from .policy import HoldPolicy
 from .reconcile import BatchReconciler, HeldOutcomes, HeldWrite
-from .series import Series, SeriesPolicy
+from .series import HeldSeries, SeriesPolicy
 from .sessions import BatchSession, BatchSessions, HeldBatch
 
 NOTHING_MORE = HeldWrite()
@@ -220,7 +220,7 @@ class BatchEnds:
             self._over(batch)
         return jobs
 
-    def has_queues(self, series: Series) -> bool:
+    def has_queues(self, series: HeldSeries) -> bool:
         """Whether no other worker can have freed the queues of a batch."""
         lease = self._sessions.lease
         return lease.is_open and lease.epoch == series.epoch

@@ -30,7 +30,7 @@ from ...values.job import Job
 from ...values.outcome import Completed, Failed, Finished
 from ..context import PoolContext
 from ..session import Session
-from .series import Series
+from .series import HeldSeries
 
 RETRY_DELAYS = Delays(0.05, 1.0)
 
@@ -99,7 +99,7 @@ class BatchReconciler:
         running: Sequence[Job],
         *,
         may_be_committed: bool,
-        series: Series | None = None,
+        series: HeldSeries | None = None,
     ) -> None:
         """Settle these jobs soon; `may_be_committed`: the commit was sent, and no answer came."""
         if self._is_abandoned:

@@ -1,7 +1,7 @@
 """Series: the jobs of named queues in a held batch run one after the other. Pure.
 
-A `Series` has the jobs of one batch, queue by queue. One job of each queue is with the source or runs; when
-it has completed, the next one follows. The series of a queue ends early at a job that did anything but
+A `HeldSeries` has the jobs of one batch, queue by queue. One job of each queue is with the source or runs;
+when it has completed, the next one follows. The series of a queue ends early at a job that did anything but
 complete: that job keeps the queue, and the rest is released. `SeriesPolicy` decides how many queues a batch
 takes, and how many jobs of each.
 """
@@ -24,7 +24,7 @@ LONG = 20  # jobs of one queue; with more of each, fewer queues would gain nothi
 SHORT = 2  # jobs of each queue on average; fewer cost as much as ordinary fetches
 
 
-class Series:
+class HeldSeries:
     """The jobs of the queues of one batch."""
 
     def __init__(self, queues: Sequence[int], locked_at: datetime, epoch: int, jobs: Iterable[Job]) -> None:

@@ -21,7 +21,7 @@ from ...values.job import Job
 from ...values.outcome import Completed, Finished
 from ...values.schema_name import SchemaName
 from ..session import Session, Sessions
-from .series import Series
+from .series import HeldSeries
 
 SESSIONS = 3  # one batch runs, one is fetched, one is committed
 FEWEST_SESSIONS = 2
@@ -71,7 +71,7 @@ class HeldBatch:
         self.tasks = tasks
         """Those of the fetch, by id."""
         self.connection = connection
-        self.series: Series | None = None
+        self.series: HeldSeries | None = None
         """The series of its jobs, if they are of named queues."""
         self.jobs: Sequence[Job] = ()
         self.ids: set[int] = set()

@@ -208,7 +208,8 @@ queues (may_be_next) as materialized (
 
     if taken > 0 then
         if is_counted then
-            -- Two fetches in one transaction have the same number.
+            -- Two fetches in one transaction have the same number. So may a row of another pool where a dump was restored: its jobs
+            -- have ended.
             insert into :GRAPHILE_WORKER_SCHEMA._private_py_limit_holds as hold (limit_name, job_id, pool_id, job_ids)
             select
                 limits.name, - txid_current(), $1,
@@ -216,7 +217,12 @@ queues (may_be_next) as materialized (
             from :GRAPHILE_WORKER_SCHEMA._private_py_limits limits
             where limits.name = any ($9) and limits.max_running is not null
             on conflict on constraint _private_py_limit_holds_pkey
-            do update set job_ids = hold.job_ids operator(pg_catalog.||) excluded.job_ids;
+            do update set
+                pool_id = excluded.pool_id,
+                job_ids = case
+                    when hold.pool_id = excluded.pool_id then hold.job_ids operator(pg_catalog.||) excluded.job_ids
+                    else excluded.job_ids
+                end;
         end if;
         if pg_catalog.cardinality(queue_ids) > 0 then
             update :GRAPHILE_WORKER_SCHEMA._private_job_queues queue
