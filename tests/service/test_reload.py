@@ -157,6 +157,27 @@ def test_a_hang_up_at_any_time_of_a_reload_does_not_kill_it(start: Start, tmp_pa
     assert worker.ended() == 143
 
 
+def test_a_hang_up_while_handlers_are_removed_does_not_end_it(start: Start, tmp_path: Path) -> None:
+    """An event loop that removes a handler leaves the signal to its default for a moment."""
+    write_jobs(tmp_path, "one")
+    program = (
+        "import asyncio, os, runpy, signal, sys\n"
+        "sys.modules['uvloop'] = None\n"
+        "remove = asyncio.SelectorEventLoop.remove_signal_handler\n"
+        "def removed(loop, number):\n"
+        "    was_there = remove(loop, number)\n"
+        "    os.kill(os.getpid(), signal.SIGHUP)\n"
+        "    return was_there\n"
+        "asyncio.SelectorEventLoop.remove_signal_handler = removed\n"
+        "runpy.run_module('graphile_worker', run_name='__main__')\n"
+    )
+    worker = start("-c", program, *COMMAND[2:]).wait_for("ready: ")
+    worker.send(signal.SIGHUP)
+    worker.wait_for("ready: ", times=2)
+    worker.send(signal.SIGTERM)
+    assert worker.ended() == 143
+
+
 @pytest.mark.parametrize("processes", [1, 2])
 def test_code_that_cannot_be_started_ends_it_with_an_error(
     start: Start, tmp_path: Path, processes: int

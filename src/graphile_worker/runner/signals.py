@@ -94,7 +94,8 @@ class SignalHandling:
             if number is signal.SIGHUP and previous is signal.SIG_IGN:
                 continue  # started by nohup, to outlive its terminal
             try:
-                self._loop.add_signal_handler(number, self._handle, number)
+                if number is not signal.SIGHUP:
+                    self._loop.add_signal_handler(number, self._handle, number)
             except (NotImplementedError, RuntimeError, ValueError):
                 # Only the main thread can handle signals; elsewhere the caller stops the worker.
                 logger.debug("signals are not handled, because this is not the main thread")
@@ -105,7 +106,13 @@ class SignalHandling:
             signal.siginterrupt(number, False)
 
     def _note(self, number: int, _: FrameType | None) -> None:
-        """Called at once, even while the event loop is blocked; `_handle` follows when it turns."""
+        """Called at once, even while the event loop is blocked; `_handle` follows when it turns.
+
+        The loop does not know about SIGHUP. While a loop removes a handler, the signal has its default action
+        for a moment, which is to end the process, and one that reloads may get SIGHUP at any time.
+        """
+        if number == signal.SIGHUP and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._handle, signal.SIGHUP)
         if self.exit_margin is None:
             return
         now = time.monotonic()
