@@ -5,9 +5,9 @@
 Starts a server of its own. Each round drains the same number of jobs that do nothing, once for each case and
 in turn, so that what else the machine does affects all of them alike. SHARE is the rate compared with that of
 plain jobs in the same round, the median of the rounds. For each job, WORKER and SERVER are µs of CPU time and
-LOG bytes of the server's log, all of the quietest round. BOUND is the rate that they allow: that of
-the event loop, or that of all cores together. The second table is the cost of adding, the third that of
-counting alone.
+LOG bytes of the server's log, all of the quietest round. MODEL is the rate that these costs predict for one
+worker process (docs/scaling.md), and BOUND the rate that they allow: that of the event loop, or that of all
+cores together. The second table is the cost of adding, the third that of counting alone.
 """
 
 from __future__ import annotations
@@ -56,7 +56,9 @@ from graphile_worker.values.outcome import COMPLETED, Finished
 PLAIN = "plain"
 NEVER_REACHED = 1_000_000
 BATCH = 5000
+STARTS = 5  # of a worker that has one job
 SINGLE, MANY = 3000, 60_000  # jobs that are added one by one, and many at a time
+WAITED = 0.5  # of the server's time, in which the worker has nothing to do
 SETTLE = 0.5  # seconds for the server's processes to end; what they used is counted when they have
 
 
@@ -218,11 +220,14 @@ async def compare(url: str, clock: CpuClock, jobs: int, rounds: int, cases: Sequ
     await run_migrations(connection_string=url)
     found: dict[str, list[Drained]] = {case.name: [] for case in cases}
     await drain(url, clock, cases[0], jobs)  # to warm up
+    starts = [1 / (await drain(url, clock, cases[0], 1)).rate for _ in range(STARTS)]
+    start = statistics.median(starts)
     for number in range(rounds):
         for case in cases if number % 2 == 0 else reversed(cases):
             found[case.name].append(await drain(url, clock, case, jobs))
     plain = found[PLAIN]
-    print(f"{'CASE':<26} {'JOBS/S':>8} {'SHARE':>6} {'WORKER':>7} {'SERVER':>7} {'LOG':>6} {'BOUND':>8}")
+    costs = f"{'WORKER':>7} {'SERVER':>7} {'LOG':>6} {'MODEL':>8} {'BOUND':>8}"
+    print(f"{'CASE':<26} {'JOBS/S':>8} {'SHARE':>6} {costs}")
     cores = os.cpu_count() or 1
     for case in cases:
         runs = found[case.name]
@@ -231,8 +236,10 @@ async def compare(url: str, clock: CpuClock, jobs: int, rounds: int, cases: Sequ
         cost, server = min(run.cost for run in runs) * 1e6, min(run.server_cost for run in runs) * 1e6
         log = min(run.log for run in runs)
         bound = min(1 / cost, cores / (cost + server)) * 1e6
-        costs = f"{cost:>7.2f} {server:>7.2f} {log:>6,.0f}"
+        model = jobs / (start + jobs * (cost + WAITED * server) / 1e6)
+        costs = f"{cost:>7.2f} {server:>7.2f} {log:>6,.0f} {model:>8,.0f}"
         print(f"{case.name:<26} {rate:>8,.0f} {share:>6.3f} {costs} {bound:>8,.0f}")
+    print(f"start and stop: {start * 1000:.0f} ms")
 
 
 async def add_one_by_one(utils: WorkerUtils, url: str) -> int:
