@@ -49,7 +49,7 @@ class PlacedMarker:
     """Everything that happened here."""
     label: str = ""
     row: int = ROWS
-    """The line begins here; below all texts if it has none of its own."""
+    """The line begins here: below its own text, or below all texts if it has none."""
     is_left: bool = False
     """Whether the text is left of the line."""
 

@@ -50,7 +50,7 @@ class JobAction:
     asks_reason: bool = False
     takes_running: bool = False
     wakes: bool = False
-    """Whether jobs may be ready after it: workers are told."""
+    """Whether jobs may be ready afterwards, so that workers must be notified."""
 
 
 ACTIONS: dict[ActionName, JobAction] = {
@@ -101,7 +101,7 @@ class ActionValues(msgspec.Struct, frozen=True, kw_only=True):
     priority: Smallint | None = None
     """reschedule."""
     attempts: Attempts | None = None
-    """reschedule: how many attempts count as used."""
+    """reschedule: the number of attempts made so far."""
     max_attempts: Annotated[int, msgspec.Meta(ge=1, le=32767)] | None = None
     """reschedule."""
     one_more: bool = False
@@ -134,7 +134,7 @@ class ActionRequest(ActionValues, frozen=True, kw_only=True):
 
 
 class ActionAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of each job: every id is in `changed` or in `skipped`."""
+    """The result for each job: every id is in `changed` or in `skipped`."""
 
     action: ActionName
     changed: list[int]

@@ -20,7 +20,7 @@ from ..security.redact import Redactor
 CANDIDATES = 200
 """Jobs of a task whose errors are compared in one step, at least."""
 GROUPS, TEXTS = 500, 200
-"""Groups of a task that are told apart, and errors of a group that teach what its errors look like."""
+"""How many groups of a task are distinguished, and how many errors of a group serve as examples."""
 TAUGHT_FOR = timedelta(days=365)
 
 

@@ -153,7 +153,7 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
     undo: str | None
     """The id in the audit, for `POST /audit/{id}/undo`; None if it cannot be undone."""
     is_waiting_for_runner: bool = False
-    """The dashboard that carries it out has gone; another one goes on soon."""
+    """The dashboard process that ran it is gone; another one will continue it soon."""
     message: str = ""
     """The numbers at the end: how many jobs were changed, and why others were not."""
 
