@@ -21,6 +21,7 @@ PACKAGE = Path(graphile_worker.__file__).parent
 MAY_READ_THE_WALL_CLOCK = {
     "values/clock.py": "where it comes from",
     "values/spec.py": "an example in a message",
+    "logging/alike_records.py": "the time of a log record",
     "cli/commands/schedules.py": "says what is due from now on",
     "cli/commands/history.py": "turns periods before now into times",
     "cli/commands/pause.py": "refuses times that have passed",

@@ -21,6 +21,7 @@ from ..hooks import Hooks, events
 from ..values.attempts import JobDirective, back_off
 from ..values.job import Pause
 from ..values.text import count, duration
+from .alike_records import AlikeRecords
 from .formatters import (
     error_fields,
     failure_fields,
@@ -35,6 +36,7 @@ from .formatters import (
 from .job_context import job_fields
 
 OLD = timedelta(days=1)  # since the job was added; snoozing an older one is a warning
+COMPLETED = "task %s (job %d) completed in %s"
 MOST_NAMED = 10  # jobs in one line
 
 
@@ -71,6 +73,7 @@ class LogPlugin:
         """Where `helpers.logger` writes."""
         self.cron_logger = self._core.getChild("cron")
         self._worker = self._core.getChild("worker")
+        self._successes = AlikeRecords(self._worker, logging.INFO, __file__, COMPLETED, "_succeeded")
         self._log_success = not environ.get("NO_LOG_SUCCESS")
 
     def install(self, hooks: Hooks) -> None:
@@ -185,12 +188,8 @@ class LogPlugin:
             return
         extra = job_scope(event)
         extra["duration_ms"] = milliseconds(event.duration)
-        # One line for each job: to look for the caller, as `logger.info` does, is a fifth of its cost.
-        record = logger.makeRecord(
-            logger.name, logging.INFO, __file__, 0, "task %s (job %d) completed in %s",
-            (job.task_identifier, job.id, duration(event.duration)), None, "_succeeded", extra,
-        )  # fmt: skip
-        logger.handle(record)
+        args = (job.task_identifier, job.id, duration(event.duration))
+        logger.handle(self._successes.record(args, extra))
 
     def _errored(self, event: events.JobErrored) -> None:
         job = event.job
