@@ -52,8 +52,39 @@ def test_a_project_file_holds_the_options_in_its_table(tmp_path: Path) -> None:
     assert provenance["schema"].endswith("pyproject.toml")
 
 
-def test_a_project_file_without_our_table_is_no_configuration(tmp_path: Path) -> None:
-    write(tmp_path, '[tool.other]\nschema = "jobs"\n', "pyproject.toml")
+@looped(
+    "text",
+    [
+        '[tool.graphile-worker]\nschema = "jobs"',
+        '  [ tool . graphile-worker ]\nschema = "jobs"',
+        '["tool".\'graphile-worker\']\nschema = "jobs"',
+        'tool.graphile-worker.schema = "jobs"',
+        'tool = {graphile-worker = {schema = "jobs"}}',
+        '[tool]\ngraphile-worker.schema = "jobs"',
+        '[project]\r\nname = "x"\r\n[tool.graphile-worker]\r\nschema = "jobs"',
+    ],
+)
+def test_the_table_is_found_however_it_is_written(text: str, tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_bytes(text.encode())
+    assert resolve({}, {}, tmp_path)[0].schema == "jobs"
+
+
+def test_a_project_file_that_begins_with_a_byte_order_mark_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text("\ufeff[tool.graphile-worker]\nconcurrency = 3\n", "utf-8")
+    with pytest.raises(ConfigError, match=r"pyproject\.toml: not valid TOML"):
+        resolve({}, {}, tmp_path)
+
+
+@looped(
+    "text",
+    [
+        '[tool.other]\nschema = "jobs"',
+        '[project]\ndependencies = ["graphile-worker"]\n[tool.other]\ngraphile-worker = {schema = "jobs"}',
+        "[tool.other]\nnot TOML, and not ours",
+    ],
+)
+def test_a_project_file_without_our_table_is_no_configuration(text: str, tmp_path: Path) -> None:
+    write(tmp_path, text, "pyproject.toml")
     assert resolve({}, {}, tmp_path)[0] == WorkerOptions()
 
 

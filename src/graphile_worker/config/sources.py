@@ -55,6 +55,9 @@ _PAIRS = {
     "lanes": "names and slots, such as video=2",
     "log_levels": "names and values, such as httpx=warning",
 }
+_BEGIN_OF_TABLE = re.compile(
+    r"""^[ \t\ufeff]*\[?[ \t]*["']?tool["']?[ \t]*(\]|=|\.[ \t]*["']?graphile-worker)""", re.MULTILINE
+)
 _MODULE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*(:[^\W\d][\w.]*)?")
 
 
@@ -76,7 +79,7 @@ class Source(msgspec.Struct, frozen=True):
 def find_file(folder: Path) -> Path | None:
     """The configuration file in a directory: graphile_worker.toml, or a pyproject.toml with our table."""
     own, project = folder / FILE_NAME, folder / PROJECT_FILE
-    in_project = project.is_file() and _table(_parse(project)) is not None
+    in_project = project.is_file() and _may_have_table(project) and _table(_parse(project)) is not None
     if own.is_file() and in_project:
         raise ConfigError(
             f"both {FILE_NAME} and [{TABLE}] in {PROJECT_FILE} exist in {folder}; keep one of them, "
@@ -155,16 +158,28 @@ def from_settings(values: Mapping[str, Any], place: str) -> Source:
     return source
 
 
+def _may_have_table(project: Path) -> bool:
+    """Whether a line could begin our table. Every start asks this, and TOML is slow to parse."""
+    return _BEGIN_OF_TABLE.search(_text(project)) is not None
+
+
 def _parse(path: Path) -> dict[str, Any]:
     import tomllib
 
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(_text(path))
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{path}: not valid TOML: {error}") from error
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
     except FileNotFoundError:
         raise ConfigError(f"{path}: the configuration file does not exist") from None
     except OSError as error:
         raise ConfigError(f"{path}: the configuration file cannot be read: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except UnicodeDecodeError as error:
         raise ConfigError(f"{path}: not valid TOML: {error}") from error
 
 
