@@ -151,14 +151,16 @@ class RouteTable:
     """The routes of one dashboard; those that write are left out of a read-only one."""
 
     def __init__(self, routes: Iterable[Route], *, read_only: bool = False) -> None:
-        everything = list(routes)
-        kept = [route for route in everything if not (read_only and route.is_write)]
+        kept: list[Route] = []
+        removed: list[Route] = []
+        for route in routes:
+            (removed if read_only and route.is_write else kept).append(route)
         self._by_path = {route.path: route for route in kept if route.method == "GET"}
         self._json = {route.path: self._api_route(route) for route in kept if route.json_of is not None}
         documents = [_entry(api, json_path(page)) for page, api in self._json.items()]
         self._entries = [*documents, *(_entry(route, route.path) for route in kept)]
         # A path whose routes all write is known, so that the answer is 405 and not 404.
-        self._removed = [_entry(route, route.path) for route in everything if route not in kept]
+        self._removed = [_entry(route, route.path) for route in removed]
 
     def find(self, method: str, path: str) -> tuple[Route, dict[str, Any]] | None:
         """The route of this method and path, and the values in the path. HEAD is served as GET."""
