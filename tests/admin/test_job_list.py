@@ -233,6 +233,15 @@ async def test_the_page_lists_jobs_and_what_to_do_without_any(http: httpx.AsyncC
     assert queues == [{"value": "queue:mails", "hint": ""}]
 
 
+async def test_the_last_column_has_the_key_and_flags_or_a_dash(http: httpx.AsyncClient, jobs: Jobs) -> None:
+    await jobs.add("neither")
+    await jobs.add("flagged", flags=["bulk"])
+    await jobs.add("keyed", key="mail:1")
+    page = (await http.get("/jobs")).text
+    cells = re.findall(r'<td class="cut slim wider">(.*?)</td>', page, re.DOTALL)
+    assert [html.unescape(re.sub(r"<[^>]+>", "", cell)).strip() for cell in cells] == ["mail:1", "bulk", "—"]
+
+
 async def test_the_buttons_of_the_list_lead_to_their_actions(
     http: httpx.AsyncClient, viewer: httpx.AsyncClient, jobs: Jobs
 ) -> None:
