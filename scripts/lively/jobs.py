@@ -20,20 +20,24 @@ QUEUES = ("invoices", "crm", "stock", "imports", *(f"customer-{number}" for numb
 
 INSERT_JOBS = """
 insert into _private_jobs
-  (task_id, job_queue_id, payload, priority, run_at, attempts, max_attempts, last_error, created_at, key,
-   flags)
+  (task_id, job_queue_id, payload, priority, run_at, attempts, max_attempts, last_error, created_at,
+   updated_at, key, flags)
 select
   task.id, queue.id, job.payload::json, job.priority, job.run_at, job.attempts, job.max_attempts,
-  job.last_error, job.created_at, job.key,
+  job.last_error, job.created_at, coalesce(job.failed_at, now()), job.key,
   (select jsonb_object_agg(flag, true) from unnest(string_to_array(job.flag, ',')) flag)
 from unnest(
   $1::text[], $2::text[], $3::text[], $4::int[], $5::timestamptz[], $6::int[], $7::int[], $8::text[],
-  $9::timestamptz[], $10::text[], $11::text[]
-) as job (task, queue, payload, priority, run_at, attempts, max_attempts, last_error, created_at, key, flag)
+  $9::timestamptz[], $10::timestamptz[], $11::text[], $12::text[]
+) as job (
+  task, queue, payload, priority, run_at, attempts, max_attempts, last_error, created_at, failed_at, key, flag
+)
 join _private_tasks task on task.identifier = job.task
 left join _private_job_queues queue on queue.queue_name = job.queue
 order by job.created_at
-returning id, task_id, attempts, max_attempts, split_part(last_error, chr(10), 1) as error, created_at
+returning
+  id, task_id, payload, attempts, max_attempts, last_error, split_part(last_error, chr(10), 1) as error,
+  created_at, updated_at
 """
 INSERT_GROUP = """
 insert into _private_py_error_groups
@@ -56,13 +60,15 @@ class NewJob:
     attempts: int = 0
     max_attempts: int = MAX_ATTEMPTS
     last_error: str | None = None
+    failed_at: datetime | None = None
+    """The time of its permanent failure."""
     key: str | None = None
     flag: str | None = None
 
     def values(self) -> tuple[Any, ...]:
         return (
             self.task, self.queue, json.dumps(self.payload), self.priority, self.run_at, self.attempts,
-            self.max_attempts, self.last_error, self.created_at, self.key, self.flag,
+            self.max_attempts, self.last_error, self.created_at, self.failed_at, self.key, self.flag,
         )  # fmt: skip
 
 
@@ -77,7 +83,7 @@ async def write_jobs(connection: Any, now: datetime, rng: random.Random) -> None
             await connection.execute(f"select _private_py_add_partition('{table}', $1)", day)
     for error in ERRORS:
         await _keep_error(connection, now, error, rows, rng)
-    await _keep_finished_jobs(connection, now, rng, first_id=min(row["id"] for row in rows))
+    await _keep_finished_jobs(connection, now, rng, rows)
 
 
 async def _name_tasks(connection: Any) -> None:
@@ -126,9 +132,10 @@ def _failed(now: datetime, rng: random.Random) -> Iterator[NewJob]:
             attempts = most if is_permanent else rng.randint(1, min(4, most - 1))
             age = rng.uniform(0.5, error.since)
             due = rng.uniform(-age / 4, 0) if is_permanent else rng.uniform(0.2, 9)
+            created = now - timedelta(minutes=age)
             yield NewJob(
-                task=error.task, created_at=now - timedelta(minutes=age),
-                run_at=now + timedelta(minutes=due),
+                task=error.task, created_at=created, run_at=now + timedelta(minutes=due),
+                failed_at=_failed_at(created, most, most, now) if is_permanent else None,
                 payload=payload_of(error.task, rng), attempts=attempts, max_attempts=most,
                 queue=next((task.queue for task in TASKS if task.name == error.task), None),
                 last_error=error.text, key=f"{error.task}:{8000 + number}" if number % 5 == 2 else None,
@@ -149,7 +156,8 @@ async def _keep_error(
     )  # fmt: skip
     records = [
         (
-            job["id"], attempt, job["task_id"], _failed_at(job, attempt, now), _seconds(job, now, rng),
+            job["id"], attempt, job["task_id"],
+            _failed_at(job["created_at"], attempt, job["attempts"], now), _seconds(job, now, rng),
             attempt == job["max_attempts"], error.error_type, error.message, error.traceback,
             error.fingerprint, "worker-b7f2", version, (now + timedelta(days=14)).date(),
         )
@@ -163,11 +171,9 @@ async def _keep_error(
     )  # fmt: skip
 
 
-def _failed_at(job: Any, attempt: int, now: datetime) -> datetime:
+def _failed_at(created: datetime, attempt: int, attempts: int, now: datetime) -> datetime:
     """Attempts spread between the time a job was added and now."""
-    share = attempt / (job["attempts"] + 1)
-    moment: datetime = job["created_at"] + (now - job["created_at"]) * share
-    return moment
+    return created + (now - created) * (attempt / (attempts + 1))
 
 
 def _seconds(job: Any, now: datetime, rng: random.Random) -> float:
@@ -176,12 +182,21 @@ def _seconds(job: Any, now: datetime, rng: random.Random) -> float:
     return min(30.0, between * rng.uniform(0.1, 0.5))
 
 
-async def _keep_finished_jobs(connection: Any, now: datetime, rng: random.Random, *, first_id: int) -> None:
-    """Jobs that are gone, newest last."""
+async def _keep_finished_jobs(connection: Any, now: datetime, rng: random.Random, rows: list[Any]) -> None:
+    """Jobs that are gone, newest last, and those of the rows that have failed permanently."""
+    first_id = min(row["id"] for row in rows)
     ids = {row["identifier"]: row["id"] for row in await connection.fetch(
         "select id, identifier from _private_tasks")}  # fmt: skip
     expires: date = (now + timedelta(days=7)).date()
-    records = []
+    records: list[tuple[Any, ...]] = []
+    for job in rows:
+        if job["attempts"] == job["max_attempts"]:
+            seconds, finished = _seconds(job, now, rng), job["updated_at"]
+            records.append((
+                job["id"], job["task_id"], "failed", None, None, 0, job["attempts"], job["max_attempts"],
+                job["created_at"], job["created_at"], finished - timedelta(seconds=seconds), finished,
+                seconds, "worker-b7f2", None, job["payload"], None, job["last_error"], expires,
+            ))  # fmt: skip
     for number in range(ENDS):
         task = rng.choices(TASKS, [task.per_minute for task in TASKS])[0]
         finished = now - timedelta(seconds=(ENDS - number) * 11)
