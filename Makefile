@@ -5,7 +5,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 
-.PHONY: setup demo observe shop test skipped coverage documents package statements libraries stress runtimes harness browser install-browser screenshots scale check format reference docs clusters install-clusters integrations versions interop peers bench chaos fuzz soak poison clean
+.PHONY: setup demo observe shop test skipped coverage documents package statements libraries stress runtimes harness rest install-peers browser install-browser screenshots scale check format reference docs clusters install-clusters integrations versions interop peers bench chaos fuzz soak poison clean
 
 setup: $(STAMP)
 
@@ -44,10 +44,13 @@ SKIPPED := $(VENV)/skipped-tests
 DOCUMENTS := tests/docs tests/examples tests/typing
 STATEMENTS := tests/plans tests/hostile
 LIBRARIES := tests/contrib tests/django_backend
+CLUSTERS := tests/contrib/test_dask.py tests/contrib/test_ray.py tests/examples/test_dask_cluster.py
 STRESS := tests/chaos tests/fuzz tests/soak
 RUNTIMES := tests/interop tests/peers
 HARNESS := tests/harness
-OTHERS := tests/browser $(DOCUMENTS) $(STATEMENTS) $(LIBRARIES) $(STRESS) $(RUNTIMES) $(HARNESS)
+REST := $(DOCUMENTS) $(STATEMENTS) $(LIBRARIES) $(STRESS) $(HARNESS)
+OTHERS := tests/browser $(RUNTIMES) $(REST)
+NO_CLUSTERS := $(CLUSTERS:%=--ignore=%)
 
 # The faults of a change to src/.
 test: $(STAMP)
@@ -64,7 +67,7 @@ coverage: $(STAMP)
 
 # Faults of what users read and type: code in the documentation, examples, the types of user code, the package.
 documents: $(STAMP)
-	$(BIN)/pytest $(PARALLEL) $(DOCUMENTS) $(PYTEST_ARGS)
+	$(BIN)/pytest $(PARALLEL) $(DOCUMENTS) $(NO_CLUSTERS) $(PYTEST_ARGS)
 
 # The wheel and the source archive in empty environments of these Pythons, as far as the machine has them.
 PACKAGE_PYTHONS ?= 3.11 3.12 3.13 3.14
@@ -77,7 +80,7 @@ statements: $(STAMP)
 
 # Faults with the newest versions of other libraries; `make integrations` has the oldest ones.
 libraries: $(STAMP)
-	$(BIN)/pytest $(PARALLEL) $(LIBRARIES) $(PYTEST_ARGS)
+	$(BIN)/pytest $(PARALLEL) $(LIBRARIES) $(NO_CLUSTERS) $(PYTEST_ARGS)
 
 # Faults that only chance finds, in a short form; `make chaos`, `make fuzz` and `make soak` are the long ones.
 stress: $(STAMP)
@@ -91,6 +94,14 @@ runtimes: $(STAMP)
 # Faults of the tests: those that hang, depend on time or on programs that a machine may not have.
 harness: $(STAMP)
 	$(BIN)/pytest $(PARALLEL) $(HARNESS) $(PYTEST_ARGS)
+
+# Documents, statements, libraries, stress and harness: one run starts its processes and servers once.
+rest: $(STAMP)
+	$(BIN)/pytest $(PARALLEL) $(REST) $(NO_CLUSTERS) $(PYTEST_ARGS)
+
+# Node's worker and the Rust peer, so that only one process of `make runtimes` waits for them.
+install-peers: $(STAMP)
+	$(BIN)/pytest --quiet tests/peers/test_programs.py
 
 # The dashboard in a real browser: the Chromium of the system, or the program that CHROMIUM names.
 BROWSER_STAMP := $(VENV)/.browser
@@ -134,7 +145,7 @@ $(CLUSTERS_STAMP): $(STAMP)
 install-clusters: $(CLUSTERS_STAMP)
 
 clusters: $(CLUSTERS_STAMP)
-	$(BIN)/pytest tests/contrib/test_dask.py tests/contrib/test_ray.py tests/examples/test_dask_cluster.py $(PYTEST_ARGS)
+	$(BIN)/pytest $(CLUSTERS) $(PYTEST_ARGS)
 
 # Minutes: the suites of integrations on the oldest and newest versions of the libraries, in virtual environments of their
 # own. A combination is skipped if there is no Python for it. `quick` runs the oldest versions only.

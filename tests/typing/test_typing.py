@@ -1,10 +1,12 @@
 """Type checkers accept correct programs, and refuse wrong payloads, signatures and options.
 
-The files are checked as a user's are: outside of this repository, against the installed package.
+The files are checked as a user's are: outside of this repository, against the installed package. So is the
+example shop, as an application of a user: type checkers find nothing in it, and nothing is hidden.
 """
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -16,7 +18,7 @@ from support.type_checkers import Errors, mypy, pyright
 pytestmark = pytest.mark.timeout(1200)  # type checkers may take minutes
 
 HERE = Path(__file__).parent
-
+SHOP = HERE.parents[1] / "examples" / "shop"
 
 WRONG_PAYLOADS = {
     'await utils.add_job(send, {"to": "a@example.com"})': ("Letter", "dict[str, str]"),
@@ -34,15 +36,24 @@ WRONG_PAYLOADS = {
 
 @pytest.fixture(scope="module", params=[mypy, pyright])
 def errors(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Errors:
-    """What a checker says about both files; it takes most of its time for what they import."""
+    """What a checker says about all of them; it takes most of its time for what they import."""
     folder = tmp_path_factory.mktemp("checked")
     files = ["accepted.py", "results.py", "refused.py"]
     for file in files:
         shutil.copy(HERE / file, folder)
+    for part in ("shop", "tests"):
+        shutil.copytree(SHOP / part, folder / part)
     checker: Callable[[Path, list[str]], Errors] = request.param
-    found = checker(folder, files)
-    assert found.keys() <= {*files}
-    return found
+    return checker(folder, [*files, "shop", "tests"])
+
+
+def test_the_shop_is_typed(errors: Errors) -> None:
+    assert {file: found for file, found in errors.items() if "/" in file} == {}
+
+
+def test_the_shop_hides_nothing_from_type_checkers() -> None:
+    for path in SHOP.rglob("*.py"):
+        assert not re.search(r"type: ignore|pyright: ignore|\bcast\(", path.read_text()), path
 
 
 def test_right_use_is_accepted(errors: Errors) -> None:
