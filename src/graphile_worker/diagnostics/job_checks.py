@@ -105,7 +105,7 @@ def check_failures(failures: FailureFacts) -> Iterator[Finding]:
     first = failures.tasks[0]
     names = some([f"{task.task_identifier} ({about}{task.jobs:,})" for task in failures.tasks])
     error = (
-        f" Last error of {first.task_identifier}: {_one_line(first.last_error)}" if first.last_error else ""
+        f" Last error of {first.task_identifier}: {_message(first.last_error)}" if first.last_error else ""
     )
     yield Finding(
         "failures", "warning", f"{about}{_jobs(failures.jobs)} failed permanently: {names}",
@@ -128,8 +128,9 @@ def _jobs(number: int | None) -> str:
     return f"{number:,} job" if number == 1 else f"{number:,} jobs"
 
 
-def _one_line(text: str) -> str:
-    line = " ".join(text.split())
+def _message(error: str) -> str:
+    """An error in one line, without its traceback."""
+    line = " ".join(error.partition("\nTraceback (most recent call last):")[0].split())
     return line if len(line) <= 120 else line[:119] + "…"
 
 

@@ -120,9 +120,10 @@ _REMEDIES: dict[str, Remedy] = {
     "locks": "sweep",
 }
 _PAGES = {
-    "failures": "/failures", "pauses": "/tasks", "workers": "/workers", "locks": "/workers",
-    "queues": "/queues", "waiting": "/jobs", "limits": "/tasks",
+    "failures": "/failures", "workers": "/workers", "locks": "/workers", "queues": "/queues",
+    "waiting": "/jobs", "limits": "/tasks",
 }  # fmt: skip
+"""Where to look further. Pauses are on top of every page."""
 
 
 async def examine_database(database: Database, redactor: Redactor) -> DoctorReport:
