@@ -250,6 +250,7 @@ async def test_running_jobs_and_workers_are_shown(
         found = await reported(http, admin)
         assert found["slots"] == 4
         assert [worker["slots"] for worker in found["workers"]] == [4]
+        assert 'aria-label="25% of the slots"' in (await http.get("/")).text
         rows = {task["name"]: task for task in (await http.get("/api/v1/tasks")).json()["items"]}
         assert rows["wait"]["workers"] == 1
         assert rows["wait"]["is_known"]

@@ -83,6 +83,8 @@ class Tile:
     colour: charts.Colour
     path: str
     query: dict[str, str]
+    share: float | None = None
+    """A bar in place of the trend."""
 
 
 async def overview(call: Call, wanted: OverviewQuery) -> Page:
@@ -113,8 +115,8 @@ def tiles(page: OverviewPage) -> list[Tile]:
     return [
         Tile("ready", "Ready", str(found.ready), _ready_note(found), backlog.ready if backlog else [], "c1",
              "/jobs", {"q": "state:ready"}),
-        Tile("running", "Running", _running(found), _running_note(found), list(hour.busy), "c2", "/jobs",
-             {"q": "state:running"}),
+        Tile("running", "Running", _running(found), _running_note(found), [], "c2", "/jobs",
+             {"q": "state:running"}, share=found.running.value / found.slots if found.slots else None),
         Tile("completed", "Completed", rate_or_number(found.rates.completed, hour.completed),
              before(found.rates.completed_before),
              backlog.deleted if backlog else list(hour.completed), "c1", "/tasks", {}),

@@ -88,7 +88,7 @@ class TaskSeries:
     completed: list[float]
     failed: list[float]
     busy: list[float]
-    """Slots that were busy on average."""
+    """Slots that were busy on average, by attempts that ended then: a long one counts only when it ends."""
 
     @property
     def total(self) -> float:
