@@ -30,8 +30,8 @@ class BrokenHold(msgspec.Struct, frozen=True, kw_only=True):
 def _forget_commits() -> None:
     add = BatchReconciler.add
 
-    def broken(self: Any, finished: Any, running: Any, *, may_be_committed: bool, series: Any = None) -> None:
-        add(self, finished, running, may_be_committed=False, series=series)
+    def broken(self: Any, finished: Any, running: Any, *, may_be_committed: bool, **more: Any) -> None:
+        add(self, finished, running, may_be_committed=False, **more)
 
     BatchReconciler.add = broken  # type: ignore[method-assign]
 
@@ -39,8 +39,8 @@ def _forget_commits() -> None:
 def _forget_outcomes() -> None:
     add = BatchReconciler.add
 
-    def broken(self: Any, finished: Any, running: Any, *, may_be_committed: bool, series: Any = None) -> None:
-        add(self, (), running, may_be_committed=may_be_committed, series=series)
+    def broken(self: Any, finished: Any, *more: Any, **named: Any) -> None:
+        add(self, (), *more, **named)
 
     BatchReconciler.add = broken  # type: ignore[method-assign]
 

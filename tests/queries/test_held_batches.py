@@ -22,6 +22,7 @@ from graphile_worker.database.statements.held_batches import (
     settle_jobs,
     warm_up,
 )
+from graphile_worker.database.statements.write_plan import Failure
 from graphile_worker.values.flags import FlagRules
 from graphile_worker.values.job import Job
 from plans.explaining import tune
@@ -193,13 +194,13 @@ async def test_a_lost_job_is_locked_only_if_it_is_still_as_the_batch_found_it(
     await session.execute("begin")
     await session.execute(f"select from {SCHEMA}._private_jobs where id = {busy.id} for update")
     lost = [free, gone, taken, failed, ours, busy]
-    found = (await settle_jobs(connection, statements.schema, POOL, lost)).is_ours
+    found = (await settle_jobs(connection, statements.schema, POOL, lost, retries={})).is_ours
     assert found == {free.id: True, ours.id: True, busy.id: False, taken.id: None, failed.id: None}
     rows = {row["id"]: row for row in await connection.fetch(ROWS)}
     assert (rows[free.id]["attempts"], rows[free.id]["locked_by"]) == (1, POOL)
     assert rows[ours.id]["attempts"] == 1  # and not a second one
     await session.execute("rollback")
-    found = (await settle_jobs(connection, statements.schema, POOL, lost)).is_ours
+    found = (await settle_jobs(connection, statements.schema, POOL, lost, retries={})).is_ours
     assert found == {free.id: True, ours.id: True, busy.id: True, taken.id: None, failed.id: None}
     assert ids == [job.id for job in lost]
 
@@ -208,7 +209,9 @@ async def test_a_lost_job_with_other_attempts_is_not_ours(statements: Statements
     await add(statements, 1)
     (job,) = jobs_of(statements, await held(statements, session))
     await session.execute("rollback")
-    found = await settle_jobs(statements.connection, statements.schema, POOL, [replace(job, attempts=2)])
+    found = await settle_jobs(
+        statements.connection, statements.schema, POOL, [replace(job, attempts=2)], retries={}
+    )
     assert found.is_ours == {job.id: None}
 
 
@@ -221,11 +224,32 @@ async def test_a_lost_job_whose_row_does_not_change_is_let_go(statements: Statem
         f"create trigger keep before update on {SCHEMA}._private_jobs for each row "
         f"when (old.id = {ids[1]}) execute function {SCHEMA}.keep()"
     )
-    found = await settle_jobs(statements.connection, statements.schema, POOL, jobs)
+    found = await settle_jobs(statements.connection, statements.schema, POOL, jobs, retries={})
     assert found.is_ours == {
         ids[0]: True,
         ids[1]: None,
     }
+
+
+async def test_a_failure_is_that_of_the_lost_batch_if_the_job_runs_again_when_the_batch_said(
+    statements: Statements, session: Any
+) -> None:
+    connection = statements.connection
+    await add(statements, 3)
+    jobs = ours, theirs, completed = jobs_of(statements, await held(statements, session))
+    failures = [Failure(ours.id, "ours"), Failure(theirs.id, "ours")]
+    retries = await end_batch(
+        session, statements.schema, POOL, completed=[completed.id], outlasting=(), failed=failures
+    )
+    await session.execute("commit")
+    rows = {row["id"]: row for row in await connection.fetch(f"select * from {SCHEMA}._private_jobs")}
+    assert retries == {job_id: row["run_at"] for job_id, row in rows.items()}
+    await connection.execute(
+        f"update {SCHEMA}._private_jobs set run_at = run_at + interval '1 microsecond' where id = $1",
+        theirs.id,
+    )
+    found = await settle_jobs(connection, statements.schema, POOL, jobs, retries=retries)
+    assert (found.is_ours, found.failed) == ({ours.id: None, theirs.id: None}, {ours.id})
 
 
 async def test_a_backlog_is_many_jobs_that_are_ready(statements: Statements) -> None:

@@ -25,6 +25,8 @@ class Link:
         """What the client has sent, each time the beginning of it."""
         self.needle: bytes | None = None
         """Cut this connection once, like `Proxy.needle`."""
+        self.needle_asked: bytes | None = None
+        """Cut it once in place of passing on what the client says, if that holds this."""
         self.pid = 0
         """Of the server's process."""
         self.flows = asyncio.Event()
@@ -129,6 +131,10 @@ class Proxy:
                     return
                 if is_answer and link.needle is not None and link.needle in data:
                     link.needle = None
+                    self.cuts += 1
+                    return
+                if not is_answer and link.needle_asked is not None and link.needle_asked in data:
+                    link.needle_asked = None
                     self.cuts += 1
                     return
                 if is_answer:

@@ -174,7 +174,7 @@ class LostScene:
     async def end_session(self, pid: int) -> None:
         """End one session on the server, and wait until it has gone."""
         await self.jobs.connection.execute("select pg_terminate_backend($1)", pid)
-        await until(lambda: self._has_ended(pid))
+        await until(lambda: self.has_ended(pid))
 
     async def is_blocked(self, connection: Any) -> bool:
         """Whether the statement of this connection waits for a lock."""
@@ -183,7 +183,8 @@ class LostScene:
             "select wait_event_type = 'Lock' from pg_stat_activity where pid = $1", pid
         )
 
-    async def _has_ended(self, pid: int) -> bool:
+    async def has_ended(self, pid: int) -> bool:
+        """Whether this process of the server is gone."""
         return not await self.jobs.connection.fetchval(
             "select exists (select from pg_stat_activity where pid = $1)", pid
         )

@@ -288,3 +288,30 @@ async def test_a_failure_of_a_lost_batch_whose_job_another_worker_has_failed_is_
         (row,) = [row for row in await jobs.all() if row["id"] == waiting]
         assert (row["attempts"], row["last_error"]) == (1, "theirs")
         assert scene.recorder.count(JobErrored) == 0
+
+
+async def test_a_failure_whose_commit_was_lost_is_told_from_one_of_another_worker(
+    never_slow: None, workers: Workers, jobs: Jobs, utils: WorkerUtils, database_url: str
+) -> None:
+    """The row is as the end of the batch would have left it, but runs again at another time."""
+    async with lost_scene(workers, jobs, utils, database_url) as scene:
+        runner = await scene.start(LONG, error_retention=0)
+        waiting = await scene.hold()
+        (batch,) = await scene.open_sessions()
+        fetching = scene.fetch_session(runner)
+        scene.proxy.link(fetching).is_silent = True  # until the other worker has failed it
+        scene.proxy.link(batch).needle_asked = b"commit\0"
+        scene.gate.open_one(waiting, RetryIn(DAY))
+        await until(lambda: scene.proxy.cuts == 1)
+        await until(lambda: scene.has_ended(batch))
+        await scene.take(waiting)
+        await jobs.connection.execute(
+            f"update {SCHEMA}._private_jobs set locked_at = null, locked_by = null, last_error = 'theirs', "
+            "run_at = now() + interval '1 day' where id = $1",
+            waiting,
+        )
+        await scene.end_session(fetching)
+        await until(lambda: scene.recorder.count(JobOutcomeDiscarded) == 1)
+        (row,) = [row for row in await jobs.all() if row["id"] == waiting]
+        assert (row["attempts"], row["last_error"]) == (1, "theirs")
+        assert scene.recorder.count(JobErrored) == 0

@@ -59,8 +59,8 @@ class Settled(msgspec.Struct, frozen=True):
 
     is_ours: Mapping[int, bool | None]
     """Whether each is; None if it is taken. Without those that are gone."""
-    maybe_failed: frozenset[int]
-    """Those that are as the end of the batch leaves a failed job, if it was committed."""
+    failed: frozenset[int]
+    """Those whose failure the end of the batch has written."""
 
 
 class CursorPosition(msgspec.Struct, frozen=True):
@@ -206,11 +206,13 @@ async def end_batch(
     kept: Sequence[KeptJobs] = (),
     released: int = 0,
     now: datetime | None = None,
-) -> None:
+) -> dict[int, datetime]:
     """Delete or keep completed jobs, write failures and lock what outlasts the batch. Raises RowsKeptError.
 
     `released`: how many other jobs the batch has. Workers that found their rows locked are woken for them.
+    Returns when failed jobs run again, by id.
     """
+    retries: dict[int, datetime] = {}
     if completed:
         deleted = await _delete(connection, schema, completed)
         if deleted != f"DELETE {len(completed)}":
@@ -218,15 +220,17 @@ async def end_batch(
     for jobs in kept:
         await _keep(connection, schema, pool_id, jobs)
     if failed:
-        written = await connection.execute(load("held/fail_jobs", schema), *_columns(connection, failed))
-        if written != f"UPDATE {len(failed)}":
+        rows = await connection.fetch(load("held/fail_jobs", schema), *_columns(connection, failed))
+        if len(rows) != len(failed):
             raise RowsKeptError
+        retries = {row[0]: row[1] for row in rows}
     if outlasting:
         locked = await connection.execute(load("held/lock_jobs", schema), pool_id, outlasting, now)
         if locked != f"UPDATE {len(outlasting)}":
             raise RowsKeptError
     if released:
         await connection.fetchval(load("add/announce_jobs", schema), released)
+    return retries
 
 
 def _columns(connection: Connection, failed: Sequence[Failure]) -> tuple[Sequence[Any], ...]:
@@ -284,19 +288,27 @@ async def may_have_backlog(connection: Connection, schema: SchemaName) -> bool:
 
 
 async def settle_jobs(
-    connection: Connection, schema: SchemaName, pool_id: str, jobs: Sequence[Job], now: datetime | None = None
+    connection: Connection,
+    schema: SchemaName,
+    pool_id: str,
+    jobs: Sequence[Job],
+    *,
+    retries: Mapping[int, datetime],
+    now: datetime | None = None,
 ) -> Settled:
-    """Lock jobs of a lost batch, as far as they are still as it found them."""
+    """Lock jobs of a lost batch, as far as they are still as it found them.
+
+    `retries`: what `end_batch` returned, if its commit was sent.
+    """
     rows = await connection.fetch(
         load("held/settle_jobs", schema),
         pool_id,
         [job.id for job in jobs],
         [job.attempts for job in jobs],
         now,
+        [retries.get(job.id) for job in jobs],
     )
-    return Settled(
-        {row[0]: row[1] for row in rows}, frozenset(row[0] for row in rows if row[1] is None and row[2])
-    )
+    return Settled({row[0]: row[1] for row in rows}, frozenset(row[0] for row in rows if row[2]))
 
 
 # -- series ------------------------------------------------------------------------------------------------

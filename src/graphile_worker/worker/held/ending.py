@@ -257,7 +257,7 @@ class BatchEnds:
                 queues = batch.series.without(outlasting)
                 await end_series(connection, schema, pool_id, completed=deleted, queues=queues)
                 deleted = []
-            await end_batch(
+            batch.retries = await end_batch(
                 connection,
                 schema,
                 pool_id,
@@ -309,6 +309,7 @@ class BatchEnds:
             ended,
             [job for job in running if job.id not in over],
             may_be_committed=batch.is_committing,
+            retries=batch.retries,
             series=batch.series,
         )
         self._batch_sessions.lost_if_gone(batch.batch_session)

@@ -15,7 +15,7 @@ import asyncio
 import logging
 import time
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Protocol
 
@@ -83,6 +83,7 @@ class BatchReconciler:
         self._finished: dict[int, Finished] = {}
         self._queues: dict[int, datetime] = {}  # those of series, and when they were locked
         self._may_be_committed: set[int] = set()
+        self._retries: dict[int, datetime] = {}  # of failures, if the commit was sent
         self._task: asyncio.Task[None] | None = None
         self._is_abandoned = False
         self._one_at_a_time = False  # the database has refused some job
@@ -99,9 +100,13 @@ class BatchReconciler:
         running: Sequence[Job],
         *,
         may_be_committed: bool,
+        retries: Mapping[int, datetime],
         series: HeldSeries | None = None,
     ) -> None:
-        """Settle these jobs soon; `may_be_committed`: the commit was sent, and no answer came."""
+        """Settle these jobs soon; `may_be_committed`: the commit was sent, and no answer came.
+
+        `retries`: when jobs run again whose failure the batch has written.
+        """
         if self._is_abandoned:
             return
         for each in finished:
@@ -111,6 +116,7 @@ class BatchReconciler:
             self.jobs[job.id] = job
         if may_be_committed:
             self._may_be_committed.update(each.job.id for each in finished)
+            self._retries.update(retries)
         if series is not None:
             self._queues.update(dict.fromkeys(series.queues, series.locked_at))
         self._start()
@@ -241,7 +247,9 @@ class BatchReconciler:
 
         async def statement(connection: Connection) -> Sequence[Job]:
             nonlocal settled
-            settled = await settle_jobs(connection, context.schema, context.pool_id, jobs, context.now())
+            settled = await settle_jobs(
+                connection, context.schema, context.pool_id, jobs, retries=self._retries, now=context.now()
+            )
             return [job for job in jobs if settled.is_ours.get(job.id)]
 
         ours = await self._session.run_under_lease(statement)
@@ -253,7 +261,7 @@ class BatchReconciler:
             if finished is not None:
                 self._sink.accept(finished)
         gone = {job.id for job in jobs if job.id not in found}
-        self._let_go([job for job in jobs if found.get(job.id) is None], gone, settled.maybe_failed, began)
+        self._let_go([job for job in jobs if found.get(job.id) is None], gone, settled.failed, began)
 
     def _let_go(
         self,
@@ -264,7 +272,7 @@ class BatchReconciler:
     ) -> None:
         """These jobs have ended, or other workers have them; `gone`: the ids of those that have no row.
 
-        `failed`: of those whose row is as the batch would have left it, had it been committed.
+        `failed`: of those whose failure the batch has written.
         """
         committed: list[Finished] = []
         failures: list[Failure] = []
@@ -276,12 +284,7 @@ class BatchReconciler:
                 taken.append(job)
             elif may_be_committed and job.id in gone and isinstance(finished.outcome, Completed):
                 committed.append(finished)
-            elif (
-                may_be_committed
-                and job.id in failed
-                and job.job_queue_id is None  # the end of a series locks those
-                and isinstance(finished.outcome, Failed)
-            ):
+            elif job.id in failed and isinstance(finished.outcome, Failed):
                 committed.append(finished)
                 failures.append(Failure(job.id, finished.outcome.message))
             else:
@@ -294,4 +297,5 @@ class BatchReconciler:
     def _remove(self, job: Job) -> Finished | None:
         del self.jobs[job.id]
         self._may_be_committed.discard(job.id)
+        self._retries.pop(job.id, None)
         return self._finished.pop(job.id, None)

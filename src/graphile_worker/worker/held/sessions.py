@@ -10,6 +10,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from functools import partial
 from typing import Protocol
 
@@ -60,6 +61,7 @@ class HeldBatch:
         "jobs",
         "left",
         "released",
+        "retries",
         "series",
         "tasks",
         "timer",
@@ -83,6 +85,8 @@ class HeldBatch:
         self.timer: asyncio.TimerHandle | None = None
         self.is_committing = False
         """Whether the commit was sent."""
+        self.retries: Mapping[int, datetime] = {}
+        """When jobs run again whose failure its end has written, by id."""
         self.is_writing = False
         """Whether a statement was sent that changes rows."""
         self.has_records = False

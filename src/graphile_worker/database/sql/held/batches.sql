@@ -166,6 +166,7 @@ where id = any ($2::bigint[])
 -- $2 text[]    their error messages
 -- $3 bigint[]  their max_attempts, which replace the default of 25; empty if none has any
 -- $4 float8[]  seconds until they run again, null for the back-off; empty if none has any
+-- Returns id and run_at of each.
 update :GRAPHILE_WORKER_SCHEMA._private_jobs job
 set
   last_error = failure.message,
@@ -183,6 +184,7 @@ set
 from unnest($1::bigint[], $2::text[], $3::bigint[], $4::double precision[])
   as failure (job_id, message, own_max_attempts, delay)
 where job.id = any (array[failure.job_id]) -- see write_outcomes
+returning job.id, job.run_at
 
 -- statement: keep_jobs
 -- Delete completed jobs of a held batch and insert them into the history: what write_and_keep does after lock_jobs.
@@ -225,18 +227,19 @@ select (select count(*) from kept) from (select) always left join announced on t
 -- statement: settle_jobs
 -- Lock jobs of a held batch whose transaction was lost, as far as they are still as the batch found them.
 --
--- $1 text         pool id
--- $2 bigint[]     job ids
--- $3 integer[]    the attempts that each would have now
--- $4 timestamptz  the worker's time, or null for the server's
+-- $1 text           pool id
+-- $2 bigint[]       job ids
+-- $3 integer[]      the attempts that each would have now
+-- $4 timestamptz    the worker's time, or null for the server's
+-- $5 timestamptz[]  the run_at that fail_jobs gave each, if it did
 -- Returns id and is_ours: true if this pool has locked it now; false if it is free, but its row cannot be locked now: a
 -- transaction has locked it, perhaps the lost one, or a policy hides it from updates; null if another worker has or had
 -- it, or its queue, or a trigger keeps its row. No row for a job that is gone. The third column is whether it is as fail_jobs
--- leaves it.
+-- left it: another worker's failure has another run_at.
 with
 wanted as materialized (
-  select wanted.id, wanted.attempts
-  from unnest($2::bigint[], $3::integer[]) as wanted (id, attempts)
+  select wanted.id, wanted.attempts, wanted.run_at
+  from unnest($2::bigint[], $3::integer[], $5::timestamptz[]) as wanted (id, attempts, run_at)
 ),
 free as materialized (
   select job.id
@@ -272,7 +275,7 @@ select
       )
       then false
   end as is_ours,
-  job.locked_at is null and job.attempts::integer = wanted.attempts as may_have_failed
+  job.locked_at is null and job.attempts::integer = wanted.attempts and job.run_at = wanted.run_at as is_failed
 from wanted
 join :GRAPHILE_WORKER_SCHEMA._private_jobs job on job.id = wanted.id
 left join taken on taken.id = job.id
