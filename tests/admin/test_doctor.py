@@ -20,6 +20,18 @@ API = "/api/v1"
 PAGES = ("/workers", "/schedules", "/queues", "/doctor", "/about")
 
 
+async def test_a_finding_leads_to_its_page_and_a_pause_to_none(http: httpx.AsyncClient, jobs: Jobs) -> None:
+    """What is paused is on top of every page, whether it is a queue or a task."""
+    job_id = await jobs.add("work")
+    await jobs.connection.execute(
+        "update graphile_worker._private_jobs set attempts = max_attempts where id = $1", job_id
+    )
+    assert (await http.post(f"{API}/queues/pause", json={"name": "mails"})).status_code == 200
+    findings = (await http.get(f"{API}/doctor")).json()["findings"]
+    paths = {finding["check"]: finding["path"] for finding in findings if finding["severity"] != "ok"}
+    assert (paths["failures"], paths["pauses"]) == ("/failures", None)
+
+
 async def test_findings_and_remedies(http: httpx.AsyncClient, jobs: Jobs) -> None:
     report = (await http.get(f"{API}/doctor")).json()
     assert any(finding["check"] == "schema" for finding in report["findings"])
