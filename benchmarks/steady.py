@@ -74,7 +74,9 @@ group by 1
 """
 HORIZON = """
 select
-  coalesce(max(extract(epoch from clock_timestamp() - xact_start)), 0)::double precision as seconds,
+  coalesce(
+    max(extract(epoch from clock_timestamp() - xact_start)) filter (where state <> 'idle'), 0
+  )::double precision as seconds,
   coalesce(max(age(backend_xmin)), 0)::bigint as transactions,
   (
     select coalesce(sum(n_dead_tup), 0)::bigint from pg_stat_all_tables
@@ -83,6 +85,7 @@ select
 from pg_stat_activity
 where pid <> pg_backend_pid() and backend_type = 'client backend' and datname = current_database()
 """
+"""A session that reads notifications is idle, in a transaction that seems to have begun long ago."""
 JOBS, HISTORY = "_private_jobs", "_private_py_history"
 
 

@@ -668,6 +668,32 @@ async def test_a_transaction_that_holds_vacuum_back_is_named(gw: Call, connectio
     assert (await doctor(gw, "--transaction-age", "0s")).is_well("transactions")
 
 
+async def test_a_listener_that_reads_notifications_is_no_old_transaction(
+    gw: Call, connection: Any, database_url: str
+) -> None:
+    listener = await asyncpg.connect(database_url)
+    try:
+        await listener.add_listener("full", lambda *_: None)
+        listened_until = await connection.fetchval("select clock_timestamp()")
+        listener._transport.pause_reading()  # so its backend remains in the transaction that sends them
+        notify = "select pg_notify('full', repeat('x', 7000) || number) from generate_series(1, 2000) number"
+        await connection.execute(notify)
+
+        async def reads() -> bool:
+            began: datetime | None = await connection.fetchval(
+                "select xact_start from pg_stat_activity"
+                " where pid = $1 and state = 'idle' and backend_xmin is not null",
+                listener.get_server_pid(),
+            )
+            return began is not None and began < listened_until
+
+        await until(reads)
+        assert (await doctor(gw, "--transaction-age", "0s")).is_well("transactions")
+        assert await reads()
+    finally:
+        listener.terminate()
+
+
 @pytest.mark.parametrize(
     ("kind", "advice"),
     [

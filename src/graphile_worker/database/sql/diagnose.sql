@@ -252,6 +252,10 @@ where class.oid = $1::text::regclass::oid
 
 -- statement: transactions
 -- What keeps vacuum from removing dead rows of this database, for the doctor.
+--
+-- A session that is idle may be reading notifications: in a transaction of a moment, which seems to have begun with the
+-- last statement, perhaps hours ago.
+--
 -- $1 minimum age in seconds.
 -- Returns kind (session, prepared transaction or replication slot), name (process id, its name), what (whose, which
 -- application, and its state) and age in seconds, null for slots.
@@ -265,6 +269,7 @@ where datname = current_database()
 and pid <> pg_backend_pid()
 and xact_start < now() - $1::double precision * interval '1 second'
 and (backend_xid is not null or backend_xmin is not null)
+and state <> 'idle'
 and backend_type = 'client backend'
 union all
 select 'prepared transaction', gid, owner::text, extract(epoch from now() - prepared)::double precision
