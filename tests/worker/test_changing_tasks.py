@@ -24,7 +24,6 @@ def fetches(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     """With watermarks, every fetch counts as slow and full ones are rare."""
     if request.param == "watermarks":
         monkeypatch.setattr(watermarks, "SLOW", -1.0)
-        monkeypatch.setattr(watermarks, "SLOW_WITHOUT_JOBS", -1.0)
         monkeypatch.setattr(watermarks, "FULL_FETCH_AFTER", 10**6)
         monkeypatch.setattr(watermarks, "FULL_FETCH_WITHIN", 10**6)
         monkeypatch.setattr(watermarks, "FULL_FETCH_AFTER_AWAITED", 10**6)

@@ -20,7 +20,6 @@ from support.working import SCHEMA, Gate, Jobs, Workers, until, until_listening
 def slow_fetches(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every fetch counts as slow, and full ones are rare."""
     monkeypatch.setattr(watermarks, "SLOW", -1.0)
-    monkeypatch.setattr(watermarks, "SLOW_WITHOUT_JOBS", -1.0)
     monkeypatch.setattr(watermarks, "FULL_FETCH_AFTER", 100)
     monkeypatch.setattr(watermarks, "FULL_FETCH_AFTER_AWAITED", 50)
 
@@ -144,9 +143,9 @@ def test_dead_rows_where_no_job_waits_are_not_read_again_and_again() -> None:
     assert found.is_full_due(12.0)
 
 
-def test_one_slow_moment_of_an_empty_table_sets_no_watermarks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watermarks, "SLOW_WITHOUT_JOBS", 0.1)
+def test_a_slow_fetch_that_read_past_little_sets_no_watermarks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watermarks, "SLOW", 0.005)
     found = Watermarks(poll_interval=2.0)
     assert found.full_fetch_took(0.05, 0, ended_at=10.0)
-    found.set([], reach_of([], full=False), now=1000.0, cost=0.05)
+    found.set([], reach_of([], full=False), now=1000.0, cost=0.005)
     assert found.is_full_due(10.0)

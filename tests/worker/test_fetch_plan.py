@@ -323,7 +323,7 @@ def test_a_batch_that_may_have_left_some_says_nothing_about_later_jobs(slow: Pla
 
 def test_a_fetch_that_was_slow_because_of_its_jobs_sets_no_watermarks(play: Play) -> None:
     play.found[PLAIN] = [job()] * 1000
-    play.seconds[PLAIN] = 0.2
+    play.seconds[PLAIN] = 0.02
     assert play.fetch() == [PLAIN]
     assert play.fetch() == [PLAIN]
 

@@ -218,7 +218,6 @@ async def force_unlock_silently(connection: Any) -> None:
 def seldom_full(monkeypatch: pytest.MonkeyPatch) -> None:
     """Fetches begin at watermarks; full ones come only for jobs that were freed or announced in vain."""
     monkeypatch.setattr(watermarks, "SLOW", -1.0)
-    monkeypatch.setattr(watermarks, "SLOW_WITHOUT_JOBS", -1.0)
     monkeypatch.setattr(watermarks, "FULL_FETCH_AFTER", 1e9)
     monkeypatch.setattr(watermarks, "FULL_FETCH_WITHIN", 1e9)
     monkeypatch.setattr(watermarks, "FULL_FETCH_AFTER_AWAITED", 0)

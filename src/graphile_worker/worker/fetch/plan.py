@@ -61,10 +61,9 @@ EXAMINE_AGAIN_AFTER = 1.0  # seconds after which it may be the server that makes
 POLL_INTERVAL = 2.0  # seconds
 
 # Watermarks
-SLOW = 0.020  # seconds: a faster fetch never sets watermarks
-SLOW_WITHOUT_JOBS = 0.1  # seconds: the same if no job is waiting, so that only dead rows are read
+SLOW = 0.005  # seconds: a faster fetch never sets watermarks
 MOST_STATEMENTS = 3  # of an ordinary full fetch; that many round trips are no reason to call it slow
-SLOW_PER_JOB = 0.0002  # seconds that each fetched job may add on a busy machine
+SLOW_PER_JOB = 0.00002  # seconds that each fetched job may add
 AS_SLOW = 3  # times the known cost, a full fetch may take without being measured again
 FULL_FETCH_AFTER = 50  # times its cost, a full fetch is repeated, ...
 FULL_FETCH_WITHIN = 30.0  # ... or after these seconds at the latest ...
@@ -195,7 +194,7 @@ class Watermarks:
         """
         if len(self._fetched) < MAX_FETCHED_PRIORITIES:
             self._fetched.update(reach.priorities)
-        if cost <= (SLOW if priorities else SLOW_WITHOUT_JOBS):
+        if cost <= SLOW:
             self.cost = self._wait = 0.0
             return
         longest = min(FULL_FETCH_AFTER * (cost + listing), max(FULL_FETCH_WITHIN, FEWEST_COSTS * cost))
