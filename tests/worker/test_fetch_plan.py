@@ -328,6 +328,14 @@ def test_a_fetch_that_was_slow_because_of_its_jobs_sets_no_watermarks(play: Play
     assert play.fetch() == [PLAIN]
 
 
+def test_a_fetch_of_many_jobs_past_a_million_dead_rows_sets_watermarks(play: Play) -> None:
+    """They take 30 ms, as long as a busy queue waits for autovacuum."""
+    play.found[PLAIN] = [job()] * 600
+    play.seconds[PLAIN] = 0.03
+    assert play.fetch() == [PLAIN, MEASURE]
+    assert play.fetch() == [PLAIN_IN_RANGES]
+
+
 def test_above_watermarks_named_queues_are_found_too(slow: Play) -> None:
     slow.may_queues_be_next = True
     assert slow.fetch() == [PLAIN_IN_RANGES, MAY_QUEUES_BE_NEXT, WHOLE_IN_RANGES]
