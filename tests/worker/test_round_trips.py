@@ -27,6 +27,8 @@ ENDS = 1  # the message that ends a session
 JOBS = 20
 QUIET = RecoveryOptions(heartbeat_interval=SELDOM, grace=3 * SELDOM, sweep_interval=SELDOM)
 
+pytestmark = pytest.mark.usefixtures("never_slow")  # a worker that takes long to look for jobs connects more
+
 
 class Distance:
     """A proxy in front of the server, and how many round trips a connection begins with."""
