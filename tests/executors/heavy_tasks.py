@@ -152,6 +152,20 @@ async def wait_for_ever(payload: dict[str, Any]) -> None:
         _note(payload, "cancelled")
 
 
+@task(executor="process", timeout=0.3, max_attempts=1)
+def wait_in_items(payload: list[dict[str, Any]]) -> list[Any]:
+    return [_item(payload[0], 0), _item(payload[1], 100)]
+
+
+async def _item(payload: dict[str, Any], steps: int) -> None:
+    try:
+        await asyncio.sleep(3600)
+    finally:
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        _note(payload, f"cancelled after {steps}")
+
+
 @task(executor="process")
 def use_memory(payload: dict[str, Any]) -> None:
     _note(payload, os.getpid())

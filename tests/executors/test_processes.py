@@ -142,6 +142,17 @@ async def test_time_limits_end_what_does_not_end_by_itself(jobs: Jobs, workers: 
     await until(lambda: not _is_alive(int(pid)))
 
 
+async def test_a_cancelled_batch_ends_when_all_its_items_have(
+    jobs: Jobs, workers: Workers, file: Path
+) -> None:
+    """The process runs another job then."""
+    await jobs.add("wait_in_items", [{"file": str(file)}] * 2)
+    await workers.once(tasks.all_tasks(), executors={"process.processes": 1})
+    assert lines(file) == ["cancelled after 0", "cancelled after 100"]
+    (row,) = await jobs.all()
+    assert headline(row) == "the task ran longer than its time limit of 0.3 s"
+
+
 async def test_a_shutdown_returns_the_job_which_the_list_of_workers_has_shown(
     database_url: str, jobs: Jobs, workers: Workers, file: Path
 ) -> None:

@@ -128,3 +128,33 @@ async def test_cancelling_the_job_cancels_its_items() -> None:
     with pytest.raises(asyncio.CancelledError):
         await settling
     assert stopped.is_set()
+
+
+async def test_a_cancelled_batch_waits_until_every_item_has_ended() -> None:
+    started, may_end = asyncio.Event(), asyncio.Event()
+
+    async def ends_at_once() -> None:
+        await asyncio.Event().wait()
+
+    async def cleans_up() -> None:
+        started.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await may_end.wait()
+            raise OSError("rejected while it ended")
+
+    timeout = TimeoutError("the job took too long")
+    settling = asyncio.ensure_future(
+        settle_batch(THREE, [ends_at_once(), good(), cleans_up()], cancelled_item=lambda: timeout)
+    )
+    await started.wait()
+    settling.cancel()
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert not settling.done()
+    may_end.set()
+    failure = await settling
+    assert failure is not None
+    assert failure.errors[0] is timeout
+    assert str(failure.errors[1]) == "rejected while it ended"

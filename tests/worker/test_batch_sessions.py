@@ -33,6 +33,12 @@ POOL_ID = "pool-a"
 TERMS: Any = {"limit": 10, "flags": NO_RULES, "now": None}
 """Of a fetch."""
 
+WAITS_FOR_LOCK = """
+    select exists (
+      select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'
+    )
+"""
+
 
 @pytest.fixture
 async def connection_budget(database_url: str) -> AsyncIterator[ConnectionBudget]:
@@ -169,6 +175,28 @@ async def test_sessions_that_were_not_opened_in_time_are_left_to_tasks(
     await batch_sessions.close()  # nothing has connected
     assert [connection_budget.take() for _ in range(FOR_TASKS)].count(True) == FOR_TASKS // 2
     assert len(batch_sessions.all) == SESSIONS
+    await sessions.close()
+
+
+async def test_sessions_that_are_being_opened_have_ended_when_they_are_closed(
+    connection_budget: ConnectionBudget, jobs: Jobs
+) -> None:
+    """What leaves it in doubt which jobs are locked does so before the worker returns its jobs."""
+    database = connection_budget.database
+    sessions = Sessions(pool_context(POOL_ID), database, Lease())
+    batch_sessions = BatchSessions(sessions, connection_budget, SchemaName(), on_short=lambda: None)
+    async with jobs.connection.transaction(), AsyncExitStack() as stack:
+        await jobs.connection.execute(f"lock table {SCHEMA}._private_jobs in access exclusive mode")
+        for _ in range(database.get_max_size() - 1):
+            await stack.enter_async_context(database.acquire())
+        batch_sessions.open_all()  # one waits for the lock, the others for connections
+
+        async def one_waits() -> bool:
+            return bool(await jobs.connection.fetchval(WAITS_FOR_LOCK))
+
+        await until(one_waits)
+        await batch_sessions.close()
+        assert sessions.locked_jobs.doubts == 1
     await sessions.close()
 
 

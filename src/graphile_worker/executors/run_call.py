@@ -95,8 +95,8 @@ def _batch(result: Any, run: Await) -> tuple[ErrorMessage | None, ...] | None:
 
 
 async def _gathered(items: Any) -> list[Any]:
-    """What all items returned or raised."""
-    return await asyncio.gather(*map(_item, items))
+    """What all items returned or raised; waits for all, also if they are cancelled."""
+    return await asyncio.gather(*map(_item, items), return_exceptions=True)
 
 
 async def _item(item: Any) -> Any:

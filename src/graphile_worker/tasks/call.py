@@ -117,11 +117,13 @@ async def _errors_of(
         return [item if isinstance(item, BaseException) else None for item in result]
     items = [asyncio.ensure_future(_error_of(item)) for item in result]
     try:
-        return await asyncio.gather(*items)
+        await asyncio.gather(*items, return_exceptions=True)  # waits for all, also for those it cancels
     except asyncio.CancelledError:
         error = cancelled_item()
         if error is None:
             raise
+    else:
+        return [item.result() for item in items]
     current = asyncio.current_task()
     while current is not None and current.cancelling():
         current.uncancel()

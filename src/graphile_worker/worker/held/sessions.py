@@ -291,7 +291,9 @@ class BatchSessions:
             if self._warm_count + len(batch_sessions) < FEWEST_SESSIONS:
                 self._on_short()
                 return
-            await asyncio.gather(*map(self._open, batch_sessions))
+            async with asyncio.TaskGroup() as group:  # not `gather`, which does not wait for what it cancels
+                for batch_session in batch_sessions:
+                    group.create_task(self._open(batch_session))
             self.used()  # those that are never used are closed too
         finally:  # also if this is cancelled before it has connected
             for batch_session in batch_sessions:
