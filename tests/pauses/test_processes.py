@@ -22,7 +22,14 @@ select count(*) from (
 ) run where began < last_ended
 """
 STARTED = "select count(*) from history where queue_id = $1 and began between $2 and $3"
-RUNNING = f"select count(*) from {SCHEMA}._private_jobs where job_queue_id = $1 and locked_at is not null"
+RUNNING = f"""
+with free as (
+  select id from {SCHEMA}._private_jobs where job_queue_id = $1 and locked_at is null for update skip locked
+)
+select (select count(*) from {SCHEMA}._private_jobs where job_queue_id = $1) - (select count(*) from free)
+"""
+"""How many jobs are locked, in the ordinary way or in a held batch, which ends when its worker hears of the
+pause."""
 
 
 async def test_a_paused_queue_starts_nothing_and_a_resumed_one_stays_serial(

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import asyncpg
 import pytest
 
+from graphile_worker import JobSpec, WorkerUtils
 from graphile_worker.database.connections.connection import Pool
 from graphile_worker.database.statements.write_plan import Outcomes
 from graphile_worker.recovery.lease import Lease
@@ -20,24 +22,22 @@ from graphile_worker.values.options import MOST_HOLD
 from graphile_worker.values.outcome import COMPLETED, Finished
 from graphile_worker.values.schema_name import SchemaName
 from graphile_worker.worker.held.batches import HeldBatches
-from graphile_worker.worker.held.policy import Workload
+from graphile_worker.worker.held.policy import FEWEST_SKIPPED, Workload
 from graphile_worker.worker.held.reconcile import HeldWrite
 from graphile_worker.worker.held.sessions import FEWEST_SESSIONS, SESSIONS, BatchSessions
 from graphile_worker.worker.session import SessionClosedError, Sessions
 from support.held_load import FREE_ROWS
 from support.pool_parts import RecordingOwner, pool_context
-from support.working import PATIENCE, SCHEMA, Jobs, until
+from support.proxy import proxy_to
+from support.working import IS_LOCKED_OUT, PATIENCE, SCHEMA, Jobs, until
 
 FOR_TASKS = 8  # connections
 POOL_ID = "pool-a"
 TERMS: Any = {"limit": 10, "flags": NO_RULES, "now": None}
 """Of a fetch."""
 
-WAITS_FOR_LOCK = """
-    select exists (
-      select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'
-    )
-"""
+SERIES = 50  # jobs of one queue
+FREE = f"select id from {SCHEMA}._private_jobs for update skip locked"
 
 
 @pytest.fixture
@@ -63,10 +63,12 @@ class Scene:
     def batch_sessions(self) -> BatchSessions:
         return BatchSessions(self.sessions, self.connection_budget, SchemaName(), on_short=lambda: None)
 
-    def held_batches(self) -> HeldBatches:
+    def held_batches(self, *, has_series: bool = False) -> HeldBatches:
         context = pool_context(POOL_ID, owner=self.owner, hold=MOST_HOLD)
         parts: Any = self
-        held_batches = HeldBatches(context, self.sessions, self.connection_budget, parts, (), self)
+        held_batches = HeldBatches(
+            context, self.sessions, self.connection_budget, parts, (), self, has_series=has_series
+        )
         held_batches.allow(0.0)
         return held_batches
 
@@ -192,7 +194,7 @@ async def test_sessions_that_are_being_opened_have_ended_when_they_are_closed(
         batch_sessions.open_all()  # one waits for the lock, the others for connections
 
         async def one_waits() -> bool:
-            return bool(await jobs.connection.fetchval(WAITS_FOR_LOCK))
+            return bool(await jobs.connection.fetchval(IS_LOCKED_OUT))
 
         await until(one_waits)
         await batch_sessions.close()
@@ -321,3 +323,49 @@ async def test_a_closed_session_of_batches_opens_no_connection(scene: Scene) -> 
     with pytest.raises(SessionClosedError):
         await session.run(lambda connection: connection.fetchval("select 1"))
     assert scene.connection_budget.database.get_idle_size() == scene.connection_budget.database.get_size()
+
+
+async def test_a_queue_that_was_resumed_after_it_was_taken_is_left_to_others(
+    database_url: str, tmp_path: Path, jobs: Jobs, utils: WorkerUtils
+) -> None:
+    """The answer that says which queues are taken comes late: another worker may have one of them by then."""
+    async with (
+        proxy_to(database_url, tmp_path) as (proxy, url),
+        asyncpg.create_pool(url, min_size=0, max_size=FOR_TASKS + 3) as pool,
+        AsyncExitStack() as stack,
+    ):
+        scene = Scene(ConnectionBudget(pool, reserved=0, prepared_statements=True))
+        stack.push_async_callback(scene.close)
+        held_batches = scene.held_batches(has_series=True)
+        await until(lambda: is_ready(held_batches))
+
+        async def fetch(tasks: Mapping[int, str]) -> Sequence[Job] | None:
+            return await held_batches.fetch_series(**{**TERMS, "tasks": tasks, "limit": 1000})
+
+        assert await fetch({}) is None  # prepares the statement, in the session that is used first
+        for _ in range(FEWEST_SKIPPED):  # because that was of no use
+            assert await fetch({}) is None
+        await utils.add_jobs([JobSpec("quick", number, queue_name="queue") for number in range(SERIES)])
+        rows = await jobs.connection.fetch(f"select id, identifier from {SCHEMA}._private_tasks")
+        tasks = {row["id"]: row["identifier"] for row in rows}
+        for link in proxy.links:
+            link.flows.clear()
+        fetching = asyncio.create_task(fetch(tasks))
+
+        async def is_taken() -> bool:
+            return [row["locked_by"] for row in await jobs.queues()] == [POOL_ID]
+
+        await until(is_taken)
+        await utils.queues.pause("queue")
+        await utils.queues.resume("queue")
+        assert [row["locked_by"] for row in await jobs.queues()] == [None]
+        for link in proxy.links:
+            link.flows.set()
+        assert await fetching is None
+        assert len(await jobs.connection.fetch(FREE)) == SERIES
+
+        assert is_ready(held_batches)
+        async with asyncio.timeout(PATIENCE):
+            while await fetch(tasks) is None:
+                assert is_ready(held_batches)
+        assert await jobs.connection.fetch(FREE) == []

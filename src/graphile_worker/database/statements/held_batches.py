@@ -5,8 +5,9 @@ completed jobs are deleted, or moved to the history if they are kept, failures t
 and all other jobs are locked as a fetch would have done. Jobs with a key are never held.
 
 Jobs of named queues are in separate batches, as series. `take_queues` locks queues in the ordinary way, in a
-separate transaction. In the transaction of the batch, `get_series` locks the rows of their next jobs, and
-`end_series` deletes those that have completed and unlocks the queues.
+separate transaction. In the transaction of the batch, `get_series` locks the rows of their next jobs,
+`are_queues_taken` looks whether somebody has unlocked the queues before that, and `end_series` deletes the
+jobs that have completed and unlocks the queues.
 
 See docs/design/0030-held-batches.md, and 0038-queues-in-held-batches.md for series.
 """
@@ -321,6 +322,8 @@ class TakenQueues(msgspec.Struct, frozen=True):
     """In the order of their first jobs."""
     priorities: list[int]
     """Those of their first jobs."""
+    places: list[str]
+    """Where their rows are, until these change."""
     at: datetime
     """When they were locked."""
     are_all: bool
@@ -350,8 +353,8 @@ async def take_queues(
     )
     if not rows:
         return None
-    ids, priorities = [row[0] for row in rows], [row[1] for row in rows]
-    return TakenQueues(ids, priorities, rows[0][2], rows[0][3])
+    ids, priorities, places = ([row[column] for row in rows] for column in (0, 1, 3))
+    return TakenQueues(ids, priorities, places, rows[0][2], rows[0][4])
 
 
 async def get_series(
@@ -369,6 +372,14 @@ async def get_series(
     """Lock the rows of up to `limit` jobs of these queues, and `longest` of each; queue by queue."""
     terms = limit, task_ids(tasks), now, flag_terms(flags), taken.ids, taken.priorities, longest, recovered
     return await connection.fetch(load_routed("held/get_series", schema, flags), *terms)
+
+
+async def are_queues_taken(
+    connection: Connection, schema: SchemaName, *, pool_id: str, taken: TakenQueues
+) -> bool:
+    """Whether these queues are still locked as they were when they were taken."""
+    statement = load("held/are_queues_taken", schema)
+    return bool(await connection.fetchval(statement, pool_id, taken.places))
 
 
 async def end_series(

@@ -30,6 +30,7 @@ from ...database.statements.held_batches import (
     LAST_ERROR,
     Place,
     TakenQueues,
+    are_queues_taken,
     begin_batch,
     commit_batch,
     first_keyed,
@@ -282,6 +283,10 @@ class HeldBatches:
 
         async def fetch(connection: Connection) -> tuple[Sequence[Row], bool]:
             rows = await get_series(connection, taken=queues, limit=size.jobs, longest=longest, **terms)
+            if rows and not await are_queues_taken(
+                connection, self._schema, pool_id=self._pool_id, taken=queues
+            ):
+                rows = ()  # a queue was paused after it was taken, and another worker may have it by now
             return rows, not queues.are_all
 
         rows: Sequence[Row] = ()

@@ -17,8 +17,8 @@
 -- $5 timestamptz  the worker's time, or null for the server's
 -- $6 integer      how many jobs to read at most
 -- $7 text         the last error of a recovered job
--- Returns the id of each queue in this order, the priority of its first job, when it was locked, and whether these are all
--- ready jobs that are not in queues which are busy.
+-- Returns the id of each queue in this order, the priority of its first job, when it was locked, the place of its row, and
+-- whether these are all ready jobs that are not in queues which are busy.
 with recursive
 :include terms
 :include queue_priority
@@ -119,10 +119,10 @@ taken as (
   update :GRAPHILE_WORKER_SCHEMA._private_job_queues queue
   set locked_by = $1::text, locked_at = coalesce($5::timestamptz, now())
   where queue.id = any (array(select id from chosen))
-  returning queue.id, queue.locked_at
+  returning queue.id, queue.locked_at, queue.ctid::text as place
 )
 select
-  chosen.id, chosen.priority, taken.locked_at,
+  chosen.id, chosen.priority, taken.locked_at, taken.place,
   barrier.nth is null and not exists (select from cutoff)
   and case
     when (select count(*) from few) <= $3::bigint then true
@@ -184,6 +184,16 @@ cross join lateral (
   for no key update skip locked
 ) job
 where job.place = candidate.place -- otherwise it was changed by now
+
+-- statement: are_queues_taken
+-- Whether queues are still locked as `take_queues` has locked them. To be asked after `get_series` has locked their jobs: until
+-- then somebody may have paused and resumed a queue, and another worker have locked it. A later resume waits for these jobs.
+--
+-- $1 text    pool id
+-- $2 text[]  the places of their rows: a row that was changed has another one
+select count(*) = pg_catalog.cardinality($2::text[])
+from :GRAPHILE_WORKER_SCHEMA._private_job_queues
+where ctid = any ($2::text[]::tid[]) and locked_by = $1::text
 
 -- statement: end_series
 -- Delete completed jobs of a held batch, whose rows this transaction has locked, and unlock queues: in one transaction, so that
