@@ -169,7 +169,7 @@ async def test_two_pools_at_the_same_time_tell_once(
         async def is_waiting() -> bool:
             return bool(
                 await jobs.connection.fetchval(
-                    "select count(*) from pg_stat_activity where pid = $1 and wait_event_type = 'Lock'",
+                    "select exists (select from pg_locks where pid = $1 and not granted)",
                     other.get_server_pid(),
                 )
             )

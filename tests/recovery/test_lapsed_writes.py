@@ -47,7 +47,7 @@ class Scene:
         """Whether the write waits for a lock."""
         pid = self.write_session._connection.get_server_pid()
         return await self.jobs.connection.fetchval(
-            "select wait_event_type = 'Lock' from pg_stat_activity where pid = $1", pid
+            "select exists (select from pg_locks where pid = $1 and not granted)", pid
         )
 
     async def until_completed(self) -> None:

@@ -15,7 +15,17 @@ from graphile_worker.hooks import Events
 from graphile_worker.hooks.events import JobErrored, JobFailed, JobOutcomeDiscarded, JobSucceeded
 from graphile_worker.testing.database import DatabaseServer
 from graphile_worker.testing.results import EventRecorder
-from support.working import SCHEMA, Gate, Jobs, Workers, headline, terminate_workers, until, workers_of
+from support.working import (
+    IS_LOCKED_OUT,
+    SCHEMA,
+    Gate,
+    Jobs,
+    Workers,
+    headline,
+    terminate_workers,
+    until,
+    workers_of,
+)
 
 GOOD = 300
 BAD = 150  # the number of the bad one among the good
@@ -203,7 +213,7 @@ async def test_a_job_that_is_given_up_is_left_alone_after_a_lost_connection(
     async with jobs.connection.transaction():
         await jobs.connection.execute(f"lock table {JOBS} in share row exclusive mode")
         gate.open()
-        await until(lambda: _is_write_blocked(jobs))
+        await until(lambda: jobs.connection.fetchval(IS_LOCKED_OUT))
         await terminate_workers(jobs.connection)  # in the middle of the write
     await load.recorder.wait_for(JobSucceeded)
     for n in range(3):
@@ -211,13 +221,6 @@ async def test_a_job_that_is_given_up_is_left_alone_after_a_lost_connection(
     await load.recorder.wait_for(JobSucceeded, count=4)
     assert (await jobs.one())["id"] == bad
     assert load.ran[BAD] == 1
-
-
-async def _is_write_blocked(jobs: Jobs) -> bool:
-    return await jobs.connection.fetchval(
-        "select exists (select from pg_stat_activity where datname = current_database() "
-        "and application_name = 'graphile_worker' and wait_event_type = 'Lock')"
-    )
 
 
 async def test_a_trigger_that_refuses_everything_is_not_many_bad_outcomes(
