@@ -186,14 +186,15 @@ cross join lateral (
 where job.place = candidate.place -- otherwise it was changed by now
 
 -- statement: are_queues_taken
--- Whether queues are still locked as `take_queues` has locked them. To be asked after `get_series` has locked their jobs: until
--- then somebody may have paused and resumed a queue, and another worker have locked it. A later resume waits for these jobs.
+-- Whether queues are still locked as `take_queues` has locked them. Ask it after `get_series` has locked their jobs: until then
+-- somebody may pause and resume a queue, and another worker lock it. A later resume waits for these jobs.
 --
--- $1 text    pool id
--- $2 text[]  the places of their rows: a row that was changed has another one
-select count(*) = pg_catalog.cardinality($2::text[])
+-- $1 text         pool id
+-- $2 timestamptz  when they were locked
+-- $3 text[]       the places of their rows. A changed row has another place, and its old one may be used again.
+select count(*) = pg_catalog.cardinality($3::text[])
 from :GRAPHILE_WORKER_SCHEMA._private_job_queues
-where ctid = any ($2::text[]::tid[]) and locked_by = $1::text
+where ctid = any ($3::text[]::tid[]) and locked_by = $1::text and locked_at = $2::timestamptz
 
 -- statement: end_series
 -- Delete completed jobs of a held batch, whose rows this transaction has locked, and unlock queues: in one transaction, so that
