@@ -55,6 +55,24 @@ def _limited(suffix: str, flags: str) -> Iterator[str]:
     yield fetch("full,slow")
 
 
+def _admitted() -> Iterator[str]:
+    """Limits of held batches: unknown, with room, with too little; then others wait for what is left."""
+
+    def admit(names: str, count: int = 1) -> str:
+        ids = f"array(select id from $S._private_jobs limit {count})"
+        return f"select from $S._private_py_admit_held_jobs('pool', txid_current(), {ids}, '{{{names}}}')"
+
+    yield admit("unknown")
+    yield "update $S._private_py_limits set code_concurrency = 2, tokens = 1"
+    yield "update $S._private_py_limits set code_starts = 100, code_period = 1 where name <> 'slow'"
+    yield admit("c,r")
+    yield "update $S._private_py_limits set code_concurrency = 0"
+    yield admit("full,slow", 9)
+    yield "update $S._private_py_limits set code_concurrency = 50, refilled_at = now() + interval '1 hour'"
+    yield admit("full,slow", 9)
+    yield admit("full")
+
+
 def _unique(until: str) -> str:
     arguments = f"'new', '[]', 'new', null, null, 'u', null, array['f'], '{until}', true"
     return f"select $S._private_py_add_unique_job({arguments})"
@@ -96,6 +114,7 @@ ROADS = (
     "select $S.delete_stale_workers(array['pool-y'])",
     "select $S.worker_deregister('pool-x')",
     *_limited("", "array['never']"),
+    *_admitted(),
     *_limited("_by_flags", "array['{never}', null, '{f}']"),
     # Wide queues: wider, narrower, and then without the tracks that were closed.
     f"select $S._private_py_set_tracks({_QUEUES}, array[4])",

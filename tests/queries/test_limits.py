@@ -11,8 +11,19 @@ import pytest
 from graphile_worker.database.connections.encoding import teach_arrays
 from graphile_worker.database.sql import load
 from graphile_worker.database.statements.fetch import register_tasks
+from graphile_worker.database.statements.held_batches import (
+    begin_batch,
+    commit_batch,
+    end_batch,
+    get_held_jobs,
+    roll_back_batch,
+    transaction_number,
+)
 from graphile_worker.database.statements.limits import (
     LimitState,
+    admit_held_jobs,
+    count_again,
+    count_no_more,
     get_limited_jobs,
     register_limits,
     set_tracks,
@@ -295,6 +306,166 @@ async def test_a_limit_in_use_by_another_fetch_is_left_alone(
         assert (jobs, state.is_busy) == ([], True)
     jobs, state = await fetches.fetch(5, "x", "no such limit")
     assert (jobs, state.is_missing) == ([], True)
+
+
+# -- held batches --------------------------------------------------------------------------------------------
+
+
+class Batch:
+    """A held batch on a connection of its own: its transaction has locked rows, and wrote nothing."""
+
+    def __init__(self, connection: Any, fetches: Fetches) -> None:
+        self.connection, self._fetches = connection, fetches
+        self.ids: list[int] = []
+
+    async def begin(self, count: int) -> None:
+        await begin_batch(self.connection, SCHEMA)
+        rows = await get_held_jobs(self.connection, SCHEMA, tasks=self._fetches.tasks, limit=count)
+        self.ids = [row[0] for row in rows]
+        assert len(self.ids) == count
+
+    async def admit(self, *limits: str) -> LimitState:
+        number = await transaction_number(self.connection, SCHEMA)
+        return await admit_held_jobs(
+            self._fetches.connection, SCHEMA,
+            pool_id=self._fetches.pool_id, number=number, job_ids=self.ids, limits=limits,
+        )  # fmt: skip
+
+
+@pytest.fixture
+async def batch(fetches: Fetches, second_connection: Any) -> Batch:
+    teach_arrays(second_connection)
+    await second_connection.fetch(load("session/tune_session", SCHEMA))
+    return Batch(second_connection, fetches)
+
+
+async def room(fetches: Fetches) -> int:
+    """For how many jobs another pool finds room; it fetches none."""
+    _, state = await Fetches(fetches.connection, {}, "pool-b").fetch(1_000, "x")
+    return state.room
+
+
+async def test_held_jobs_count_while_their_transaction_is_open(fetches: Fetches, batch: Batch) -> None:
+    connection = fetches.connection
+    await fill(connection, 20)
+    await register(connection, Limit("x", concurrency=10))
+    await batch.begin(4)
+    assert await room(fetches) == 10
+    state = await batch.admit("x")
+    assert (state.room, state.bound, state.is_counted, state.is_full) == (4, 10, True, False)
+    assert await room(fetches) == 6
+    assert [row["running"] for row in await connection.fetch(load("limits/list_limits", SCHEMA))] == [4]
+    await roll_back_batch(batch.connection)
+    assert await room(fetches) == 10
+    assert await in_rows(connection) == []
+
+
+async def test_what_outlasts_a_batch_counts_on(fetches: Fetches, batch: Batch) -> None:
+    await fill(fetches.connection, 20)
+    await register(fetches.connection, Limit("x", concurrency=10))
+    await batch.begin(4)
+    await batch.admit("x")
+    first, *others = batch.ids
+    await end_batch(batch.connection, SCHEMA, fetches.pool_id, completed=others, outlasting=[first])
+    await commit_batch(batch.connection)
+    assert await room(fetches) == 9
+    await fetches.connection.execute(f"delete from {JOBS} where id = $1", first)
+    assert await room(fetches) == 10
+
+
+async def test_a_batch_that_nothing_outlasts_leaves_no_row(fetches: Fetches, batch: Batch) -> None:
+    await fill(fetches.connection, 20)
+    await register(fetches.connection, Limit("x", concurrency=10), Limit("y", concurrency=10))
+    await batch.begin(4)
+    await batch.admit("x", "y")
+    assert await in_rows(fetches.connection) == [4, 4]
+    await end_batch(batch.connection, SCHEMA, fetches.pool_id, completed=batch.ids, outlasting=[])
+    await count_no_more(batch.connection, SCHEMA, ["x", "y"])
+    await commit_batch(batch.connection)
+    assert await in_rows(fetches.connection) == []
+
+
+async def test_a_batch_is_admitted_as_a_whole_or_not_at_all(fetches: Fetches, batch: Batch) -> None:
+    connection = fetches.connection
+    await fill(connection, 20)
+    await register(connection, Limit("x", concurrency=10), Limit("y", rate=(1, 3600), burst=3))
+    await connection.execute(f"update {LIMITS} set tokens = 3")
+    await batch.begin(4)
+    state = await batch.admit("x", "y")
+    assert (state.room, state.bound) == (3, 3)
+    assert await in_rows(connection) == []
+    assert round(await connection.fetchval(f"select tokens from {LIMITS} where name = 'y'")) == 3
+    await roll_back_batch(batch.connection)
+    await batch.begin(2)
+    assert (await batch.admit("x", "y")).room == 2
+    assert round(await connection.fetchval(f"select tokens from {LIMITS} where name = 'y'")) == 1
+    assert await in_rows(connection) == [2]
+
+
+async def test_a_batch_does_not_wait_for_another_fetch(
+    fetches: Fetches, batch: Batch, database_url: str
+) -> None:
+    await fill(fetches.connection, 20)
+    await register(fetches.connection, Limit("x", concurrency=10))
+    await batch.begin(4)
+    other = await asyncpg.connect(database_url)
+    async with other.transaction():
+        await other.execute(f"select from {LIMITS} for update")
+        assert (await batch.admit("x")).is_busy
+    await other.close()
+    assert (await batch.admit("x")).room == 4
+
+
+async def test_a_batch_that_ends_while_it_is_counted_is_seen_before_or_after_its_end(
+    fetches: Fetches, batch: Batch
+) -> None:
+    """By one snapshot it is open and nothing is locked, by the next it has ended and a job is locked."""
+    connection, list_limits = fetches.connection, load("limits/list_limits", SCHEMA)
+    await fill(connection, 20)
+    await register(connection, Limit("x", concurrency=10))
+    await batch.begin(4)
+    await batch.admit("x")
+    async with connection.transaction(isolation="repeatable_read"):
+        assert [row["running"] for row in await connection.fetch(list_limits)] == [4]
+        first, *others = batch.ids
+        await end_batch(batch.connection, SCHEMA, fetches.pool_id, completed=others, outlasting=[first])
+        await commit_batch(batch.connection)
+        assert [row["running"] for row in await connection.fetch(list_limits)] == [4]
+    assert [row["running"] for row in await connection.fetch(list_limits)] == [1]
+
+
+async def test_a_batch_of_another_server_does_not_count(fetches: Fetches) -> None:
+    """A dump may have numbers of transactions that this server has not reached."""
+    connection = fetches.connection
+    await fill(connection, 20)
+    await register(connection, Limit("x", concurrency=10))
+    await connection.execute(
+        f"insert into {HOLDS} (limit_name, job_id, pool_id, job_ids) "
+        f"select 'x', - txid_current() - 1000000000, 'gone', array(select id from {JOBS} limit 5)"
+    )
+    assert await room(fetches) == 10
+
+
+async def test_jobs_of_a_lost_batch_are_counted_again_once_they_are_locked(
+    fetches: Fetches, batch: Batch
+) -> None:
+    connection = fetches.connection
+    await fill(connection, 20)
+    await register(connection, Limit("x", concurrency=10))
+    await batch.begin(4)
+    await batch.admit("x")
+    await roll_back_batch(batch.connection)
+    assert await room(fetches) == 10  # which removes the row
+    await count_again(connection, SCHEMA, pool_id=fetches.pool_id, job_ids=batch.ids, limits=["x"])
+    assert await in_rows(connection) == [4]
+    await connection.execute(
+        f"update {JOBS} set locked_by = $1, locked_at = now() where id = any ($2::bigint[])",
+        fetches.pool_id, batch.ids[:3],
+    )  # fmt: skip
+    assert await room(fetches) == 7
+
+
+# -- what it reads -------------------------------------------------------------------------------------------
 
 
 async def rows_read(connection: Any) -> int:

@@ -63,7 +63,7 @@ def test_which_options_rule_it_out(options: dict[str, Any], flags: Any, expected
     assert plan.may_hold is expected
 
 
-def test_a_lane_with_fair_turns_or_limits_holds_nothing_and_others_do() -> None:
+def test_which_lanes_hold_jobs() -> None:
     @task(lane="fair")
     async def turn() -> None: ...
 
@@ -75,17 +75,34 @@ def test_a_lane_with_fair_turns_or_limits_holds_nothing_and_others_do() -> None:
 
     tasks = build_registry({"turn": turn, "call": call, "plain": plain})
     lanes = plan_lanes(tasks, [Lane("fair", order="fair", concurrency=10)], 10)
-    assert {plan.tasks: plan.may_hold for plan in lanes} == {
-        ("plain",): True,
-        ("turn",): False,
-        ("call",): False,
-    }
 
-    def may_hold(lanes: list[LanePlan]) -> bool:
-        return PoolPlan(options=WorkerOptions(), tasks=tasks, lanes=lanes).may_hold
+    def plan(lanes: list[LanePlan], **changes: Any) -> PoolPlan:
+        return PoolPlan(options=WorkerOptions(), tasks=tasks, lanes=lanes, **changes)
 
-    assert may_hold(lanes)
-    assert not may_hold([plan for plan in lanes if not plan.may_hold])
+    def held(**changes: Any) -> list[tuple[str, ...]]:
+        return [lane.tasks for lane in lanes if plan(lanes, **changes).may_hold_in(lane)]
+
+    assert sorted(held()) == [("call",), ("plain",)]
+    assert held(has_held_limits=False) == [("plain",)]
+    assert plan(lanes).may_hold
+    assert not plan([lane for lane in lanes if lane.tasks == ("turn",)]).may_hold
+
+
+def test_only_a_single_lane_without_limits_has_series() -> None:
+    @task(limit=Limit("api", concurrency=5))
+    async def call() -> None: ...
+
+    @task
+    async def plain() -> None: ...
+
+    def may_hold_series(*functions: Any) -> bool:
+        tasks = build_registry({each.identifier: each for each in functions})
+        lanes = plan_lanes(tasks, [], 10)
+        return PoolPlan(options=WorkerOptions(), tasks=tasks, lanes=lanes).may_hold_series
+
+    assert may_hold_series(plain)
+    assert not may_hold_series(call)
+    assert not may_hold_series(plain, call)
 
 
 # -- short and many ----------------------------------------------------------------------------------------

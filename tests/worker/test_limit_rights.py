@@ -10,6 +10,9 @@ import pytest
 
 from graphile_worker import Limit, task
 from graphile_worker.errors import ConfigError, GraphileWorkerError
+from graphile_worker.hooks.events import PoolJobsFetched
+from graphile_worker.testing.results import EventRecorder
+from graphile_worker.values.options import MOST_HOLD
 from support.server import DatabaseServer
 from support.working import SCHEMA, Jobs, Workers
 
@@ -79,3 +82,27 @@ async def test_a_database_without_the_objects_refuses_limited_tasks(
     await jobs.add("plain")
     await workers.start([plain], pg_pool=pool)
     await jobs.until_gone()
+
+
+async def test_without_the_function_for_held_batches_limited_jobs_are_locked_one_by_one(
+    never_slow: None, pool: Any, jobs: Jobs, connection: Any, workers: Workers, recorder: EventRecorder
+) -> None:
+    """The objects of an earlier version, and a role that may not replace them."""
+    await connection.execute(
+        f"drop function {SCHEMA}._private_py_admit_held_jobs;"
+        f"delete from {SCHEMA}._private_py_migrations where name = 'held_limits'"
+    )
+    role = await pool.fetchval("select current_user")
+    for table in OBJECTS:
+        await connection.execute(f'grant all on {SCHEMA}.{table} to "{role}"')
+
+    @task("wide", limit=Limit("wide", concurrency=800))
+    async def wide() -> None: ...
+
+    await workers.start(
+        [wide, task("plain")(plain)], pg_pool=pool, max_pool_size=8, hold=MOST_HOLD, events=recorder.events
+    )
+    for _ in range(3):
+        await jobs.add_many("wide", 400)
+        await jobs.until_gone()
+    assert "held" not in {event.kind for event in recorder.of(PoolJobsFetched)}

@@ -366,6 +366,7 @@ class WorkerBuilder:
             once=self.once,
             reserved=self._reserved_connections,
             has_queue_indexes=has.has_tables,
+            has_held_limits=has.has_held_limits,
             retention_policy=self._retention_policy,
             counts_statistics=options.statistics and has.has_statistics,
             has_control=has.has_control,

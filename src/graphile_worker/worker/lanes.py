@@ -105,7 +105,7 @@ class Lanes:
             "flags": pool.flags,
             "has_queue_indexes": pool.has_queue_indexes,
             "failures": None if pool.once else failures,
-            "held_batches": sink.held_batches if lane.may_hold else None,
+            "held_batches": sink.held_batches if pool.may_hold_in(lane) else None,
             "wide_queues": wide_queues,
         }
         if lane.limits:

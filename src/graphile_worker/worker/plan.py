@@ -41,11 +41,6 @@ class LanePlan(msgspec.Struct, frozen=True, kw_only=True):
         """Whether this is the lane of all tasks that are in no other."""
         return self.name == MAIN
 
-    @property
-    def may_hold(self) -> bool:
-        """Whether its jobs may run inside the transaction that fetches them."""
-        return self.order != FAIR and not self.limits
-
 
 class PoolPlan(msgspec.Struct, frozen=True, kw_only=True):
     """What a pool is built from, beside its database and its hooks."""
@@ -60,6 +55,8 @@ class PoolPlan(msgspec.Struct, frozen=True, kw_only=True):
     reserved: int = 0
     """Connections of the database pool that are in use elsewhere while this pool is alive."""
     has_queue_indexes: bool = True
+    has_held_limits: bool = True
+    """Whether the function exists that lets held batches have limited jobs."""
     retention_policy: RetentionPolicy | None = None
     """Which finished jobs are kept; None if there is no history."""
     counts_statistics: bool = False
@@ -81,13 +78,18 @@ class PoolPlan(msgspec.Struct, frozen=True, kw_only=True):
             and options.prepared_statements
             and options.local_queue is None
             and not self.flags.changing  # from job to job
-            and any(lane.may_hold for lane in self.lanes)
+            and any(self.may_hold_in(lane) for lane in self.lanes)
         )
+
+    def may_hold_in(self, lane: LanePlan) -> bool:
+        """Whether the jobs of a lane may run inside the transaction that fetches them."""
+        return lane.order != FAIR and (self.has_held_limits or not lane.limits)
 
     @property
     def may_hold_series(self) -> bool:
         """Whether that may be jobs of named queues: with several lanes, those of a queue may be in others."""
-        return self.may_hold and len(self.lanes) == 1 and self.has_queue_indexes
+        is_only_lane = len(self.lanes) == 1 and not self.lanes[0].limits
+        return self.may_hold and is_only_lane and self.has_queue_indexes
 
 
 def plan_lanes(tasks: Mapping[str, AnyTask], lanes: Sequence[Lane], concurrency: int) -> list[LanePlan]:

@@ -64,6 +64,7 @@ class Change(IntEnum):
     CONCURRENCY_REQUESTS = 29
     FLAG_RULES = 30
     LIMITS_BY_FETCH = 31
+    HELD_LIMITS = 32
 
     @property
     def label(self) -> str:
@@ -118,8 +119,8 @@ OWN_FILES: tuple[OwnFile, ...] = (
     _file("partitions", Change.HISTORY, Change.MENDED_FUNCTIONS, Change.SAFE_OPERATORS),
     _file("statistics", Change.FIGURES, Change.DAYS, Change.MONITORING, Change.SAFE_OPERATORS),
     _file("control", Change.CONTROL, Change.REQUESTS, Change.CONCURRENCY_REQUESTS),
-    _file("limits", Change.LIMITS, Change.SAFE_OPERATORS, Change.LIMITS_BY_FETCH),
-    _file("limits@routed", Change.FLAG_RULES, Change.LIMITS_BY_FETCH),
+    _file("limits", Change.LIMITS, Change.SAFE_OPERATORS, Change.LIMITS_BY_FETCH, Change.HELD_LIMITS),
+    _file("limits@routed", Change.FLAG_RULES, Change.LIMITS_BY_FETCH, Change.HELD_LIMITS),
     _file("tracks", Change.TRACKS, Change.SAFE_OPERATORS, Change.SAFE_SETTINGS),
     _file("admin", Change.ADMIN),
     _file("schedules", Change.SCHEDULES),

@@ -62,6 +62,11 @@ class MigrationReport(msgspec.Struct, frozen=True, kw_only=True):
         return not self.missing_own_objects & {"limits", "queue_indexes"}
 
     @property
+    def has_held_limits(self) -> bool:
+        """Whether the function exists that lets held batches have limited jobs."""
+        return "held_limits" not in self.missing_own_objects
+
+    @property
     def has_flag_rules(self) -> bool:
         """Whether the function exists that keeps limits in workers with accepted flags or an allowlist."""
         return "flag_rules" not in self.missing_own_objects

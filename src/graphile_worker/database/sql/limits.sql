@@ -24,6 +24,35 @@ select * from
   $9::text[], $10::boolean
 )
 
+-- statement: admit_held_jobs
+-- Let the jobs of a held batch use their limits; see the function.
+--
+-- $1 text      pool id
+-- $2 bigint    the number of the batch's transaction
+-- $3 bigint[]  job ids
+-- $4 text[]    names of the limits
+-- Returns the state of the limits.
+select payload from :GRAPHILE_WORKER_SCHEMA._private_py_admit_held_jobs($1::text, $2::bigint, $3::bigint[], $4::text[])
+
+-- statement: count_again
+-- Note that these jobs use their limits, before they are locked in the ordinary way: their held batch was lost, and its row may be
+-- gone.
+--
+-- $1 text      pool id
+-- $2 bigint[]  job ids
+-- $3 text[]    names of the limits
+insert into :GRAPHILE_WORKER_SCHEMA._private_py_limit_holds (limit_name, job_id, pool_id, job_ids)
+select limits.name, - txid_current(), $1::text, $2::bigint[]
+from :GRAPHILE_WORKER_SCHEMA._private_py_limits limits
+where limits.name = any ($3::text[]) and limits.max_running is not null
+on conflict on constraint _private_py_limit_holds_pkey
+do update set pool_id = excluded.pool_id, job_ids = excluded.job_ids
+
+-- statement: count_no_more
+-- The last statement of a held batch without jobs that outlast it: none of them uses a limit after the commit.
+delete from :GRAPHILE_WORKER_SCHEMA._private_py_limit_holds
+where limit_name = any ($1::text[]) and job_id = - txid_current()
+
 -- statement: list_limits
 -- Every limit: its bounds, where they come from, and how much of it is in use.
 --
@@ -45,16 +74,20 @@ select
     null
   ) as overridden,
   case when limits.max_running is not null then (
-    select pg_catalog.count(distinct job.id)::integer from :GRAPHILE_WORKER_SCHEMA._private_py_limit_holds lease
+    select pg_catalog.count(distinct job.id)::integer from :GRAPHILE_WORKER_SCHEMA._private_py_limit_holds hold
     cross join lateral pg_catalog.jsonb_array_elements_text(
       case
-        when pg_catalog.jsonb_typeof(pg_catalog.to_jsonb(lease) -> 'job_ids'::text) = 'array'
-          then pg_catalog.to_jsonb(lease) -> 'job_ids'::text
-        else pg_catalog.jsonb_build_array(lease.job_id) -- from before limits_by_fetch
+        when pg_catalog.jsonb_typeof(pg_catalog.to_jsonb(hold) -> 'job_ids'::text) = 'array'
+          then pg_catalog.to_jsonb(hold) -> 'job_ids'::text
+        else pg_catalog.jsonb_build_array(hold.job_id) -- from before limits_by_fetch
       end
     ) as used (id)
-    join :GRAPHILE_WORKER_SCHEMA._private_jobs job on job.id = used.id::bigint and job.locked_by = lease.pool_id
-    where lease.limit_name = limits.name
+    join :GRAPHILE_WORKER_SCHEMA._private_jobs job on job.id = used.id::bigint and (
+      job.locked_by = hold.pool_id or (
+:include is_batch_open
+      )
+    )
+    where hold.limit_name = limits.name
   ) end as running,
   case when limits.rate is not null then floor(
     least(

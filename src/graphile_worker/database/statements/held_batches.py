@@ -125,6 +125,12 @@ async def begin_batch(connection: Connection, schema: SchemaName) -> None:
     await connection.execute(load("held/begin_batch", schema))
 
 
+async def transaction_number(connection: Connection, schema: SchemaName) -> int:
+    """The number of the transaction of a batch."""
+    number: int = await connection.fetchval(load("held/transaction_number", schema))
+    return number
+
+
 async def commit_batch(connection: Connection) -> None:
     """Commit the transaction of a batch, which was begun by a statement rather than by the driver."""
     await connection.execute("commit")

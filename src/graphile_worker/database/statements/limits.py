@@ -34,6 +34,8 @@ class LimitState(msgspec.Struct, frozen=True):
 
     room: int = 0
     """How many jobs it could lock at most."""
+    bound: int | None = 0
+    """How many the limits allow while nothing runs; None if there is no such number, 0 if it is unknown."""
     wait: float | None = None
     """Seconds until a job may start again; None if no rate is used up."""
     is_full: bool = False
@@ -111,6 +113,36 @@ async def get_limited_jobs(
         is_wide,
     )
     return plain_jobs(rows[:-1], pool_id, tasks), _state.decode(rows[-1][1])
+
+
+async def admit_held_jobs(
+    connection: Connection,
+    schema: SchemaName,
+    *,
+    pool_id: str,
+    number: int,
+    job_ids: Sequence[int],
+    limits: Sequence[str],
+) -> LimitState:
+    """Let all these jobs use their limits, or none: then there is less room than jobs.
+
+    `number`: that of the open transaction that has locked them; they count until it ends.
+    """
+    return _state.decode(
+        await connection.fetchval(load("limits/admit_held_jobs", schema), pool_id, number, job_ids, limits)
+    )
+
+
+async def count_again(
+    connection: Connection, schema: SchemaName, *, pool_id: str, job_ids: Sequence[int], limits: Sequence[str]
+) -> None:
+    """Note that jobs of a lost batch use their limits, as far as this pool locks them."""
+    await connection.execute(load("limits/count_again", schema), pool_id, job_ids, limits)
+
+
+async def count_no_more(connection: Connection, schema: SchemaName, limits: Sequence[str]) -> None:
+    """At the end of a held batch that no job outlasts: its jobs use no limit."""
+    await connection.execute(load("limits/count_no_more", schema), limits)
 
 
 async def ready_tasks(

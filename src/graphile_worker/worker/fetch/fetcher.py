@@ -34,7 +34,7 @@ from ...hooks.interceptors import call
 from ...values.flags import NO_RULES, FlagRules, FlagSources, flag_rules
 from ...values.job import Job
 from ..context import FailureLog, PoolContext
-from ..held.batches import HeldBatches
+from ..held.batches import HeldBatches, LimitsOfBatches
 from ..session import Session, Statement
 from .plan import (
     ANNOUNCED,
@@ -94,6 +94,7 @@ class Fetcher:
         *,
         flags: FlagSources = NO_SOURCES,
         has_queue_indexes: bool = True,
+        is_limited: bool = False,
         failures: FailureLog | None = None,
         held_batches: HeldBatches | None = None,
         wide_queues: WideQueues | None = None,
@@ -121,7 +122,9 @@ class Fetcher:
         self._may_ids_be_old = False  # whether a job was announced and not found since
         self._failures = failures
         self._plan = FetchPlan(
-            has_queue_indexes=has_queue_indexes, poll_interval=context.options.poll_interval
+            has_queue_indexes=has_queue_indexes,
+            is_limited=is_limited,
+            poll_interval=context.options.poll_interval,
         )
         self._fetches = FETCHES
         self._last_kind: Kind = PLAIN
@@ -287,13 +290,7 @@ class Fetcher:
         }
         self._plan.has_left_some = False
         if fetch.kind is HELD:
-            if self.held_batches is None:
-                return None
-            held = await self.held_batches.fetch(**terms)
-            # Before another lane changes it.
-            self._may_be_more = self._plan.has_left_some = self.held_batches.may_be_more
-            passed = self.held_batches.passed_keyed
-            return held if passed is None or held is None else await self._with_keyed(held, passed, terms)
+            return await self._hold(terms)
         if fetch.kind is SERIES:
             return await self._series(terms)
         statement = partial(self._fetches[fetch.kind], schema=self._schema, pool_id=self.pool_id, **terms)
@@ -305,6 +302,18 @@ class Fetcher:
         jobs = self.held_batches.exclude_running(found)
         self._has_dropped = len(jobs) < len(found)
         return jobs
+
+    async def _hold(
+        self, terms: dict[str, Any], limits: LimitsOfBatches | None = None
+    ) -> Sequence[Job] | None:
+        """The jobs of a held batch; None if there is none."""
+        if self.held_batches is None:
+            return None
+        held = await self.held_batches.fetch(**terms, limits=limits)
+        # Before another lane changes it.
+        self._may_be_more = self._plan.has_left_some = self.held_batches.may_be_more
+        passed = self.held_batches.passed_keyed
+        return held if passed is None or held is None else await self._with_keyed(held, passed, terms)
 
     async def _series(self, terms: dict[str, Any]) -> Sequence[Job] | None:
         """The first held job of each queue; None if nothing was fetched."""

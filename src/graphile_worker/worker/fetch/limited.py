@@ -23,19 +23,30 @@ from msgspec.structs import replace
 
 from ...database.connections.connection import Connection
 from ...database.statements.fetch import FairJobs, get_fair_jobs
-from ...database.statements.limits import LimitState, get_limited_jobs, ready_tasks, register_limits
+from ...database.statements.limits import (
+    LimitState,
+    admit_held_jobs,
+    get_limited_jobs,
+    ready_tasks,
+    register_limits,
+)
 from ...hooks.events import PoolJobsFetched
 from ...values.concurrency import Limit
 from ...values.job import Job
 from ..context import PoolContext
+from ..held.batches import LimitsOfBatches
+from ..held.policy import FEWEST
 from ..session import Session
-from .fetcher import Fetcher, may_have_left_some
-from .plan import FAIR, WHOLE, WIDE, Demand, Fetch
+from .fetcher import Fetcher
+from .plan import FAIR, HELD, WHOLE, WIDE, Demand, Fetch
 
 SHORTEST_WAIT = 0.01  # seconds: a fast rate yields several jobs per fetch
 BUSY_WAIT = (0.002, 0.010)  # seconds, chosen at random: a fetch of another pool takes about that long
 BUSY_ATTEMPTS = 50
 AFTER_BUSY = 0.1  # seconds
+SHARE_OF_BATCH = 4  # a held batch has at most a quarter of the jobs that may run: so that several have room
+ADMISSIONS = 3  # attempts while the limits are in use
+ADMISSION_WAIT = (0.0005, 0.0015)  # seconds, chosen at random
 MANY = 1000  # jobs that one statement reads
 LOOKS = 10  # statements at most, while each is full; then the remaining tasks are assumed to be ready
 MOST_STATEMENTS = 50  # per fetch, if all queues that are visited are busy
@@ -55,7 +66,7 @@ class LimitedFetcher(Fetcher):
 
         `ready`: fetch only if this finds ready jobs; None to fetch without asking.
         """
-        super().__init__(*arguments, **options | {"has_queue_indexes": False})  # one statement for everything
+        super().__init__(*arguments, is_limited=True, **options)
         self._limits = limits
         self._names = [limit.name for limit in limits]
         self._state = LimitState()
@@ -130,9 +141,42 @@ class LimitedFetcher(Fetcher):
             raise
         if not self._state.is_busy:
             found, seen, self._seen = len(jobs), self._seen, 0
-            is_left = found < seen or may_have_left_some(found, demand.limit)
+            is_left = found < seen or super().may_have_left_some(found, demand.limit)
             self.knows_more = is_left or (self.knows_more and found >= self._state.room)
         return jobs
+
+    async def _answer(self, fetch: Fetch, demand: Demand) -> Sequence[Job] | None:
+        jobs = await super()._answer(fetch, demand)
+        might_hold = self.held_batches if fetch.kind == WHOLE and demand.may_hold else None
+        if might_hold is not None and any(job.job_queue_id is not None for job in jobs or ()):
+            might_hold.hold_less()  # a batch has none of a queue
+        return jobs
+
+    async def _hold(
+        self, terms: dict[str, Any], limits: LimitsOfBatches | None = None
+    ) -> Sequence[Job] | None:
+        bound = self._state.bound
+        limit: int = terms["limit"] if bound is None else min(terms["limit"], bound // SHARE_OF_BATCH)
+        return await super()._hold(terms | {"limit": limit}, self) if limit >= FEWEST else None
+
+    async def admit(self, number: int, job_ids: Sequence[int]) -> Sequence[str] | None:
+        """See `LimitsOfBatches`."""
+        schema, pool_id, names = self._schema, self.pool_id, self._names
+        for attempt in range(ADMISSIONS):
+            if attempt:
+                await asyncio.sleep(random.uniform(*ADMISSION_WAIT))  # noqa: S311
+            state = await self._session.run(
+                lambda connection: admit_held_jobs(
+                    connection, schema, pool_id=pool_id, number=number, job_ids=job_ids, limits=names
+                )
+            )
+            if not state.is_busy:
+                break
+        if state.room < len(job_ids):
+            return None
+        self._learn(state)
+        self._plan.room = None  # the batch was not cut short by it
+        return names if state.is_counted else ()
 
     async def _get_jobs(
         self, connection: Connection, schema: Any, *, limit: int, **arguments: Any
@@ -149,6 +193,8 @@ class LimitedFetcher(Fetcher):
             self._is_counted = state.is_counted
 
     def may_have_left_some(self, found: int, limit: int) -> bool:
+        if self._last_kind == HELD:
+            return super().may_have_left_some(found, limit)
         if self._state.is_busy or found >= self._state.room < limit:
             return False  # there is no room now
         return super().may_have_left_some(found, limit)

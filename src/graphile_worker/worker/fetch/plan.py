@@ -13,8 +13,9 @@ writes nothing (see `held_batches`). SERIES then comes before WHOLE: it finds jo
 each, if they come before all others.
 ANNOUNCED is the fast path: it finds jobs of one priority if no job waits in a named queue. PLAIN finds jobs
 of all priorities if no named queue may be next. WHOLE finds everything. While there are wide queues, WIDE
-takes the place of PLAIN and WHOLE. A shorter statement that was of no use is skipped for a while. Nothing
-here waits, reads a clock or touches the database; `Fetcher` does.
+takes the place of PLAIN and WHOLE. With limits there are only HELD, WHOLE and WIDE. A shorter statement
+that was of no use is skipped for a while. Nothing here waits, reads a clock or touches the database;
+`Fetcher` does.
 
 While enough jobs are prefetched, a fetch may be limited to those of better priorities: PLAIN, then URGENT,
 which is WHOLE within this limit.
@@ -230,8 +231,15 @@ class Watermarks:
 class FetchPlan:
     """Chooses the statements of one pool's fetches."""
 
-    def __init__(self, *, has_queue_indexes: bool = True, poll_interval: float = POLL_INTERVAL) -> None:
-        """Without indexes for named queues only WHOLE is of use."""
+    def __init__(
+        self,
+        *,
+        has_queue_indexes: bool = True,
+        is_limited: bool = False,
+        poll_interval: float = POLL_INTERVAL,
+    ) -> None:
+        """Without indexes for named queues only WHOLE is of use. `is_limited`: HELD and WHOLE keep limits."""
+        self._is_limited = is_limited
         self.is_wide = False
         """Whether there are queues that may run several jobs at once."""
         self.round_trip = 0.0
@@ -244,7 +252,8 @@ class FetchPlan:
         self._is_announced = False  # a job was announced since the last full fetch
         self._is_freed = False  # jobs were freed since the last full fetch
         self._skip_announced = 0  # fetches
-        self._skip_plain = 0 if has_queue_indexes else sys.maxsize  # fetches
+        has_plain = has_queue_indexes and not is_limited
+        self._skip_plain = 0 if has_plain else sys.maxsize  # fetches
         self._all_ranges: Ranges | None = None  # set while there are too many priorities to walk over
         self._listed_at = 0.0
         self._server_ahead = 0.0  # seconds since 1970 by the server's clock, less the monotonic time
@@ -369,7 +378,7 @@ class FetchPlan:
         return jobs
 
     def _lock(self, demand: Demand, ranges: Ranges | None) -> Steps[tuple[Sequence[Job], float]]:
-        """HELD and PLAIN, which find nothing if a named queue may be next; then WHOLE."""
+        """HELD and PLAIN, which find nothing if a named queue may be next; then WHOLE. Limits: no PLAIN."""
         limit = demand.limit
         if self.is_wide:
             return (yield Fetch(WIDE, limit, ranges))
@@ -387,11 +396,13 @@ class FetchPlan:
             self._skip_plain = SKIPPED
         self._skip_plain -= 1
         if demand.may_hold:
-            series: tuple[Sequence[Job] | None, float] = yield Fetch(SERIES, limit)
-            if series[0]:
-                return series[0], series[1]
+            early: tuple[Sequence[Job] | None, float]
+            early = yield Fetch(HELD, limit, ranges) if self._is_limited else Fetch(SERIES, limit)
+            if early[0]:
+                return early[0], early[1]
         whole: tuple[Sequence[Job], float] = yield Fetch(WHOLE, limit, ranges)
-        if demand.may_hold and whole[0] and all(job.job_queue_id is None for job in whole[0]):
+        was_plain_skipped = demand.may_hold and not self._is_limited
+        if was_plain_skipped and whole[0] and all(job.job_queue_id is None for job in whole[0]):
             self._skip_plain = 0  # no queue is next any more
         return whole
 

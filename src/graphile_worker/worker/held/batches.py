@@ -13,6 +13,7 @@ is lost, `reconcile` finds out what has become of its batch. See docs/design/003
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -20,7 +21,7 @@ from contextlib import suppress
 from datetime import datetime
 from functools import partial
 from operator import attrgetter, itemgetter
-from typing import Any
+from typing import Any, Protocol
 
 from ...database.connections.connection import Connection, Row
 from ...database.connections.statement import FetchedJobs
@@ -40,6 +41,7 @@ from ...database.statements.held_batches import (
     may_have_backlog,
     roll_back_batch,
     take_queues,
+    transaction_number,
 )
 from ...recovery.held_batches import OpenBatch
 from ...recovery.orphaned_jobs import RECOVERED
@@ -60,6 +62,17 @@ Fetch = Callable[[Connection], Awaitable[tuple[Sequence[Row], bool]]]
 MAYBE_ANY = Workload(0, 0.0, 0, 0, lambda seconds: 0)
 
 logger = logging.getLogger("graphile_worker.worker")
+
+
+class LimitsOfBatches(Protocol):
+    """The limits of a lane, as held batches see them."""
+
+    async def admit(self, number: int, job_ids: Sequence[int]) -> Sequence[str] | None:
+        """Let all jobs of a batch use the limits; None if there is no room for all.
+
+        `number`: that of its transaction. Returns the names of the limits that count the jobs.
+        """
+        ...
 
 
 class HeldBatches:
@@ -196,12 +209,20 @@ class HeldBatches:
         flags: FlagRules,
         now: datetime | None,
         ranges: Ranges | None = None,
+        limits: LimitsOfBatches | None = None,
     ) -> Sequence[Job] | None:
-        """Begin a batch of up to `limit` jobs, as `get_held_jobs` says; None if that is not possible now."""
+        """Begin a batch of up to `limit` jobs, as `get_held_jobs` says; None if that is not possible now.
+
+        `limits`: those of the tasks, which must have room for the whole batch.
+        """
         batch_session, epoch = await self._session()
         if batch_session is None:
             return None
+        fetch: Fetch
         fetch = partial(self._cursor.fetch, ranges=ranges, tasks=tasks, limit=limit, flags=flags, now=now)
+        numbers: list[int] = []
+        if limits is not None:
+            fetch = partial(self._fetch_numbered, fetch, numbers)
         batch, rows, may_be_more = await self._begin_on(
             batch_session, partial(self._begin_with, fetch), tasks
         )
@@ -209,10 +230,14 @@ class HeldBatches:
             self.may_be_more, self.passed_keyed = False, None
             return ()
         jobs = self._begin(batch, rows, tasks)
-        if not jobs or self._sessions.lease.epoch != epoch or self._batch_sessions.is_closing:
-            self._cursor.forget()
-            self._ends.release(jobs)
-            self._ends.end_soon(batch)
+        may_start = bool(jobs)
+        if may_start and limits is not None and not await self._admit(batch, rows, limits, numbers[0]):
+            self.hold_less()
+            may_start = False
+        if not may_start or self._sessions.lease.epoch != epoch or self._batch_sessions.is_closing:
+            self._refuse(batch, jobs)
+            if limits is not None and batch.ending is not None:
+                await asyncio.wait((batch.ending,))  # the next fetch finds these jobs
             return None
         passed_keyed = None
         if (keyed := first_keyed(rows)) is not None:
@@ -230,6 +255,39 @@ class HeldBatches:
             self._ends.end_in_time(batch)
         self.may_be_more, self.passed_keyed = may_be_more, passed_keyed
         return held
+
+    async def _fetch_numbered(
+        self, fetch: Fetch, numbers: list[int], connection: Connection
+    ) -> tuple[Sequence[Row], bool]:
+        """Lock rows; `numbers` gets the number of the transaction, if there are any."""
+        rows, may_be_more = await fetch(connection)
+        if rows:
+            numbers.append(await transaction_number(connection, self._schema))
+        return rows, may_be_more
+
+    async def _admit(
+        self, batch: HeldBatch, rows: Sequence[Row], limits: LimitsOfBatches, number: int
+    ) -> bool:
+        """Whether the jobs of a batch may run; not if they pass one with a key: nothing would lock that."""
+        keyed = first_keyed(rows)
+        if keyed is not None and keyed <= last_place(rows):
+            return False
+        batch.is_locking = True  # nothing else ends it meanwhile
+        try:
+            names = await limits.admit(number, list(batch.ids))
+        except BaseException:
+            batch.is_locking = False
+            self._refuse(batch, batch.jobs)
+            raise
+        batch.is_locking = False
+        batch.limits = names or ()
+        return names is not None
+
+    def _refuse(self, batch: HeldBatch, jobs: Sequence[Job]) -> None:
+        """End a batch of which no job may start."""
+        self._cursor.forget()
+        self._ends.release(jobs)
+        self._ends.end_soon(batch)
 
     async def fetch_series(
         self, *, tasks: Mapping[int, str], limit: int, flags: FlagRules, now: datetime | None

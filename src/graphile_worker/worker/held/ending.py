@@ -25,6 +25,7 @@ from ...database.statements.held_batches import (
     end_series,
     roll_back_batch,
 )
+from ...database.statements.limits import count_no_more
 from ...errors.text import message_of
 from ...recovery.held_batches import OpenBatch
 from ...values.job import Job
@@ -268,6 +269,8 @@ class BatchEnds:
                 released=len(batch.jobs) - len(batch.ids),
                 now=self._context.now(),
             )
+            if batch.limits and not outlasting:
+                await count_no_more(connection, schema, batch.limits)
         except Exception:
             with suppress(Exception):  # the connection may be gone
                 await roll_back_batch(connection)
@@ -311,6 +314,7 @@ class BatchEnds:
             may_be_committed=batch.is_committing,
             retries=batch.retries,
             series=batch.series,
+            limits=batch.limits,
         )
         self._batch_sessions.lost_if_gone(batch.batch_session)
         if isinstance(error, Exception) and not self._is_refused(batch, error):

@@ -24,6 +24,7 @@ import msgspec
 from ...database.connections.connection import Connection
 from ...database.connections.retry import Backoff, Delays, is_refusal, may_pass
 from ...database.statements.held_batches import Settled, settle_jobs, settle_series
+from ...database.statements.limits import count_again
 from ...database.statements.write_plan import Failure, KeptJobs, Outcomes
 from ...hooks.faults import report
 from ...values.job import Job
@@ -84,6 +85,7 @@ class BatchReconciler:
         self._queues: dict[int, datetime] = {}  # those of series, and when they were locked
         self._may_be_committed: set[int] = set()
         self._retries: dict[int, datetime] = {}  # of failures, if the commit was sent
+        self._limits: dict[int, tuple[str, ...]] = {}  # of running jobs
         self._task: asyncio.Task[None] | None = None
         self._is_abandoned = False
         self._one_at_a_time = False  # the database has refused some job
@@ -102,10 +104,11 @@ class BatchReconciler:
         may_be_committed: bool,
         retries: Mapping[int, datetime],
         series: HeldSeries | None = None,
+        limits: Sequence[str] = (),
     ) -> None:
         """Settle these jobs soon; `may_be_committed`: the commit was sent, and no answer came.
 
-        `retries`: when jobs run again whose failure the batch has written.
+        `retries`: when jobs run again whose failure the batch has written. `limits`: those that count them.
         """
         if self._is_abandoned:
             return
@@ -114,6 +117,8 @@ class BatchReconciler:
             self._finished[each.job.id] = each
         for job in running:
             self.jobs[job.id] = job
+        if limits:
+            self._limits.update(dict.fromkeys((job.id for job in running), tuple(limits)))
         if may_be_committed:
             self._may_be_committed.update(each.job.id for each in finished)
             self._retries.update(retries)
@@ -247,6 +252,7 @@ class BatchReconciler:
 
         async def statement(connection: Connection) -> Sequence[Job]:
             nonlocal settled
+            await self._count_again(connection, jobs)
             settled = await settle_jobs(
                 connection, context.schema, context.pool_id, jobs, retries=self._retries, now=context.now()
             )
@@ -262,6 +268,16 @@ class BatchReconciler:
                 self._sink.accept(finished)
         gone = {job.id for job in jobs if job.id not in found}
         self._let_go([job for job in jobs if found.get(job.id) is None], gone, settled.failed, began)
+
+    async def _count_again(self, connection: Connection, jobs: Sequence[Job]) -> None:
+        """The limits of running jobs count them no more since their transaction has ended."""
+        by_limits = defaultdict[tuple[str, ...], list[int]](list)
+        for job in jobs:
+            if job.id in self._limits:
+                by_limits[self._limits[job.id]].append(job.id)
+        schema, pool_id = self._context.schema, self._context.pool_id
+        for limits, ids in by_limits.items():
+            await count_again(connection, schema, pool_id=pool_id, job_ids=ids, limits=limits)
 
     def _let_go(
         self,
@@ -298,4 +314,5 @@ class BatchReconciler:
         del self.jobs[job.id]
         self._may_be_committed.discard(job.id)
         self._retries.pop(job.id, None)
+        self._limits.pop(job.id, None)
         return self._finished.pop(job.id, None)

@@ -60,6 +60,7 @@ class HeldBatch:
         "is_writing",
         "jobs",
         "left",
+        "limits",
         "released",
         "retries",
         "series",
@@ -73,6 +74,8 @@ class HeldBatch:
         self.tasks = tasks
         """Those of the fetch, by id."""
         self.connection = connection
+        self.limits: Sequence[str] = ()
+        """Those that count its jobs."""
         self.series: HeldSeries | None = None
         """The series of its jobs, if they are of named queues."""
         self.jobs: Sequence[Job] = ()

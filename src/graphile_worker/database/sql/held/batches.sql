@@ -9,6 +9,10 @@
 begin;
 lock table :GRAPHILE_WORKER_SCHEMA._private_jobs in row exclusive mode
 
+-- statement: transaction_number
+-- The number of this transaction, by which others see whether it is open.
+select txid_current()
+
 -- statement: has_backlog
 -- Whether many jobs of the usual priority are ready, of named queues or of none: a worker that starts beside them holds
 -- batches soon.

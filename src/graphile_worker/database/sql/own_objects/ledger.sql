@@ -58,5 +58,6 @@ values
     (28, 'safe_settings'),
     (29, 'concurrency_requests'),
     (30, 'flag_rules'),
-    (31, 'limits_by_fetch')
+    (31, 'limits_by_fetch'),
+    (32, 'held_limits')
 on conflict (id) do nothing;

@@ -37,11 +37,12 @@ create table if not exists :GRAPHILE_WORKER_SCHEMA._private_py_limits (
     constraint _private_py_limits_pkey primary key (name)
 );
 
--- Which jobs use a limit: a row has the jobs of one fetch. A job counts only while the pool has it locked, so nothing has to be
--- released: not when a job ends, not when its worker dies, not when another worker recovers it.
+-- Which jobs use a limit: a row has the jobs of one fetch. A job counts only while the pool has it locked, or while the transaction
+-- of its held batch is open, so nothing has to be released: not when a job ends, not when its worker dies, not when another worker
+-- recovers it.
 create table if not exists :GRAPHILE_WORKER_SCHEMA._private_py_limit_holds (
     limit_name text not null,
-    job_id bigint not null, -- the number of the fetch, which is below zero; in rows without job_ids the only job
+    job_id bigint not null, -- the transaction of the fetch, as a number below zero; in rows without job_ids the only job
     pool_id text not null,
     constraint _private_py_limit_holds_pkey primary key (limit_name, job_id)
 );
@@ -53,6 +54,7 @@ add column if not exists job_ids bigint[]; -- null in rows from before limits_by
 --
 -- Returns the columns of each job, unordered, then one row without an id. Its payload is a JSON object:
 --   room          how many jobs could be locked at most
+--   bound         how many the limits allow while nothing runs; null if that is not limited
 --   wait          seconds until a job may start again; null if no rate is used up
 --   is_full       whether as many jobs run as may run at once
 --   is_counted    whether the number of running jobs is limited
@@ -68,3 +70,36 @@ create or replace function :GRAPHILE_WORKER_SCHEMA._private_py_get_limited_jobs(
     wanted integer,
     forbidden_flags text[], -- or null
 :include limited_jobs_function
+
+-- Lets all jobs of a held batch use their limits, or none: these are all that it has locked, and none has started.
+--
+-- It must be committed while the transaction of the batch is open. From then on the jobs count until that has ended, and later
+-- those that its end has locked for the pool.
+--
+-- Returns the state that the fetch returns, with `room` as large as the batch if it may run.
+create or replace function :GRAPHILE_WORKER_SCHEMA._private_py_admit_held_jobs(
+    pool_id text,
+    fetch_number bigint, -- txid_current() of the batch
+    taken_ids bigint[],
+    limit_names text[]
+)
+returns table (payload text)
+language plpgsql
+as $body$
+#variable_conflict use_column
+declare
+:include limit_variables
+    asked integer := pg_catalog.cardinality(taken_ids);
+    room integer := pg_catalog.cardinality(taken_ids);
+begin
+:include limit_room
+    if room >= asked then
+        taken := asked;
+    end if;
+:include limit_use
+    if taken > 0 then
+:include limit_hold
+    end if;
+:include limit_state
+end;
+$body$;
