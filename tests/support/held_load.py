@@ -121,6 +121,11 @@ class Holding:
         return [event.count for event in self._fetches if event.kind == "held"]
 
     @property
+    def fetched(self) -> int:
+        """How many jobs all fetches so far have found; what was released counts again."""
+        return sum(event.count for event in self._fetches)
+
+    @property
     def last_fetch(self) -> str:
         """The kind of the last fetch that found jobs."""
         return self._fetches[-1].kind

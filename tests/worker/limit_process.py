@@ -4,6 +4,8 @@ Arguments: the database's URL, the journal's path, then the bounds of the limit:
 second or 0, and the burst. A journal has a line per start and per end: the job's id, the attempt, and the
 time by the machine's monotonic clock, which all processes share. A start also has the time of the lock by the
 server's clock. Lines are written at once, so that they survive a kill.
+
+Three more arguments may follow: the slots, the seconds that a job takes, and those of a held batch.
 """
 
 from __future__ import annotations
@@ -20,7 +22,16 @@ RUN_TIME = 0.02  # seconds
 QUICK: dict[str, Any] = {"heartbeat_interval": 0.5, "recovery_grace": 2.0, "sweep_interval": 0.5}
 
 
-async def main(url: str, path: str, concurrency: int, starts: int, burst: int) -> None:
+async def main(
+    url: str,
+    path: str,
+    concurrency: int,
+    starts: int,
+    burst: int,
+    slots: int = 10,
+    seconds: float = RUN_TIME,
+    hold: float = 0.05,
+) -> None:
     journal = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     limits = []
     if concurrency:
@@ -33,15 +44,14 @@ async def main(url: str, path: str, concurrency: int, starts: int, burst: int) -
         job = helpers.job
         locked_at = job.locked_at.timestamp() if job.locked_at is not None else 0.0
         os.write(journal, f"start {job.id} {job.attempts} {time.monotonic()} {locked_at}\n".encode())
-        await asyncio.sleep(RUN_TIME)
+        await asyncio.sleep(seconds)
         os.write(journal, f"end {job.id} {job.attempts} {time.monotonic()} 0\n".encode())
 
-    async with run(
-        connection_string=url, task_list=[step], concurrency=10, poll_interval=0.5, **QUICK
-    ) as runner:
+    options = {"concurrency": slots, "hold": hold, "poll_interval": 0.5, **QUICK}
+    async with run(connection_string=url, task_list=[step], **options) as runner:
         print("ready", flush=True)
         await runner.wait()
 
 
 if __name__ == "__main__":
-    asyncio.run(main(sys.argv[1], sys.argv[2], *map(int, sys.argv[3:6])))
+    asyncio.run(main(sys.argv[1], sys.argv[2], *map(int, sys.argv[3:7]), *map(float, sys.argv[7:])))

@@ -14,7 +14,9 @@ import pytest
 from graphile_worker import Lane, Limit, Runner, Task, WorkerUtils, task
 from graphile_worker.database.sql import load
 from graphile_worker.database.statements.limits import LimitState, get_limited_jobs
+from graphile_worker.values.options import MOST_HOLD
 from graphile_worker.values.schema_name import SchemaName
+from graphile_worker.worker.fetch.limited import LONGEST_DELAY
 from support.held_load import ROUNDS, SMALL_LOAD, Holding
 from support.working import SCHEMA, Gate, Jobs, until
 
@@ -151,15 +153,18 @@ async def test_jobs_of_a_narrow_limit_are_not_held(limited: LimitedHolding, jobs
     assert limited.holding.held_fetches == []
 
 
-async def test_jobs_with_a_rate_are_held(limited: LimitedHolding, jobs: Jobs, gate: Gate) -> None:
-    await limited.start(Limit("wide", rate=(PLENTY, 1), burst=PLENTY), gate.__call__)
-    ids = await limited.holding.add(lambda: jobs.add_many("step", 5))
-    await gate.until_inside(5)
-    assert limited.holding.last_fetch == "held"
-    assert await limited.holding.row_locked(ids) == ids
+@pytest.mark.parametrize(("hold", "is_held"), [(LONGEST_DELAY, True), (MOST_HOLD, False)])
+async def test_jobs_with_a_rate_are_held_unless_they_may_start_much_later(
+    limited: LimitedHolding, jobs: Jobs, hold: float, is_held: bool
+) -> None:
+    async def step() -> None: ...
+
+    await limited.start(Limit("wide", rate=(PLENTY, 1), burst=PLENTY), step, is_warm=is_held, hold=hold)
+    for _ in range(3):
+        await limited.holding.add_load(SMALL_LOAD)
+        await jobs.until_gone()
+    assert bool(limited.holding.held_fetches) is is_held
     assert await limited.rows() == []
-    gate.open_all()
-    await jobs.until_gone()
 
 
 async def test_a_batch_for_which_there_is_no_room_is_not_held(

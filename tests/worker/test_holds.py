@@ -6,6 +6,7 @@ The batches of most tests here are held for as long as the test likes; see `supp
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import Counter
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -25,6 +26,7 @@ from graphile_worker.hooks.events import (
     JobSnoozed,
     JobStarted,
     JobSucceeded,
+    PoolJobsFetched,
     PoolOutcomesWritten,
 )
 from graphile_worker.testing.fake_clock import FakeClock
@@ -33,7 +35,7 @@ from graphile_worker.values.schema_name import SchemaName
 from graphile_worker.worker.fetch import fetcher
 from graphile_worker.worker.fetch import plan as watermarks
 from graphile_worker.worker.held import cursor
-from support.held_load import ROUNDS, Holding
+from support.held_load import LOAD, ROUNDS, Holding
 from support.working import PATIENCE, SCHEMA, SELDOM, Gate, Jobs, Workers, headline, until
 
 ROWS = (
@@ -47,6 +49,7 @@ select from {SCHEMA}.add_jobs(array(
 ))"""
 SHARED = 8000  # jobs: more than the first fetches of three workers, which hold none, take
 SHORTLY = 2.0  # seconds: jobs of a loaded machine are still short enough to be held
+BRIEFLY = 1.0  # seconds to hold a batch
 
 
 async def test_a_held_job_has_a_locked_row_in_which_nothing_is_written(
@@ -127,6 +130,28 @@ async def test_jobs_that_have_not_started_when_the_batch_ends_are_free_for_other
     assert attempts == [1] * 60
     assert len(gate.started) == 2
     assert len(ids) == 60
+
+
+async def test_a_batch_is_held_longer_if_the_process_had_no_time_to_start_its_jobs(
+    holding: Holding, jobs: Jobs
+) -> None:
+    """Released jobs would be fetched again, which costs a busy machine even more."""
+    is_armed, waits = False, 1.5 * BRIEFLY
+
+    def stall(event: PoolJobsFetched) -> None:
+        nonlocal is_armed
+        if is_armed and event.kind == "held" and event.count == event.limit:
+            is_armed = False
+            time.sleep(waits)  # timing: the time of the batch is up before one of its jobs starts
+
+    holding.recorder.events.on(PoolJobsFetched, stall)
+    await holding.start({}, concurrency=10, hold=BRIEFLY)
+    before, is_armed = holding.fetched, True
+    await holding.add_load(LOAD)
+    await jobs.until_gone()
+    assert not is_armed
+    await until(lambda: holding.fetched - before >= LOAD)
+    assert holding.fetched - before == LOAD
 
 
 async def test_jobs_stuck_behind_a_slow_one_are_released_before_the_batch_ends(

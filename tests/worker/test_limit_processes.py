@@ -26,6 +26,13 @@ select {SCHEMA}.add_jobs(array_agg(
 from generate_series(1, $1::integer) n
 """
 
+ADD_SHORT_JOBS = f"""
+select from {SCHEMA}.add_jobs(array(
+  select row('step', '{{}}', null, null, null, null, null, null)::{SCHEMA}.job_spec
+  from generate_series(1, $1::integer)
+))
+"""
+
 
 class Interval(NamedTuple):
     """One run of a job."""
@@ -39,8 +46,11 @@ class Interval(NamedTuple):
 class Fleet:
     """Worker processes, each with its journal."""
 
-    def __init__(self, url: str, folder: Path, concurrency: int, starts: int, burst: int) -> None:
-        self._arguments = (concurrency, starts, burst)
+    def __init__(
+        self, url: str, folder: Path, concurrency: int, starts: int, burst: int, *worker: float
+    ) -> None:
+        """`worker`: the slots of each, the seconds that a job takes, and those of a held batch."""
+        self._arguments = (concurrency, starts, burst, *worker)
         self._url, self._folder = url, folder
         self.processes: list[tuple[WorkerProcess, Path]] = []
         self._killed: dict[Path, float] = {}
@@ -56,8 +66,8 @@ class Fleet:
 
     def kill(self, number: int) -> None:
         process, path = self.processes[number]
+        self._killed[path] = time.monotonic()  # before: what it held is free at once
         process.send(signal.SIGKILL)
-        self._killed[path] = time.monotonic()
 
     async def stop(self) -> None:
         for process, path in self.processes:
@@ -83,7 +93,7 @@ class Fleet:
                 began, locked = started.pop((job_id, attempt))
                 yield Interval(int(job_id), began, float(moment), locked)
         for (job_id, _), (began, locked) in started.items():
-            yield Interval(int(job_id), began, self._killed.get(path, time.monotonic()), locked)
+            yield Interval(int(job_id), began, max(began, self._killed.get(path, time.monotonic())), locked)
 
 
 def most_at_once(intervals: list[Interval]) -> int:
@@ -146,6 +156,28 @@ async def test_a_limit_holds_while_workers_are_killed_and_bounds_change(
     assert locked_between
     assert most_at_once(locked_between) <= 3
     assert await connection.fetchval(f"select count(*) from {SCHEMA}._private_jobs") == 0
+
+
+async def test_a_limit_holds_for_held_batches_beside_others_and_a_kill(
+    connection: Any, database_url: str, tmp_path: Path
+) -> None:
+    """Three workers have more slots than the limit, so few of the batches that they try find room."""
+    jobs, count, limit, slots, seconds, hold = Jobs(connection), 8_000, 240, 150, 0.04, 2.0
+    fleet = Fleet(database_url, tmp_path, limit, 0, 0, slots, seconds, hold)
+    try:
+        for _ in range(3):
+            fleet.start()
+        await fleet.until_ready()
+        await connection.execute(ADD_SHORT_JOBS, count)
+        await until(lambda: len(fleet.intervals()) >= count * 3 / 4, every=0.1)
+        fleet.kill(0)
+        await jobs.until_gone(timeout=3 * PATIENCE)
+        await fleet.stop()
+        intervals = fleet.intervals()
+    finally:
+        fleet.close()
+    assert len({one.job_id for one in intervals}) == count
+    assert slots < most_at_once(intervals) <= limit
 
 
 async def test_no_window_has_more_starts_than_the_rate_and_the_burst_allow(

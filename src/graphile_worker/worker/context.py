@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Protocol
 
@@ -56,6 +56,7 @@ class JobTakers(Protocol):
 
     @property
     def running(self) -> list[Job]: ...
+    def has_free_slots(self, tasks: Mapping[int, str]) -> bool: ...
     def drop(self, is_dropped: Callable[[Job], bool]) -> list[Job]: ...
     def pulse(self) -> None: ...
     def jobs_freed(self) -> None: ...

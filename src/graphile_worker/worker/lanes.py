@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -111,7 +111,7 @@ class Lanes:
         if lane.limits:
             from .fetch.limited import LimitedFetcher
 
-            return LimitedFetcher(*parts, limits=lane.limits, ready=ready, **options)
+            return LimitedFetcher(*parts, limits=lane.limits, ready=ready, **options)  # type: ignore[arg-type]
         if lane.order == FAIR:
             from .fetch.limited import FairFetcher
 
@@ -265,6 +265,10 @@ class Lanes:
     def resize(self, name: str, count: int) -> None:
         """Give a lane another number of slots, until the pool ends."""
         next(lane for lane in self._all if lane.plan.name == name).resize(count)
+
+    def has_free_slots(self, tasks: Mapping[int, str]) -> bool:
+        """Whether a slot could take a job now of the lane that fetches these tasks."""
+        return any(lane.slots.free > 0 for lane in self._all if lane.fetcher.tasks is tasks)
 
     @property
     def running(self) -> list[Job]:

@@ -45,6 +45,7 @@ BUSY_WAIT = (0.002, 0.010)  # seconds, chosen at random: a fetch of another pool
 BUSY_ATTEMPTS = 50
 AFTER_BUSY = 0.1  # seconds
 SHARE_OF_BATCH = 4  # a held batch has at most a quarter of the jobs that may run: so that several have room
+LONGEST_DELAY = 0.2  # seconds from the moment when a rate counts a job to its start, as the function says
 ADMISSIONS = 3  # attempts while the limits are in use
 ADMISSION_WAIT = (0.0005, 0.0015)  # seconds, chosen at random
 MANY = 1000  # jobs that one statement reads
@@ -60,13 +61,18 @@ class LimitedFetcher(Fetcher):
     may_overtake = False  # each fetch takes from the limits
 
     def __init__(
-        self, *arguments: Any, limits: Mapping[Limit, Sequence[str]], ready: ReadyTasks | None, **options: Any
+        self,
+        context: PoolContext,
+        *arguments: Any,
+        limits: Mapping[Limit, Sequence[str]],
+        ready: ReadyTasks | None,
+        **options: Any,
     ) -> None:
         """`limits`: those of the lane, each with the identifiers of its tasks in this worker.
 
         `ready`: fetch only if this finds ready jobs; None to fetch without asking.
         """
-        super().__init__(*arguments, is_limited=True, **options)
+        super().__init__(context, *arguments, is_limited=True, **options)
         self._limits = limits
         self._names = [limit.name for limit in limits]
         self._state = LimitState()
@@ -74,6 +80,8 @@ class LimitedFetcher(Fetcher):
         self._ready = ready
         if ready is not None:
             ready.add(self)
+        has_rate = any(limit.rate is not None for limit in limits)
+        self._may_hold = not has_rate or context.options.hold <= LONGEST_DELAY
         self._is_counted = False  # whether the number of running jobs is limited
         self._is_fetching = False
         self._has_made_room = False
@@ -157,7 +165,9 @@ class LimitedFetcher(Fetcher):
     ) -> Sequence[Job] | None:
         bound = self._state.bound
         limit: int = terms["limit"] if bound is None else min(terms["limit"], bound // SHARE_OF_BATCH)
-        return await super()._hold(terms | {"limit": limit}, self) if limit >= FEWEST else None
+        if not self._may_hold or limit < FEWEST:
+            return None
+        return await super()._hold(terms | {"limit": limit}, self)
 
     async def admit(self, number: int, job_ids: Sequence[int]) -> Sequence[str] | None:
         """See `LimitsOfBatches`."""

@@ -38,6 +38,7 @@ from .reconcile import BatchReconciler, HeldOutcomes, HeldWrite
 from .series import HeldSeries, SeriesPolicy
 from .sessions import BatchSession, BatchSessions, HeldBatch
 
+LATE, LATE_PERIODS = 0.05, 4  # seconds that a batch is held longer on a busy machine, and how often at most
 NOTHING_MORE = HeldWrite()
 
 logger = logging.getLogger("graphile_worker.worker")
@@ -125,7 +126,23 @@ class BatchEnds:
 
     def end_in_time(self, batch: HeldBatch) -> None:
         """End a batch when it was held for as long as it may be."""
-        batch.timer = self._loop.call_later(self._policy.seconds, self.end_soon, batch)
+        batch.timer = self._loop.call_later(self._policy.seconds, self._time_is_up, batch, LATE_PERIODS)
+
+    def _time_is_up(self, batch: HeldBatch, more: int) -> None:
+        """End a batch, or wait `more` times if this process got too little time to start its jobs."""
+        if more and batch.ending is None and self._is_late(batch):
+            batch.timer = self._loop.call_later(LATE, self._time_is_up, batch, more - 1)
+        else:
+            self.end_soon(batch)
+
+    def _is_late(self, batch: HeldBatch) -> bool:
+        """Whether jobs of a batch wait although slots are free."""
+        if batch.series is not None or batch.limits is not None or self._batch_sessions.is_closing:
+            return False  # jobs of a rate start soon after it has counted them
+        if not self._lanes.has_free_slots(batch.tasks):
+            return False
+        by_id = self.by_id
+        return sum(by_id.get(job.id) is batch for job in self._lanes.running) < batch.left
 
     def end_soon(self, batch: HeldBatch) -> None:
         """End a batch, if that has not begun."""
@@ -314,7 +331,7 @@ class BatchEnds:
             may_be_committed=batch.is_committing,
             retries=batch.retries,
             series=batch.series,
-            limits=batch.limits,
+            limits=batch.limits or (),
         )
         self._batch_sessions.lost_if_gone(batch.batch_session)
         if isinstance(error, Exception) and not self._is_refused(batch, error):

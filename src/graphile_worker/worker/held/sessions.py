@@ -74,8 +74,8 @@ class HeldBatch:
         self.tasks = tasks
         """Those of the fetch, by id."""
         self.connection = connection
-        self.limits: Sequence[str] = ()
-        """Those that count its jobs."""
+        self.limits: Sequence[str] | None = None
+        """Those that count its jobs; None if they have no limits, of whatever kind."""
         self.series: HeldSeries | None = None
         """The series of its jobs, if they are of named queues."""
         self.jobs: Sequence[Job] = ()
