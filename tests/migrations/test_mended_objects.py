@@ -30,7 +30,7 @@ OWN_TEXTS = {
     "partitions": (Change.SAFE_OPERATORS, "b7a059793d7321bf"),
     "statistics": (Change.SAFE_OPERATORS, "30eba256b9f4fa5e"),
     "control": (Change.CONCURRENCY_REQUESTS, "0b49a3083e071a3a"),
-    "limits": (Change.HELD_LIMITS, "d271d3d3454b9658"),
+    "limits": (Change.HELD_LIMITS, "a25009dd99e5272c"),
     "limits@routed": (Change.HELD_LIMITS, "7554a6fdf099102d"),
     "tracks": (Change.SAFE_SETTINGS, "da8cee9539c6a5ee"),
     "admin": (Change.ADMIN, "89b0b58c45dc2ae6"),

@@ -50,6 +50,10 @@ create table if not exists :GRAPHILE_WORKER_SCHEMA._private_py_limit_holds (
 alter table :GRAPHILE_WORKER_SCHEMA._private_py_limit_holds
 add column if not exists job_ids bigint[]; -- null in rows from before limits_by_fetch
 
+-- To compress the ids of a large fetch, which soon are gone, took the server longer than all else that the row costs.
+alter table :GRAPHILE_WORKER_SCHEMA._private_py_limit_holds
+alter column job_ids set storage external;
+
 -- Locks the next jobs of limited tasks, as many as their limits leave room for.
 --
 -- Returns the columns of each job, unordered, then one row without an id. Its payload is a JSON object:
