@@ -13,6 +13,7 @@ from graphile_worker.errors import ConfigError, GraphileWorkerError
 from graphile_worker.hooks.events import PoolJobsFetched
 from graphile_worker.testing.results import EventRecorder
 from graphile_worker.values.options import MOST_HOLD
+from support.held_load import ROUNDS
 from support.server import DatabaseServer
 from support.working import SCHEMA, Jobs, Workers
 
@@ -105,4 +106,38 @@ async def test_without_the_function_for_held_batches_limited_jobs_are_locked_one
     for _ in range(3):
         await jobs.add_many("wide", 400)
         await jobs.until_gone()
+    assert "held" not in {event.kind for event in recorder.of(PoolJobsFetched)}
+
+
+async def test_where_the_function_for_held_batches_is_refused_limited_jobs_are_locked_one_by_one(
+    never_slow: None,
+    pool: Any,
+    jobs: Jobs,
+    connection: Any,
+    workers: Workers,
+    recorder: EventRecorder,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    role = await pool.fetchval("select current_user")
+    for table in OBJECTS:
+        await connection.execute(f'grant all on {SCHEMA}.{table} to "{role}"')
+    await connection.execute(f"revoke execute on function {SCHEMA}._private_py_admit_held_jobs from public")
+
+    @task("wide", limit=Limit("wide", concurrency=800))
+    async def wide() -> None: ...
+
+    await workers.start([wide], pg_pool=pool, max_pool_size=8, hold=MOST_HOLD, events=recorder.events)
+
+    def is_said() -> bool:
+        return any("jobs with the limit wide are not held" in message for message in caplog.messages)
+
+    for _ in range(ROUNDS):
+        await jobs.add_many("wide", 400)
+        await jobs.until_gone()
+        if is_said():
+            break
+    assert is_said()
+    await jobs.add_many("wide", 400)
+    await jobs.until_gone()
+    assert sum("not held" in message for message in caplog.messages) == 1
     assert "held" not in {event.kind for event in recorder.of(PoolJobsFetched)}

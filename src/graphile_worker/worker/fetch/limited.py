@@ -12,6 +12,7 @@ A lane that knows of no ready job asks `ReadyTasks` first, together with all oth
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 import time
 from collections.abc import Mapping, Sequence
@@ -22,6 +23,8 @@ from typing import Any, cast
 from msgspec.structs import replace
 
 from ...database.connections.connection import Connection
+from ...database.connections.errors import explained, sqlstate_of
+from ...database.connections.sqlstates import INSUFFICIENT_PRIVILEGE, UNDEFINED_FUNCTION
 from ...database.statements.fetch import FairJobs, get_fair_jobs
 from ...database.statements.limits import (
     LimitState,
@@ -51,6 +54,8 @@ ADMISSION_WAIT = (0.0005, 0.0015)  # seconds, chosen at random
 MANY = 1000  # jobs that one statement reads
 LOOKS = 10  # statements at most, while each is full; then the remaining tasks are assumed to be ready
 MOST_STATEMENTS = 50  # per fetch, if all queues that are visited are busy
+
+logger = logging.getLogger("graphile_worker.worker")
 
 
 class LimitedFetcher(Fetcher):
@@ -175,11 +180,19 @@ class LimitedFetcher(Fetcher):
         for attempt in range(ADMISSIONS):
             if attempt:
                 await asyncio.sleep(random.uniform(*ADMISSION_WAIT))  # noqa: S311
-            state = await self._session.run(
-                lambda connection: admit_held_jobs(
-                    connection, schema, pool_id=pool_id, number=number, job_ids=job_ids, limits=names
+            try:
+                state = await self._session.run(
+                    lambda connection: admit_held_jobs(
+                        connection, schema, pool_id=pool_id, number=number, job_ids=job_ids, limits=names
+                    )
                 )
-            )
+            except Exception as error:
+                if sqlstate_of(error) not in (INSUFFICIENT_PRIVILEGE, UNDEFINED_FUNCTION):
+                    raise
+                self._may_hold = False
+                reason = explained(error)
+                logger.warning("jobs with the limit %s are not held: %s", " + ".join(names), reason)
+                return None
             if not state.is_busy:
                 break
         if state.room < len(job_ids):
