@@ -49,7 +49,7 @@ select from {SCHEMA}.add_jobs(array(
 ))"""
 SHARED = 8000  # jobs: more than the first fetches of three workers, which hold none, take
 SHORTLY = 2.0  # seconds: jobs of a loaded machine are still short enough to be held
-BRIEFLY = 1.0  # seconds to hold a batch
+BRIEFLY = 2.0  # seconds to hold a batch
 
 
 async def test_a_held_job_has_a_locked_row_in_which_nothing_is_written(

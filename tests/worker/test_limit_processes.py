@@ -177,7 +177,7 @@ async def test_a_limit_holds_for_held_batches_beside_others_and_a_kill(
     finally:
         fleet.close()
     assert len({one.job_id for one in intervals}) == count
-    assert slots < most_at_once(intervals) <= limit
+    assert limit / 4 < most_at_once(intervals) <= limit
 
 
 async def test_no_window_has_more_starts_than_the_rate_and_the_burst_allow(
