@@ -6,8 +6,8 @@ and all other jobs are locked as a fetch would have done. Jobs with a key are ne
 
 Jobs of named queues are in separate batches, as series. `take_queues` locks queues in the ordinary way, in a
 separate transaction. In the transaction of the batch, `get_series` locks the rows of their next jobs,
-`are_queues_taken` checks that nobody has unlocked the queues before that, and `end_series` deletes the jobs
-that have completed and unlocks the queues.
+`are_queues_taken` checks that the queues have been locked ever since, and `end_series` deletes the jobs that
+have completed and unlocks the queues.
 
 See docs/design/0030-held-batches.md, and 0038-queues-in-held-batches.md for series.
 """

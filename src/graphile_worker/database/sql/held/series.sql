@@ -187,7 +187,7 @@ where job.place = candidate.place -- otherwise it was changed by now
 
 -- statement: are_queues_taken
 -- Whether queues are still locked as `take_queues` has locked them. Ask it after `get_series` has locked their jobs: until then
--- somebody may pause and resume a queue, and another worker lock it. A later resume waits for these jobs.
+-- an operator may pause and resume a queue, and another worker may lock it. A later resume waits for these jobs.
 --
 -- $1 text         pool id
 -- $2 timestamptz  when they were locked
